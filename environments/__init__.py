@@ -31,9 +31,6 @@ def make(name: str, **settings: Any) -> py_environment.PyEnvironment:
       name: one of `ENVIRONMENTS`.
       **settings: arguments of the constructor of its class.
 
-    Returns:
-      The environment.
-
     Raises:
       UserError: no environment has that name.
     """

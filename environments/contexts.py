@@ -21,9 +21,6 @@ ContextSampler = Callable[[np.random.Generator], Context]
 def uniform(contexts: Sequence[Context]) -> ContextSampler[Context]:
     """Make a sampler that draws each context with the same probability.
 
-    Args:
-      contexts: what to draw from.
-
     Raises:
       UserError: there are no contexts.
     """
@@ -33,9 +30,6 @@ def uniform(contexts: Sequence[Context]) -> ContextSampler[Context]:
 
 def sequential(contexts: Sequence[Context]) -> ContextSampler[Context]:
     """Make a sampler that returns one context after another, and starts over after the last.
-
-    Args:
-      contexts: in the order in which they are returned.
 
     Raises:
       UserError: there are no contexts.

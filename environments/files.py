@@ -92,9 +92,11 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     try:
         with zipfile.ZipFile(data) as archive:
             entries = archive.infolist()
-            if sum(one.file_size for one in entries) > MAX_BYTES:
+            if sum(entry.file_size for entry in entries) > MAX_BYTES:
                 raise ValueError(f"arrays of more than {MAX_BYTES:,} bytes")
-            return {one.filename.removesuffix(".npy"): _array(archive, one) for one in entries}
+            return {
+                entry.filename.removesuffix(".npy"): _array(archive, entry) for entry in entries
+            }
     except (
         zipfile.BadZipFile, zlib.error, struct.error, EOFError, KeyError, TypeError, RuntimeError,
         NotImplementedError, OverflowError, SyntaxError, tokenize.TokenError,
@@ -142,18 +144,18 @@ def misfit(value: Any, fields: Mapping[str, type]) -> str:
     """Return what is wrong with the fields of a JSON object; "" if nothing is.
 
     Args:
-      value: the object; fields that it does not have are right.
+      value: the object; a missing field is right.
       fields: their types. An int is no bool and not negative; text has only printable characters.
     """
     for name, kind in fields.items():
-        found = value.get(name, kind())
-        fits = type(found) is kind
+        field = value.get(name, kind())
+        fits = type(field) is kind
         if fits and kind is str:
-            fits = found.isprintable()
+            fits = field.isprintable()
         if fits and kind is int:
-            fits = found >= 0
+            fits = field >= 0
         if not fits:
-            return f"expected {name} as {_KINDS[kind]}, found {json.dumps(found)[:80]}"
+            return f"expected {name} as {_KINDS[kind]}, found {json.dumps(field)[:80]}"
     return ""
 
 

@@ -97,15 +97,15 @@ class GraphSpace:
           The arrays described in this module's docstring.
         """
         num_nodes, num_edges = len(nodes), len(edges)
-        made = self.empty()
-        made["nodes"][:num_nodes] = nodes
-        made["edges"][:num_edges] = edges
-        made["senders"][:num_edges] = senders
-        made["receivers"][:num_edges] = receivers
-        made["globals"][0] = features
-        made["n_node"][:] = num_nodes, self.max_nodes + 1 - num_nodes
-        made["n_edge"][:] = num_edges, self.max_edges - num_edges
-        return made
+        arrays = self.empty()
+        arrays["nodes"][:num_nodes] = nodes
+        arrays["edges"][:num_edges] = edges
+        arrays["senders"][:num_edges] = senders
+        arrays["receivers"][:num_edges] = receivers
+        arrays["globals"][0] = features
+        arrays["n_node"][:] = num_nodes, self.max_nodes + 1 - num_nodes
+        arrays["n_edge"][:] = num_edges, self.max_edges - num_edges
+        return arrays
 
     def specs(self) -> dict[str, Any]:
         """Return TF-Agents' ArraySpec of each array of one observation."""
@@ -135,11 +135,12 @@ def joined(observations: Sequence[Mapping[str, np.ndarray]]) -> Arrays:
     Returns:
       FIELDS: nodes [B (max_nodes + 1), F], edges [B max_edges, G], globals [2 B, H], and so on.
     """
-    made = {
-        name: np.concatenate([np.asarray(one[name]) for one in observations]) for name in FIELDS
+    arrays = {
+        name: np.concatenate([np.asarray(observation[name]) for observation in observations])
+        for name in FIELDS
     }
     num_rows, num_edges = len(observations[0]["nodes"]), len(observations[0]["edges"])
     first_rows = np.repeat(np.arange(len(observations), dtype=np.int32) * num_rows, num_edges)
     for name in ("senders", "receivers"):
-        made[name] = made[name] + first_rows
-    return made
+        arrays[name] = arrays[name] + first_rows
+    return arrays

@@ -102,9 +102,9 @@ class EnvironmentContractTest:
 
     def test_seed_and_actions_determine_everything(self) -> None:
         """Two environments with one seed return the same steps for the same actions."""
-        with self.make_environment(seed=3) as one, self.make_environment(seed=3) as other:
-            played = list(self._play(one, self.num_episodes))
-            played_too = list(self._play(other, self.num_episodes))
+        with self.make_environment(seed=3) as left, self.make_environment(seed=3) as right:
+            played = list(self._play(left, self.num_episodes))
+            played_too = list(self._play(right, self.num_episodes))
         for (steps, info), (steps_too, info_too) in zip(played, played_too, strict=True):
             rule = f"same-length: one seed gave episodes of {len(steps)} and {len(steps_too)} steps"
             _check(len(steps) == len(steps_too), rule)
@@ -119,10 +119,10 @@ class EnvironmentContractTest:
 
         Workers rely on this: a worker plays all of its chunks in one environment.
         """
-        with self.make_environment(seed=3) as one, self.make_environment(seed=4) as other:
-            list(self._play(other, 1))
-            other.seed(3)
-            played, played_too = (list(self._play(each, 1)) for each in (one, other))
+        with self.make_environment(seed=3) as fresh, self.make_environment(seed=4) as seeded:
+            list(self._play(seeded, 1))
+            seeded.seed(3)
+            played, played_too = (list(self._play(each, 1)) for each in (fresh, seeded))
             rule = "seed-again: seed must make everything as in a new environment with that seed"
             _check(_equal(played[0][0], played_too[0][0]), rule)
             _check(played[0][1] == played_too[0][1], rule)
@@ -132,11 +132,11 @@ class EnvironmentContractTest:
         with self.make_environment(seed=0) as environment:
             actions = self._actions(environment)
             returned = environment.reset()
-            kept = [np.array(leaf, copy=True) for leaf in _leaves(returned)]
+            copies = [np.array(leaf, copy=True) for leaf in _leaves(returned)]
             for _ in range(3):
                 environment.step(next(actions))
             unchanged = all(
-                np.array_equal(old, new) for old, new in zip(kept, _leaves(returned), strict=True)
+                np.array_equal(old, new) for old, new in zip(copies, _leaves(returned), strict=True)
             )
             _check(unchanged, "no-aliasing: a time step changed after it was returned")
 
@@ -204,8 +204,8 @@ def _leaves(nest: Any) -> list[Any]:
     return [nest]
 
 
-def _equal(one: Any, other: Any) -> bool:
-    pairs = zip(_leaves(one), _leaves(other), strict=True)
+def _equal(left: Any, right: Any) -> bool:
+    pairs = zip(_leaves(left), _leaves(right), strict=True)
     return all(np.array_equal(left, right) for left, right in pairs)
 
 

@@ -17,8 +17,8 @@ _PROCESS_CLOCK = 2
 def timed_ms(function: Callable[[], Any]) -> tuple[float, Any]:
     """Call a function; return the CPU time of this process that it took, in ms, and its result."""
     began_s = time.process_time()
-    found = function()
-    return 1e3 * (time.process_time() - began_s), found
+    result = function()
+    return 1e3 * (time.process_time() - began_s), result
 
 
 def cpu_s() -> float:
@@ -28,7 +28,7 @@ def cpu_s() -> float:
     ended. A grandchild counts only after its parent has waited for it and has itself ended.
     """
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    total = sum(one.ru_utime + one.ru_stime for one in used)
+    total = sum(usage.ru_utime + usage.ru_stime for usage in used)
     for pid in _children():
         with contextlib.suppress(OSError):
             total += time.clock_gettime(~pid << 3 | _PROCESS_CLOCK)
@@ -37,8 +37,8 @@ def cpu_s() -> float:
 
 def _children() -> set[int]:
     """Return the ids of the processes that this one started and has not yet waited for."""
-    found: set[int] = set()
+    children: set[int] = set()
     for task in pathlib.Path("/proc/self/task").iterdir():
         with contextlib.suppress(OSError):
-            found |= {int(pid) for pid in (task / "children").read_text().split()}
-    return found - {os.getpid()}
+            children |= {int(pid) for pid in (task / "children").read_text().split()}
+    return children - {os.getpid()}

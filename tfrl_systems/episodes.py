@@ -83,13 +83,13 @@ def _rows_of(
     """
     number = np.arange(length)
     is_padding = number >= lengths[:, np.newaxis]
-    kept = starts[:, np.newaxis] + np.minimum(number, lengths[:, np.newaxis] - 1)
+    rows = starts[:, np.newaxis] + np.minimum(number, lengths[:, np.newaxis] - 1)
 
     def repeat_last(array: np.ndarray) -> np.ndarray:
-        return array[kept]
+        return array[rows]
 
     def fill(array: np.ndarray, value: float) -> np.ndarray:
-        filled = array[kept]
+        filled = array[rows]
         filled[is_padding] = value
         return filled
 
@@ -170,7 +170,7 @@ class Experience:
         Returns:
           The experience.
         """
-        info = {name: np.array([one[name] for one in infos]) for name in infos[0]}
+        info = {name: np.array([episode_info[name] for episode_info in infos]) for name in infos[0]}
         return cls(steps, np.array(contexts), info)
 
     @classmethod
@@ -271,5 +271,5 @@ def labelled_experience(
         reward=np.zeros((1, num_rows), np.float32),
         discount=np.ones((1, num_rows), np.float32),
     )
-    given = np.ones(num_rows) if weights is None else np.asarray(weights, np.float64)
-    return experience, given[np.newaxis]
+    row_weights = np.ones(num_rows) if weights is None else np.asarray(weights, np.float64)
+    return experience, row_weights[np.newaxis]

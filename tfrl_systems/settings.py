@@ -14,7 +14,7 @@ import re
 import textwrap
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import isfinite
 from typing import Any, TypeVar
 
@@ -218,11 +218,18 @@ def as_json(settings: Settings) -> dict[str, Any]:
     return found
 
 
-def describe(settings: Settings) -> str:
-    """Return a list of the fields that --set offers, with values and explanations, as help text."""
+def describe(settings: Settings, without: Collection[str] = ()) -> str:
+    """Return a list of the fields that --set offers, with values and explanations, as help text.
+
+    Args:
+      settings: dataclasses by group.
+      without: names of fields to leave out.
+    """
     lines = []
     for made in settings.values():
         for one in _reached(made):
+            if one.name in without:
+                continue
             text = f"  {one.name}={shown(one.default)}  {one.explanation}"
             lines.append(textwrap.fill(text, _WIDTH, subsequent_indent="      "))
     return "\n".join(lines)

@@ -15,10 +15,11 @@ import time
 from collections.abc import Iterator
 from typing import IO
 
-from environments.caches.files import files_in
 from environments.files import is_directory
 
 _LOCK = ".lock"
+# What a file takes on most disks is a multiple of this.
+_BLOCK_BYTES = 4096
 _SHORT_WAIT_S = 5.0
 _POLL_S = 0.05
 # The locks of this process; the operating system releases them when it ends.
@@ -55,7 +56,7 @@ class DirectoryCache:
         """Remove all entries; return False if a process holds the cache, and nothing is removed."""
         with _alone(self._directory) as is_alone:
             if is_alone:
-                for path in _entries(self._directory):
+                for path in entries_in(self._directory):
                     shutil.rmtree(path, ignore_errors=True)
         return is_alone
 
@@ -73,19 +74,37 @@ class DirectoryCache:
         _held[self._directory] = lock
 
     def _make_room(self) -> None:
-        entries = sorted(_entries(self._directory), key=lambda one: one.stat().st_mtime)
-        sizes = [sum(one.size_bytes for one in files_in(path)) for path in entries]
+        entries = sorted(entries_in(self._directory), key=lambda path: path.stat().st_mtime)
+        sizes = [size_bytes(path) for path in entries]
         excess_bytes = sum(sizes) - self._bound_bytes
-        for path, size_bytes in zip(entries, sizes, strict=True):
+        for path, freed_bytes in zip(entries, sizes, strict=True):
             if excess_bytes <= 0:
                 break
             shutil.rmtree(path, ignore_errors=True)
-            excess_bytes -= size_bytes
+            excess_bytes -= freed_bytes
 
 
-def entries_in(directory: pathlib.Path) -> int:
-    """Return the number of entries."""
-    return len(_entries(directory))
+def entries_in(directory: pathlib.Path) -> list[pathlib.Path]:
+    """Return the entries of a cache."""
+    try:
+        return [path for path in directory.iterdir() if path.is_dir()]
+    except OSError:
+        return []
+
+
+def size_bytes(path: pathlib.Path) -> int:
+    """Return the space that a file, or all below a directory, takes, in whole blocks.
+
+    What vanishes meanwhile does not count.
+    """
+    places = [path]
+    if is_directory(path) and not path.is_symlink():
+        places = [pathlib.Path(at, name) for at, _, names in os.walk(path) for name in names]
+    total = 0
+    for place in places:
+        with contextlib.suppress(OSError):
+            total += -(-place.lstat().st_size // _BLOCK_BYTES) * _BLOCK_BYTES
+    return total
 
 
 def acquire(file: IO, kind: int, wait_s: float) -> bool:
@@ -127,10 +146,3 @@ def _open_lock(directory: pathlib.Path) -> IO:
     # A pipe in its place would block.
     flags = os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
     return os.fdopen(os.open(directory / _LOCK, flags, 0o600), "rb", buffering=0)
-
-
-def _entries(directory: pathlib.Path) -> list[pathlib.Path]:
-    try:
-        return [one for one in directory.iterdir() if one.is_dir()]
-    except OSError:
-        return []

@@ -148,6 +148,7 @@ class InliningEnvironment(py_environment.PyEnvironment):
             try:
                 return act_fn()
             except CompilerError:
+                # The decisions so far stay: the next attempt repeats them in a new compile.
                 self._end_episode()
                 if attempt + 1 == self._max_attempts:
                     self._abandon()
@@ -160,6 +161,7 @@ class InliningEnvironment(py_environment.PyEnvironment):
     def _advance(self) -> np.ndarray | None:
         """Return the features of the call site after the decisions so far; None at the end."""
         assert self._module is not None
+        # In a compile that goes on, all decisions but the last have been made.
         features, pending = None, self._decisions[-1:]
         if self._episode is None:
             self._episode = CompileEpisode(self._compiler, self._module)
@@ -184,7 +186,7 @@ class InliningEnvironment(py_environment.PyEnvironment):
         if default is None:
             default = perform(CompilePlainly(), self._compiler, self._module, self._store)
         size, project = self._trajectory.size, self._module.project
-        costs = [self._objective.cost(project, one) for one in (size, default)]
+        costs = [self._objective.cost(project, object_size) for object_size in (size, default)]
         self._info = {
             "context": self._module.name,
             "size_bytes": size.text_bytes,

@@ -20,7 +20,7 @@ from environments.errors import UserError
 Decider = Callable[[np.ndarray, int], np.ndarray]
 """(features int64 [N, F], number of the first row's call site) -> decisions int8 [N]."""
 
-DecideOne = Callable[[Sequence[int], int], int]
+DecideRow = Callable[[Sequence[int], int], int]
 """(features of one row, F values; number of its call site) -> decision."""
 
 HEURISTICS = ("default", "always", "never", "random")
@@ -64,7 +64,7 @@ class _Column:
     def __call__(self, features: np.ndarray, _: int) -> np.ndarray:
         return features[:, self._column].astype(np.int8)
 
-    def one(self, row: Sequence[int], _: int) -> int:
+    def decide_row(self, row: Sequence[int], _: int) -> int:
         """Return the decision for a single row."""
         return row[self._column]
 
@@ -159,9 +159,9 @@ def make_heuristic(name: str, seed: int = 0) -> Policy:
     )
 
 
-def one_at_a_time(decide: Decider) -> DecideOne:
+def row_by_row(decide: Decider) -> DecideRow:
     """Return a decider for single rows, as a compile needs: the decider's `one` if it has one."""
-    own: DecideOne | None = getattr(decide, "one", None)
+    own: DecideRow | None = getattr(decide, "decide_row", None)
     if own is not None:
         return own
     return lambda row, step: int(decide(np.array([row], np.int64), step)[0])
@@ -169,10 +169,6 @@ def one_at_a_time(decide: Decider) -> DecideOne:
 
 def feature_columns(names: tuple[str, ...], needed: Sequence[str]) -> np.ndarray:
     """Return the places of the `needed` features in a feature vector, int64 [len(needed)].
-
-    Args:
-      names: names of the vector's features, in order.
-      needed: names of the wanted features.
 
     Raises:
       UserError: the compiler does not offer one of the wanted features.

@@ -34,16 +34,13 @@ _MAX_ROWS = 1 << 17
 
 
 def make_baseline(name: str, objective: Objective, measure: str = "mse", seed: int = 0) -> Baseline:
-    """Make a baseline by its name.
+    """Make a baseline by its name; it maps c [M, k] to x [M, n - k].
 
     Args:
       name: one of `NAMES`.
       objective: the function that the baseline minimises.
       measure: one of `MEASURES`, the error that "constant" minimises.
       seed: random seed of "random" and "cma".
-
-    Returns:
-      A function from c float64 [M, k] to x float64 [M, n - k].
 
     Raises:
       UserError: no baseline or measure has that name, or "cma" does not fit this objective or is
@@ -66,19 +63,11 @@ def make_baseline(name: str, objective: Objective, measure: str = "mse", seed: i
     if name == "cma":
         _check_cma(objective)
     solve = _solve_by_scipy if name == "scipy" else _solve_by_cma
-    return lambda free: np.stack([solve(objective, given, seed) for given in free])
+    return lambda free: np.stack([solve(objective, c, seed) for c in free])
 
 
 def best_constant(objective: Objective, measure: str = "mse") -> np.ndarray:
-    """Return the constant x with the least mean squared error over the reference points.
-
-    Args:
-      objective: the function to minimise.
-      measure: "mse", or "msle" for the error of the logarithms.
-
-    Returns:
-      x float64 [n - k].
-    """
+    """Return the constant x [n - k] with the least mean squared error at the reference points."""
     free = references.reference_points(objective.num_free)
     best = references.truth(objective, free).values
     # A part of the c is enough to find the valley; the exact minimum takes all of them.
@@ -108,18 +97,18 @@ def _error_of_constants(
     )
 
 
-def _solve_by_scipy(objective: Objective, given: np.ndarray, seed: int) -> np.ndarray:
+def _solve_by_scipy(objective: Objective, c: np.ndarray, seed: int) -> np.ndarray:
     from scipy import optimize
 
     def value(x: np.ndarray) -> float:
-        return float(objective(np.append(x, given)[np.newaxis])[0])
+        return float(objective(np.append(x, c)[np.newaxis])[0])
 
     if objective.num_tuned == 1:
-        found = optimize.minimize_scalar(value, bounds=(-1, 1), method="bounded")
-        return np.array([found.x])
+        solution = optimize.minimize_scalar(value, bounds=(-1, 1), method="bounded")
+        return np.array([solution.x])
     centre, bounds = np.zeros(objective.num_tuned), [(-1, 1)] * objective.num_tuned
-    found = optimize.minimize(value, centre, method="L-BFGS-B", bounds=bounds)
-    return np.clip(found.x, -1, 1)
+    solution = optimize.minimize(value, centre, method="L-BFGS-B", bounds=bounds)
+    return np.clip(solution.x, -1, 1)
 
 
 def _check_cma(objective: Objective) -> None:
@@ -137,11 +126,11 @@ def _check_cma(objective: Objective) -> None:
         )
 
 
-def _solve_by_cma(objective: Objective, given: np.ndarray, seed: int) -> np.ndarray:
+def _solve_by_cma(objective: Objective, c: np.ndarray, seed: int) -> np.ndarray:
     import cma
 
     def values(points: list[np.ndarray]) -> list[float]:
-        return objective(objective.join(np.asarray(points), given)).tolist()
+        return objective(objective.join(np.asarray(points), c)).tolist()
 
     options = {
         "bounds": [-1, 1],
@@ -150,7 +139,7 @@ def _solve_by_cma(objective: Objective, given: np.ndarray, seed: int) -> np.ndar
         "verbose": -9,
         "verb_log": 0,
     }
-    found, _ = cma.fmin2(
+    x, _ = cma.fmin2(
         None,
         np.zeros(objective.num_tuned),
         0.5,
@@ -159,4 +148,4 @@ def _solve_by_cma(objective: Objective, given: np.ndarray, seed: int) -> np.ndar
         bipop=True,
         parallel_objective=values,
     )
-    return np.clip(found, -1, 1)
+    return np.clip(x, -1, 1)

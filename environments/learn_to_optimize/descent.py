@@ -23,15 +23,12 @@ _FIRST_STEP = 0.1
 
 
 def descend(function: PointsFunction, starts: np.ndarray, num_rounds: int = 200) -> np.ndarray:
-    """Descend from every start to a local minimum; the value never rises.
+    """Descend from every start to a local minimum, [R, m]; the value never rises.
 
     Args:
       function: maps row numbers and points to values; see `PointsFunction`.
       starts: float64 [R, m], in the box.
       num_rounds: the most steps.
-
-    Returns:
-      x float64 [R, m], in the box.
     """
     result = starts.copy()
     rows, x = np.arange(len(starts)), starts.copy()

@@ -233,14 +233,7 @@ class LearnToOptimizeEnvironment(py_environment.PyEnvironment):
         return ts.TimeStep(step_type, self._unbatch(reward), discount, self._unbatch(state))
 
     def _evaluate(self, state: np.ndarray) -> np.ndarray:
-        """Return f at the next points; the first step evaluates the start points in the same call.
-
-        Args:
-          state: float32 [B, n], the next points.
-
-        Returns:
-          float64 [B].
-        """
+        """Return f [B] at the next points; the first step evaluates the start points, too."""
         if self._num_steps:
             return self._objective(state)
         both = self._objective(np.concatenate((self._state, state)))
@@ -278,14 +271,14 @@ def _make_sampler(
             "environment for each of samplers.make_samplers('heterogeneous', ...)"
         )
     num_strata = settings.num_strata if batch_size is None else batch_size
-    (made,) = make_samplers(
+    (drawing,) = make_samplers(
         sampler,
         dimensions,
         num_strata=num_strata,
         num_candidates=settings.num_candidates,
         entropy_fn=entropy_fn,
     )
-    return made
+    return drawing
 
 
 def _constants(
@@ -295,6 +288,6 @@ def _constants(
 
 
 def _constant(batch_size: int | None, value: Any, dtype: type) -> np.ndarray:
-    made: np.ndarray = np.full(() if batch_size is None else (batch_size,), value, dtype)
-    made.setflags(write=False)
-    return made
+    array: np.ndarray = np.full(() if batch_size is None else (batch_size,), value, dtype)
+    array.setflags(write=False)
+    return array

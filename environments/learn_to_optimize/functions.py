@@ -87,13 +87,7 @@ class Objective:
         return self.dimensions - self.num_free
 
     def __call__(self, rows: np.ndarray) -> np.ndarray:
-        """Return the values at points of the box.
-
-        Args:
-          rows: points [N, n], of any float type.
-
-        Returns:
-          float64 [N], all finite.
+        """Return the values float64 [N], all finite, at points [N, n] of the box.
 
         Raises:
           UserError: a point has no finite value; the message names the point.
@@ -201,9 +195,6 @@ def make_objective(name: str, dimensions: int = 2, free: int = 1, bounds: Any = 
       free: k, the number of free parameters, which come last; 0 <= k < n.
       bounds: domain of the user's own function, in any form of `bounds.read_bounds`. The default is
         its attribute `bounds`, or (-1, 1) if it has none.
-
-    Returns:
-      The objective over the box [-1, 1]^n.
 
     Raises:
       UserError: no function has that name, it cannot have so many coordinates or free parameters,

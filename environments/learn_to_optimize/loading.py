@@ -58,12 +58,6 @@ def load(name: str) -> Loaded:
     The module is looked up on the path of Python, then in the current directory, which stays on
     the path from then on.
 
-    Args:
-      name: `module:callable`.
-
-    Returns:
-      The function.
-
     Raises:
       UserError: there is no such module or callable, or the module cannot be imported.
     """
@@ -87,9 +81,9 @@ def load(name: str) -> Loaded:
                 f"{name}: expected {path} in this notebook or script, found none; run the cell "
                 "that defines it, or put it into a module and name that"
             ) from None
-        found = ", ".join(_callables(module)) or "no callables"
+        names = ", ".join(_callables(module)) or "no callables"
         raise UserError(
-            f"{name}: expected {path} in {module.__file__}, found {found}; correct the name"
+            f"{name}: expected {path} in {module.__file__}, found {names}; correct the name"
         ) from None
     if not callable(function):
         raise UserError(
@@ -100,15 +94,7 @@ def load(name: str) -> Loaded:
 
 
 def domain(loaded: Loaded, dimensions: int, bounds: Any = None) -> Domain:
-    """Return the bounds of the function's domain.
-
-    Args:
-      loaded: the function.
-      dimensions: n.
-      bounds: see `bounds.read_bounds`; None for the function's attribute `bounds`, or (-1, 1).
-
-    Returns:
-      low and high, float64 [n] each.
+    """Return the bounds of a domain; without any, its attribute `bounds`, or (-1, 1).
 
     Raises:
       UserError: they are not bounds of n dimensions.
@@ -150,10 +136,10 @@ def guard(
             # The function gets a copy, because it may work in place.
             returned = loaded.function(points.copy())
         except (Exception, SystemExit) as error:
-            row, found = _find_fault(loaded, points, error, evaluations)
+            row, fault = _find_fault(loaded, points, error, evaluations)
             where = describe(points[row], num_tuned)
             raise UserError(
-                f"{loaded.name}: expected a value at {where}, found {one_line(found)}; correct "
+                f"{loaded.name}: expected a value at {where}, found {one_line(fault)}; correct "
                 "the function there, or its bounds"
             ) from error
         values = _as_numbers(returned)
@@ -242,12 +228,6 @@ def _find_fault(
     loaded: Loaded, points: np.ndarray, error: BaseException, evaluations: Evaluations
 ) -> tuple[int, BaseException]:
     """Find, by halving, the fewest rows that make the function fail.
-
-    Args:
-      loaded: the function.
-      points: float64 [N, n] of its domain, for which it failed.
-      error: what it raised.
-      evaluations: counts the points.
 
     Returns:
       The number of the first of these rows, and what the function raised for them.

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from environments.caches.files import FileCache
+from environments.caches.cache import Cache
 from environments.errors import UserError
 from environments.learn_to_optimize import solvers
 from environments.learn_to_optimize.functions import Objective, signed_log1p
@@ -79,7 +79,7 @@ def reference_points(num_free: int, count: int = 1000) -> np.ndarray:
     return _GRID[digits]
 
 
-def truth(objective: Objective, free: np.ndarray, cache: FileCache | None = None) -> Solution:
+def truth(objective: Objective, free: np.ndarray, cache: Cache | None = None) -> Solution:
     """Return the least value of an objective for each c, and where it lies.
 
     Args:
@@ -100,13 +100,13 @@ def truth(objective: Objective, free: np.ndarray, cache: FileCache | None = None
             f"{objective.name}: expected c [M, {objective.num_free}], found {points.shape}; give "
             "each as a row"
         )
-    known = _known.setdefault(objective, {})
+    solutions = _known.setdefault(objective, {})
     key = points.tobytes()
-    if key not in known:
-        known[key] = _solve(objective, points, cache)
-        for array in known[key]:
+    if key not in solutions:
+        solutions[key] = _solve(objective, points, cache)
+        for array in solutions[key]:
             array.setflags(write=False)
-    return known[key]
+    return solutions[key]
 
 
 def values_of(objective: Objective, policy_x: np.ndarray, free: np.ndarray) -> np.ndarray:
@@ -159,17 +159,16 @@ def mean_square(objective: Objective, errors: np.ndarray) -> np.ndarray:
     return means
 
 
-def _solve(objective: Objective, free: np.ndarray, cache: FileCache | None) -> Solution:
+def _solve(objective: Objective, free: np.ndarray, cache: Cache | None) -> Solution:
     if objective.minimiser is not None:
         x = objective.minimiser(free)
         return Solution(x, objective(objective.join(x, free)))
     if cache is None or objective.identity is None:
         return Solution(*solvers.minimise(objective, objective.num_tuned, free))
     key = _key(objective, free)
-    kept = cache.get(key)
-    solution = None if kept is None else _unpack(kept, objective, free)
+    content = cache.get(key)
+    solution = None if content is None else _unpack(content, objective, free)
     if solution is None:
-        cache.discard(key)
         solution = Solution(*solvers.minimise(objective, objective.num_tuned, free))
         cache.put(key, _pack(free, solution))
     return solution
@@ -183,20 +182,20 @@ def _key(objective: Objective, free: np.ndarray) -> str:
     return digest.hexdigest()
 
 
-def _unpack(kept: bytes, objective: Objective, free: np.ndarray) -> Solution | None:
+def _unpack(content: bytes, objective: Objective, free: np.ndarray) -> Solution | None:
     """Return the kept solution, or None if the function does not confirm it."""
     try:
-        with np.load(io.BytesIO(kept), allow_pickle=False) as arrays:
-            known, x, values = (arrays[name] for name in _ARRAYS)
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            stored_free, x, values = (arrays[name] for name in _ARRAYS)
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
         return None
     shapes = (len(free), objective.num_tuned), (len(free),)
-    if not np.array_equal(known, free) or (x.shape, values.shape) != shapes:
+    if not np.array_equal(stored_free, free) or (x.shape, values.shape) != shapes:
         return None
     if not (np.abs(x) <= 1).all():
         return None
-    found = objective(objective.join(x, free))
-    return Solution(x, values) if np.allclose(found, values, rtol=1e-9, atol=1e-12) else None
+    confirmed = objective(objective.join(x, free))
+    return Solution(x, values) if np.allclose(confirmed, values, rtol=1e-9, atol=1e-12) else None
 
 
 def _pack(free: np.ndarray, solution: Solution) -> bytes:

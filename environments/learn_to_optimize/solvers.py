@@ -77,6 +77,7 @@ def minimise(
     descents = min(max(descents, _MIN_DESCENTS), _MAX_DESCENTS)
     starts = _first_points(problem, max(descents, _POPULATION), generator)
     evolved = _evolve(problem, starts[:, :_POPULATION], generator)
+    # Evolution gets through ripples but stops short of the bottom, which descent finds from there.
     tried = np.concatenate([evolved[:, np.newaxis], starts[:, :descents]], axis=1)
     x, values = _best(problem, _descend_all(problem, tried))
     for _ in range(_SHARING_ROUNDS):
@@ -165,10 +166,10 @@ def _descend_all(problem: _Problem, starts: np.ndarray) -> np.ndarray:
     """Descend from starts [M, P, m] to as many local minima, [M, P, m]."""
     num_rows, num_starts, num_tuned = starts.shape
     owners = np.repeat(np.arange(num_rows), num_starts)
-    found = descend(
+    minima = descend(
         lambda rows, points: problem.of(owners[rows])(points), starts.reshape(-1, num_tuned)
     )
-    return found.reshape(starts.shape)
+    return minima.reshape(starts.shape)
 
 
 def _from_others(problem: _Problem, x: np.ndarray) -> np.ndarray:
@@ -204,11 +205,11 @@ def _vary(population: np.ndarray, values: np.ndarray, generator: np.random.Gener
     rows, shape = np.arange(num_rows)[:, np.newaxis], (num_rows, size)
     leaders = np.argpartition(values, _NUM_LEADERS, axis=1)[:, :_NUM_LEADERS]
     leader = leaders[rows, generator.integers(_NUM_LEADERS, size=shape)]
-    one = generator.integers(size, size=shape)
-    other = (one + generator.integers(1, size, size=shape)) % size
+    left = generator.integers(size, size=shape)
+    right = (left + generator.integers(1, size, size=shape)) % size
     weight = generator.uniform(0.5, 1, (*shape, 1))
     moved = population + weight * (
-        population[rows, leader] - population + population[rows, one] - population[rows, other]
+        population[rows, leader] - population + population[rows, left] - population[rows, right]
     )
     crossover = generator.choice(_CROSSOVERS, (*shape, 1))
     crosses = generator.random(population.shape) < crossover
@@ -227,9 +228,9 @@ def _search_pattern(
     steps = np.full(len(x), _PATTERN_FROM)
     for _ in range(_PATTERN_STEPS):
         neighbours = np.clip(x[:, np.newaxis] + steps[:, np.newaxis, np.newaxis] * axes, -1, 1)
-        found, found_values = _best(problem, neighbours)
+        better, found_values = _best(problem, neighbours)
         is_better = found_values < values
-        x = np.where(is_better[:, np.newaxis], found, x)
+        x = np.where(is_better[:, np.newaxis], better, x)
         values = np.where(is_better, found_values, values)
         steps = np.where(is_better, steps, steps / 2)
         if (steps < _PATTERN_TO).all():

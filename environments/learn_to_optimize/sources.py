@@ -1,9 +1,9 @@
 """What a user's function is made of: a digest that changes when the function may have changed.
 
-It covers the function's module and every module beside it that these import, wherever in them the
-import stands; of a function of an installed package, all of the package. A function of a notebook
-or script (`__main__`) has no module that others could read. Its digest covers its code, and all of
-the notebook that it refers to. Data that a function reads are not covered.
+It covers the function's module and all modules beside it that are imported from there, also inside
+functions. For a function of an installed package it covers the whole package. A function of a
+notebook or script (`__main__`) has no module that others could read: its digest covers its code and
+what that refers to. Data that a function reads are not covered.
 """
 
 from __future__ import annotations

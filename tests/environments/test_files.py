@@ -44,10 +44,10 @@ def test_arrays_that_declare_more_than_they_hold_take_no_memory(tmp_path):
 def test_arrays_are_those_that_were_written(tmp_path):
     wanted = {"a": np.arange(6.0).reshape(2, 3).T, "b": np.array(True), "c": np.zeros((0, 4))}
     np.savez_compressed(tmp_path / "good.npz", **wanted)
-    found = files.read_arrays(tmp_path / "good.npz")
-    assert list(found) == list(wanted)
+    arrays = files.read_arrays(tmp_path / "good.npz")
+    assert list(arrays) == list(wanted)
     for name, array in wanted.items():
-        np.testing.assert_array_equal(found[name], array, strict=True)
+        np.testing.assert_array_equal(arrays[name], array, strict=True)
 
 
 def test_a_file_replaces_files_only(tmp_path):
@@ -58,7 +58,7 @@ def test_a_file_replaces_files_only(tmp_path):
     files.replace(tmp_path / "out", b"one")
     files.replace(tmp_path / "out", b"two")
     assert (tmp_path / "out").read_bytes() == b"two"
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["out", "pipe"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "pipe"]
 
 
 def test_fields_have_their_types():
@@ -79,6 +79,6 @@ def test_a_name_that_no_file_can_have_is_that_of_none(name):
 
 def test_what_is_there_is_a_file_or_a_directory(tmp_path):
     (tmp_path / "file").write_text("")
-    found = [(files.exists(one), files.is_directory(one), files.is_file(one))
-             for one in (tmp_path, tmp_path / "file", tmp_path / "file" / "in")]  # fmt: skip
-    assert found == [(True, True, False), (True, False, True), (False, False, False)]
+    answers = [(files.exists(path), files.is_directory(path), files.is_file(path))
+             for path in (tmp_path, tmp_path / "file", tmp_path / "file" / "in")]  # fmt: skip
+    assert answers == [(True, True, False), (True, False, True), (False, False, False)]

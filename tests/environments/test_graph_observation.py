@@ -16,8 +16,8 @@ SENDERS, RECEIVERS = [0, 1], [1, 2]
 
 
 def test_a_graph_by_hand():
-    made = space().pad(NODES, EDGES, SENDERS, RECEIVERS, [7])
-    assert {name: array.tolist() for name, array in made.items()} == {
+    padded = space().pad(NODES, EDGES, SENDERS, RECEIVERS, [7])
+    assert {name: array.tolist() for name, array in padded.items()} == {
         "nodes": [[1, 0.5], [2, 0.25], [1, 0.75], [0, 0], [0, 0]],
         "edges": [[1], [2], [0], [0], [0]],
         "senders": [0, 1, 4, 4, 4],
@@ -26,27 +26,27 @@ def test_a_graph_by_hand():
         "n_node": [3, 2],
         "n_edge": [2, 3],
     }
-    assert set(made) == set(FIELDS)
+    assert set(padded) == set(FIELDS)
 
 
 def test_the_largest_graph_still_has_a_row_of_padding():
-    made = space(max_nodes=3, max_edges=2).pad(NODES, EDGES, SENDERS, RECEIVERS, [7])
-    assert made["n_node"].tolist() == [3, 1] and made["n_edge"].tolist() == [2, 0]
-    assert made["nodes"][space(3).padding_node].tolist() == [0, 0]
+    padded = space(max_nodes=3, max_edges=2).pad(NODES, EDGES, SENDERS, RECEIVERS, [7])
+    assert padded["n_node"].tolist() == [3, 1] and padded["n_edge"].tolist() == [2, 0]
+    assert padded["nodes"][space(3).padding_node].tolist() == [0, 0]
 
 
 def test_specs_are_those_of_the_arrays():
     specs = space().specs()
-    made = space().pad(NODES, EDGES, SENDERS, RECEIVERS, [7])
-    for name, array in made.items():
+    padded = space().pad(NODES, EDGES, SENDERS, RECEIVERS, [7])
+    for name, array in padded.items():
         assert (specs[name].shape, specs[name].dtype) == (array.shape, array.dtype)
     assert specs["senders"].maximum == 4 and specs["n_node"].maximum == 5
 
 
 def test_joined_graphs_are_counted_through():
-    one = space().pad(NODES, EDGES, SENDERS, RECEIVERS, [7])
-    other = space().pad(NODES[:2], EDGES[:1], [1], [0], [8])
-    both = joined([one, other])
+    first = space().pad(NODES, EDGES, SENDERS, RECEIVERS, [7])
+    second = space().pad(NODES[:2], EDGES[:1], [1], [0], [8])
+    both = joined([first, second])
     assert both["senders"].tolist() == [0, 1, 4, 4, 4, 6, 9, 9, 9, 9]
     assert both["receivers"].tolist() == [1, 2, 4, 4, 4, 5, 9, 9, 9, 9]
     assert both["n_node"].tolist() == [3, 2, 2, 3] and both["n_edge"].tolist() == [2, 3, 1, 4]
@@ -75,7 +75,7 @@ def test_padding_has_no_influence():
     nodes, totals = passed_on(space().pad(NODES, EDGES, SENDERS, RECEIVERS, [7]))
     odd = space(max_nodes=9, max_edges=30).pad(NODES, EDGES, SENDERS, RECEIVERS, [7])
     odd["nodes"][3:], odd["edges"][2:], odd["globals"][1] = 5, -3, 11
-    other = space(max_nodes=9, max_edges=30).pad(NODES[:2], EDGES[:1], [1], [0], [8])
-    batch_nodes, batch_totals = passed_on(joined([other, odd]))
+    second = space(max_nodes=9, max_edges=30).pad(NODES[:2], EDGES[:1], [1], [0], [8])
+    batch_nodes, batch_totals = passed_on(joined([second, odd]))
     np.testing.assert_allclose(batch_nodes[10:13], nodes[:3], rtol=1e-12)
     np.testing.assert_allclose(batch_totals[2], totals[0], rtol=1e-12)

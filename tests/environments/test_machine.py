@@ -28,7 +28,8 @@ def test_the_home_of_an_unknown_user_is_the_root(home, monkeypatch, tmp_path):
         monkeypatch.setenv("HOME", home)
     assert machine.home_directory() == pathlib.Path("/")
     assert machine.cache_directory() == pathlib.Path("/.cache/tfrl")
-    assert object_caches._go_cache() == "/.cache/go-build"
+    variables = object_caches.cache_variables(tmp_path)
+    assert variables["GOCACHE"] == f"/.cache/go-build-{tmp_path.name}"
     assert find_project_root(tmp_path) == tmp_path
     monkeypatch.setenv("XDG_CACHE_HOME", "~nobody-of-this-name/x")
     assert machine.cache_directory() == pathlib.Path("~nobody-of-this-name/x/tfrl")
@@ -41,6 +42,6 @@ def test_the_home_of_a_known_user(monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "~/fast")
     assert machine.cache_directory() == pathlib.Path("/home/ada/fast/tfrl")
     monkeypatch.delenv("HOME")
-    known = pwd.struct_passwd(("ada", "x", 1, 1, "", "/home/lovelace", ""))
-    monkeypatch.setattr(pwd, "getpwuid", lambda _: known)
+    entry = pwd.struct_passwd(("ada", "x", 1, 1, "", "/home/lovelace", ""))
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: entry)
     assert machine.home_directory() == pathlib.Path("/home/lovelace")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib.metadata
 import os
 import subprocess
 import sys
@@ -82,10 +83,10 @@ def test_a_level_that_the_user_chose_is_kept():
 @pytest.mark.parametrize(
     "version, before, after",
     [
-        ((2, 15), None, None),
-        ((2, 15), "1", None),
-        ((2, 16), None, "1"),
-        ((2, 20), "0", "1"),
+        ("2.15.1", None, None),
+        ("2.15.1", "1", None),
+        ("2.16.0", None, "1"),
+        ("2.20.0", "0", "1"),
         (None, None, None),
         (None, "1", "1"),
     ],
@@ -95,7 +96,14 @@ def test_keras_2_is_chosen_from_tensorflow_2_16_on(monkeypatch, version, before,
         monkeypatch.delenv("TF_USE_LEGACY_KERAS", raising=False)
     else:
         monkeypatch.setenv("TF_USE_LEGACY_KERAS", before)
-    stack._choose_keras(version)
+
+    def version_of(distribution):
+        if version is None:
+            raise importlib.metadata.PackageNotFoundError(distribution)
+        return version
+
+    monkeypatch.setattr(importlib.metadata, "version", version_of)
+    stack.prepare()
     assert os.environ.get("TF_USE_LEGACY_KERAS") == after
 
 
@@ -179,7 +187,7 @@ def test_only_what_dependencies_say_of_themselves_is_hidden(
 ):
     shown = []
     monkeypatch.setattr(warnings, "showwarning", lambda *words: shown.append(words))
-    stack._silence_dependencies()
+    stack.prepare()
     warnings.showwarning("words", category, filename, 1)
     assert bool(shown) is is_shown
 

@@ -70,11 +70,11 @@ class Endless(CountDown):
 
 
 class NoSeed(CountDown):
-    made = 0
+    count = 0
 
     def __init__(self, seed):
-        NoSeed.made += 1
-        super().__init__(NoSeed.made)
+        NoSeed.count += 1
+        super().__init__(NoSeed.count)
 
 
 class SeedsOnce(CountDown):
@@ -83,11 +83,11 @@ class SeedsOnce(CountDown):
 
 
 class Aliased(CountDown):
-    kept = np.zeros(1, np.int64)
+    observation = np.zeros(1, np.int64)
 
     def _observation(self):
-        self.kept[0] = self._left
-        return self.kept
+        self.observation[0] = self._left
+        return self.observation
 
 
 class InfiniteReward(CountDown):

@@ -106,26 +106,26 @@ def test_no_parts_are_no_experience():
 
 def test_the_hash_sees_every_bit_dtype_shape_and_name():
     def changed(**fields):
-        return dataclasses.replace(one, trajectory=one.trajectory._replace(**fields))
+        return dataclasses.replace(original, trajectory=original.trajectory._replace(**fields))
 
-    one = experience("aa", "bbb")
-    reward = one.trajectory.reward.copy()
+    original = experience("aa", "bbb")
+    reward = original.trajectory.reward.copy()
     reward[0, 0] = np.nextafter(reward[0, 0], np.float32(1))
     others = [
         changed(reward=reward),
-        changed(reward=one.trajectory.reward.astype(np.float64)),
-        changed(reward=one.trajectory.reward.reshape(3, 2)),
-        changed(observation={"y": one.trajectory.observation["x"]}),
-        dataclasses.replace(one, contexts=np.array(["aa", "bbc"])),
-        dataclasses.replace(one, info={"price": one.info["cost"]}),
-        dataclasses.replace(one, info={"cost": one.info["cost"][::-1]}),
+        changed(reward=original.trajectory.reward.astype(np.float64)),
+        changed(reward=original.trajectory.reward.reshape(3, 2)),
+        changed(observation={"y": original.trajectory.observation["x"]}),
+        dataclasses.replace(original, contexts=np.array(["aa", "bbc"])),
+        dataclasses.replace(original, info={"price": original.info["cost"]}),
+        dataclasses.replace(original, info={"cost": original.info["cost"][::-1]}),
     ]
-    hashes = {one.sha256(), *(other.sha256() for other in others)}
+    hashes = {original.sha256(), *(changed_one.sha256() for changed_one in others)}
     assert len(hashes) == 1 + len(others)
-    assert one.sha256() == experience("aa", "bbb").sha256()
+    assert original.sha256() == experience("aa", "bbb").sha256()
     # Not how the bits lie in memory.
-    fortran = np.asfortranarray(one.trajectory.reward)
-    assert changed(reward=fortran).sha256() == one.sha256()
+    fortran = np.asfortranarray(original.trajectory.reward)
+    assert changed(reward=fortran).sha256() == original.sha256()
 
 
 def test_what_follows_an_episodes_end_becomes_padding():
@@ -138,6 +138,6 @@ def test_what_follows_an_episodes_end_becomes_padding():
     )
     ended = episodes.end_episodes(going_on, np.array([2, 1, 3]))
     expected = side_by_side(2, 1, 3)
-    for found, wanted in zip(tree.flatten(ended), tree.flatten(expected), strict=True):
-        np.testing.assert_array_equal(found, wanted)
-        assert found.dtype == wanted.dtype
+    for row, wanted in zip(tree.flatten(ended), tree.flatten(expected), strict=True):
+        np.testing.assert_array_equal(row, wanted)
+        assert row.dtype == wanted.dtype

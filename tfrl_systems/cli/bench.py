@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import Any
 
 from tfrl_systems import experiments
 from tfrl_systems.cli import options as shared
-from tfrl_systems.cli import texts
 from tfrl_systems.cli.console import show, show_json
 from tfrl_systems.experiments.arguments import add_fields, read_fields
 from tfrl_systems.experiments.records import find_system
-from tfrl_systems.reporting import Terminal
+from tfrl_systems.reporting import Terminal, format_table
 
 
 def add_parser(subparsers: Any) -> None:
@@ -30,11 +30,23 @@ def _fill(name: str, parser: shared.LazyParser) -> None:
 def run(name: str, options: argparse.Namespace) -> int:
     """Measure as the command line says."""
     kind = find_system(name).bench_type
-    asked = read_fields(options, kind) if kind is not None else {}
+    settings = read_fields(options, kind) if kind is not None else {}
     with Terminal() as terminal:
-        found = experiments.bench(name, reporter=terminal, **asked)
+        measured = experiments.bench(name, reporter=terminal, **settings)
     if options.json:
-        show_json(found)
+        show_json(measured)
     else:
-        show(texts.benched(found))
+        show(_text(measured))
     return 0
+
+
+def _text(measured: Mapping[str, Any]) -> str:
+    """Format benchmarks as a table with one row for each."""
+    rows = []
+    for row in measured["benchmarks"]:
+        if "ratio" in row:
+            times = [f"{row[key]:,.3f}" if key in row else "" for key in ("theirs_ms", "ours_ms")]
+            rows.append([row["name"], f"{row['ratio']:,.3f} x", *times, str(row["against"])])
+        else:
+            rows.append([row["name"], f"{row['value']:,.3f} {row['unit']}", "", "", ""])
+    return format_table(["benchmark", "", "theirs ms", "ours ms", "against"], rows)

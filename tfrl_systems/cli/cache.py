@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 from typing import Any
 
-from environments.caches.table import CACHES, clear_cache, usage_of
+from environments.caches.table import CACHES, usage_of
 from environments.errors import UserError
 from tfrl_systems.cli import options as shared
 from tfrl_systems.cli.console import show, show_json
@@ -59,20 +59,21 @@ def _name(text: str) -> str:
 
 def run_info(options: argparse.Namespace) -> int:
     """Show the caches."""
-    found = [usage_of(one) for one in CACHES.values()]
+    usages = list(map(usage_of, CACHES.values()))
     if options.json:
-        show_json({"caches": [dataclasses.asdict(one) for one in found]})
+        show_json({"caches": list(map(dataclasses.asdict, usages))})
         return 0
-    for one in found:
-        size = f"{one.size_bytes / 1e6:,.1f} of {one.bound_bytes / 1e6:,.0f} MB"
-        show(f"{one.name:14}  {size:>20}  {one.entries:9,} entries  {CACHES[one.name].holds}")
-        show(f"{'':14}  {one.path}")
+    for usage in usages:
+        size = f"{usage.size_bytes / 1e6:,.1f} of {usage.bound_bytes / 1e6:,.0f} MB"
+        contents = CACHES[usage.name].holds
+        show(f"{usage.name:14}  {size:>20}  {usage.entries:9,} entries  {contents}")
+        show(f"{'':14}  {usage.path}")
     return 0
 
 
 def run_clear(options: argparse.Namespace) -> int:
     """Clear the caches that the command line names, or all."""
-    in_use = [name for name in options.name or CACHES if not clear_cache(CACHES[name])]
+    in_use = [name for name in options.name or CACHES if not CACHES[name].clear()]
     if in_use:
         raise UserError(
             f"cache: expected {', '.join(in_use)} free, found another process that uses it; "

@@ -15,22 +15,22 @@ _STREAMS = {"stdin": "r", "stdout": "w", "stderr": "w"}
 
 
 def prepare_streams() -> None:
-    """Let output be written whatever it says, and lead streams that were closed nowhere.
+    """Make all output printable, and open closed streams on the null device.
 
-    A closed stream is None in Python, where what is meant for stderr then goes to stdout. And the
-    next file that is opened would get its number, and all that other programs write to it.
+    In Python a closed stream is None, and what is meant for stderr then goes to stdout. The next
+    file that is opened would get the stream's number, and all that other programs write there.
     """
     for number, (name, mode) in enumerate(_STREAMS.items()):
         if getattr(sys, name) is None:
             _lead_nowhere(number)
             setattr(sys, name, os.fdopen(number, mode, closefd=False))
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # Names of files need not be text.
+        # Names of files may hold bytes that are no text.
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def discard_output() -> None:
-    """Lead stdout and stderr nowhere, so that Python does not try to write the rest at its end."""
+    """Discard stdout and stderr, so that Python does not try to write the rest at its end."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             _lead_nowhere(stream.fileno())

@@ -11,31 +11,6 @@ from tfrl_systems.cli.console import say, show, show_json
 from tfrl_systems.experiments.arguments import path_of_file, whole_number
 from tfrl_systems.reporting import Terminal, format_table
 
-_BUILD = """\
-Compiles sources to LLVM bitcode as clang hands it to -Oz, one module for each source.
-
-  tfrl corpus build build/compile_commands.json -o runs/mine
-  tfrl corpus build third_party/zlib src/ -o runs/mine --jobs 4
-  tfrl corpus build saved/*.bc -o runs/mine
-
-SOURCE is a compile_commands.json, a directory (with one, or a tree of C and C++ sources, or of
-bitcode), a C or C++ file, or a bitcode file. CMake writes a compile_commands.json with
--DCMAKE_EXPORT_COMPILE_COMMANDS=ON. A module's name begins with its project: the name of the top
-directory of its sources, where the outermost build file is, or NAME with --project NAME. (Folders
-of one project, given side by side, count as projects of their own.) Building again compiles only
-what changed.
-
-A compile_commands.json may be written for any compiler and machine, with launchers (ccache, nice,
-cmake -E env) and response files (@FILE): options that the corpus's compiler refuses are left out.
-What does not compile is named, and listed in DIR/not_compiled.json with the compiler's first error;
-so is a damaged entry. Sources that are neither C nor C++ are counted by their kind.
-"""
-_INFO = """\
-Describes a corpus: projects, languages, modules, bytes of bitcode. Corpora that ml-compiler-opt's
-tools extracted are read too.
-
-  tfrl corpus info runs/mine
-"""
 _NAMED_ON_STDERR = 20
 
 
@@ -45,7 +20,7 @@ def add_parser(subparsers: Any) -> None:
         subparsers, "corpus", "make and describe corpora", "Makes and describes corpora."
     )
     verbs = corpus.add_subparsers(title="verbs", metavar="VERB", required=True)
-    build = shared.add_verb(verbs, "build", "compile sources to bitcode", _BUILD)
+    build = shared.add_verb_of_few(verbs, "build", "compile sources to bitcode", "corpus build")
     build.add_argument("sources", nargs="+", metavar="SOURCE", help="what to compile; see above")
     build.add_argument(
         "-o", dest="output", type=path_of_file, required=True, metavar="DIR", help="the corpus"
@@ -68,7 +43,7 @@ def add_parser(subparsers: Any) -> None:
     )
     shared.add_json(build)
     build.set_defaults(run=run_build)
-    info = shared.add_verb(verbs, "info", "describe a corpus", _INFO)
+    info = shared.add_verb_of_few(verbs, "info", "describe a corpus", "corpus info")
     info.add_argument("corpus", type=path_of_file, metavar="DIR", help="the corpus")
     shared.add_json(info)
     info.set_defaults(run=run_info)
@@ -123,7 +98,7 @@ def run_info(options: argparse.Namespace) -> int:
         show_json(described)
         return 0
     total = {**described, "project": "all"}
-    rows = [_cells(one) for one in [*described["projects"], total]]
+    rows = [_cells(project) for project in [*described["projects"], total]]
     show(format_table(["project", "modules", "C", "C++", "other", "bitcode bytes"], rows))
     return 0
 

@@ -39,16 +39,16 @@ def run(options: argparse.Namespace) -> int:
     """Check this machine, and show the results; return 1 if something needed does not work."""
     from tfrl_systems.cli import doctor_checks
 
-    found = doctor_checks.examine(options.cache)
-    works = all(check.works for check in found.checks if check.needed)
+    checks, versions = doctor_checks.examine(options.cache), doctor_checks.versions()
+    works = all(check.works for check in checks if check.needed)
     if options.json:
-        checks = [dataclasses.asdict(check) for check in found.checks]
-        show_json({"works": works, "versions": found.versions, "checks": checks})
+        described = list(map(dataclasses.asdict, checks))
+        show_json({"works": works, "versions": versions, "checks": described})
         return 0 if works else 1
-    width = max(map(len, [*found.versions, *(check.name for check in found.checks)]))
-    for name, version in found.versions.items():
+    width = max(map(len, [*versions, *(check.name for check in checks)]))
+    for name, version in versions.items():
         show(f"       {name.ljust(width)}  {version}")
-    for check in found.checks:
+    for check in checks:
         mark = "ok" if check.works else "FAILS" if check.needed else "no"
         show(f"{mark:5}  {check.name.ljust(width)}  {check.found}")
         if check.remedy:

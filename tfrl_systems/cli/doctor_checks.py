@@ -66,36 +66,23 @@ class Check:
     remedy: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
-class Findings:
-    """The results of all checks.
-
-    Attributes:
-      versions: versions of Python, the system, packages and LLVM, by name.
-      checks: the checks, in the order in which to show them.
-    """
-
-    versions: dict[str, str]
-    checks: tuple[Check, ...]
-
-
-def examine(cache: pathlib.Path) -> Findings:
-    """Run all checks; `cache` is the file that keeps compiles."""
-    checks = [
+def examine(cache: pathlib.Path) -> list[Check]:
+    """Run all checks, in the order in which to show them; `cache` is the file of compiles."""
+    return [
         _learning(),
         _embedded_llvm(),
         _embedded_clang(),
         _onnx(),
         _cache(cache),
         _temporary_directory(),
-        *_clangs(),
-        *_plugins(),
+        *clangs(),
+        *plugins(),
         _ray(),
     ]
-    return Findings(_versions(), tuple(checks))
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Return the versions of Python, the system, packages and LLVM, by name."""
     versions = {"python": platform.python_version(), "system": platform.platform()}
     for name in _PACKAGES:
         try:
@@ -122,8 +109,8 @@ def _learning() -> Check:
             "make the environment again: bash tools/check.sh",
         )
     devices = ", ".join(device.name for device in tensorflow.config.list_physical_devices())
-    found = f"import; TF-Agents {tf_agents.__version__}, devices: {devices}"
-    return Check("TensorFlow and TF-Agents", True, True, found)
+    text = f"import; TF-Agents {tf_agents.__version__}, devices: {devices}"
+    return Check("TensorFlow and TF-Agents", True, True, text)
 
 
 def _embedded_llvm() -> Check:
@@ -141,11 +128,11 @@ def _embedded_llvm() -> Check:
         return Check(name, False, True, str(error), remedy)
     finally:
         compiler.close()
-    found = (
+    text = (
         f"compiles; asked for {len(compiled.decisions)} decisions with {features} features, "
         f"{compiled.size.text_bytes} bytes of text"
     )
-    return Check(name, len(compiled.decisions) > 0, True, found)
+    return Check(name, len(compiled.decisions) > 0, True, text)
 
 
 def _embedded_clang() -> Check:
@@ -174,14 +161,15 @@ def _onnx() -> Check:
         return Check(name, False, True, " ".join(str(error).split()), remedy)
     newest = onnx.defs.onnx_opset_version()
     opsets, by = f"{OLDEST_OPSET} to {newest}", ", ".join(providers)
-    found = f"models of opset {opsets} are read, written and run by {by}"
-    return Check(name, result.tolist() == [0.0, 2.0], True, found)
+    text = f"models of opset {opsets} are read, written and run by {by}"
+    return Check(name, result.tolist() == [0.0, 2.0], True, text)
 
 
-def _clangs() -> list[Check]:
-    found = [_clang(name) for name in _CLANGS if shutil.which(name)]
-    if found:
-        return found
+def clangs() -> list[Check]:
+    """Check each clang on PATH."""
+    checks = [_clang(name) for name in _CLANGS if shutil.which(name)]
+    if checks:
+        return checks
     remedy = f"none is needed; --compiler takes a clang of version {MINIMUM_VERSION} or newer"
     return [Check("clang", False, False, "none on PATH", remedy)]
 
@@ -191,17 +179,17 @@ def _clang(name: str) -> Check:
         facts = probe_clang(shutil.which(name) or name)
     except UserError as error:
         return Check(name, False, False, str(error), "use --compiler embedded, or another clang")
-    found = f"version {facts.version}: asks for advice, {len(facts.announced)} features"
+    text = f"version {facts.version}: asks for advice, {len(facts.announced)} features"
     if facts.announces_default:
-        return Check(name, True, False, f"{found}, names callees: --compiler {name} works")
+        return Check(name, True, False, f"{text}, names callees: --compiler {name} works")
     remedy = (
         "features derived from callees' names are unknown to policies on this clang; a newer one, "
         "or --compiler embedded, has them"
     )
-    return Check(name, True, False, f"{found}, its own default cannot be asked for", remedy)
+    return Check(name, True, False, f"{text}, its own default cannot be asked for", remedy)
 
 
-def _plugins() -> list[Check]:
+def plugins() -> list[Check]:
     """Check for each clang on PATH that is new enough whether a plugin can be built for it."""
     return [
         _plugin(name)
@@ -215,10 +203,10 @@ def _plugin(clang: str) -> Check:
     try:
         toolchain = find_toolchain(clang)
     except UserError as error:
-        found, _, remedy = str(error).rpartition("; ")
-        return Check(name, False, False, found, remedy)
-    found = f"headers in {toolchain.include}, built by {toolchain.compiler}: tfrl build works"
-    return Check(name, True, False, found)
+        text, _, remedy = str(error).rpartition("; ")
+        return Check(name, False, False, text, remedy)
+    text = f"headers in {toolchain.include}, built by {toolchain.compiler}: tfrl build works"
+    return Check(name, True, False, text)
 
 
 class _ProbeRunner:
@@ -244,10 +232,10 @@ def _ray() -> Check:
             result = pool.map([7])
             seconds = time.monotonic() - began_s
     except UserError as error:
-        found, _, remedy = str(error).rpartition("; ")
-        return Check(name, False, False, found or str(error), remedy)
-    found = f"a cluster on this machine takes jobs after {seconds:.1f} s: --collect ray works"
-    return Check(name, result == [49], False, found)
+        text, _, remedy = str(error).rpartition("; ")
+        return Check(name, False, False, text or str(error), remedy)
+    text = f"a cluster on this machine takes jobs after {seconds:.1f} s: --collect ray works"
+    return Check(name, result == [49], False, text)
 
 
 def _cache(path: pathlib.Path) -> Check:
@@ -256,7 +244,7 @@ def _cache(path: pathlib.Path) -> Check:
     if store.problem:
         remedy = "free some space, or name another place by --cache"
         return Check("cache", False, False, f"{path}: {store.problem}", remedy)
-    size = sum(one.stat().st_size for one in path.parent.glob(f"{path.name}*"))
+    size = sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*"))
     free = shutil.disk_usage(path.parent).free
     return Check("cache", True, False, f"{path}: {size / 1e6:.1f} MB, {free / 1e9:.1f} GB free")
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from tfrl_systems import experiments
 from tfrl_systems.cli import options as shared
-from tfrl_systems.cli import texts
 from tfrl_systems.cli.console import show, show_json
 from tfrl_systems.experiments.arguments import add_fields, read_fields
 from tfrl_systems.experiments.records import find_system
@@ -23,9 +22,9 @@ def _fill(name: str, parser: shared.LazyParser) -> None:
     system = find_system(name)
     purpose = system.examples.get("evaluate", f"Plays episodes of {name} with each policy.\n")
     width = max(map(len, system.policies), default=0)
-    known = "\n".join(f"  {one:{width}}  {what}" for one, what in system.policies.items())
+    names = "\n".join(f"  {policy:{width}}  {what}" for policy, what in system.policies.items())
     parser.description = (
-        f"{purpose}\nA policy is a directory that `tfrl train {name}` wrote, or one of\n{known}\n"
+        f"{purpose}\nA policy is a directory that `tfrl train {name}` wrote, or one of\n{names}\n"
     )
     parser.add_argument(
         "--policy",
@@ -44,7 +43,7 @@ def run(name: str, options: argparse.Namespace) -> int:
     """Evaluate policies as the command line says."""
     system = find_system(name)
     with Terminal() as terminal:
-        found = experiments.evaluate(
+        evaluation = experiments.evaluate(
             name,
             policies=options.policies,
             seed=options.seed,
@@ -52,7 +51,7 @@ def run(name: str, options: argparse.Namespace) -> int:
             **read_fields(options, system.evaluation_type or system.problem_type),
         )
     if options.json:
-        show_json(found)
+        show_json(evaluation)
     else:
-        show(texts.evaluated(name, found))
+        show(system.table(evaluation))
     return 0

@@ -31,7 +31,7 @@ Learns decisions in computer systems, and applies what was learned.
 
 `tfrl VERB --help` explains each verb; `tfrl doctor` tells what works on this machine.
 """
-# Modules of this package; they are imported where an interruption is already told in one line.
+# Modules of this package, imported late: an interruption while they load is one line, too.
 _VERBS = (
     "train", "evaluate", "build", "export", "optimize", "rules", "corpus", "bench", "cache",
     "doctor",
@@ -66,12 +66,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
       The exit status.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
     prepare_streams()
     options = argparse.Namespace()
     with _interruptions() as interruptions:
         try:
-            options = _parse(given)
+            options = _parse(words)
             return options.run(options)
         except UsageError as error:
             say(f"tfrl: {error}")
@@ -84,23 +84,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
             discard_output()
             return 1
         except (Exception, KeyboardInterrupt) as error:
-            # What is interrupted while it loads may say so by an error of its own.
+            # A module interrupted while it loads may turn the interruption into another error.
             if not interruptions and isinstance(error, Exception):
                 raise
-            say(f"tfrl: interrupted{_remedy(given, options)}")
+            say(f"tfrl: interrupted{_remedy(words, options)}")
             return 130
 
 
-def _parse(given: list[str]) -> argparse.Namespace:
+def _parse(words: list[str]) -> argparse.Namespace:
     try:
-        return make_parser().parse_args(given)
+        return make_parser().parse_args(words)
     finally:
         sys.stdout.flush()  # the text of --help
 
 
 @contextmanager
 def _interruptions() -> Iterator[list[int]]:
-    """Give a list that is not empty any more after the user has pressed Ctrl-C."""
+    """Give a list that gets an entry when the user presses Ctrl-C."""
     interruptions: list[int] = []
 
     def note(number: int, _: FrameType | None) -> None:
@@ -108,7 +108,7 @@ def _interruptions() -> Iterator[list[int]]:
         raise KeyboardInterrupt
 
     is_main = threading.current_thread() is threading.main_thread()
-    # Whoever ignores the signal, as under nohup, or handles it, goes on to do so.
+    # A caller that ignores the signal, as nohup does, or handles it keeps its handler.
     if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield interruptions
         return
@@ -119,12 +119,12 @@ def _interruptions() -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _remedy(given: list[str], options: argparse.Namespace) -> str:
+def _remedy(words: list[str], options: argparse.Namespace) -> str:
     if not hasattr(options, "resume"):
         return ""
     if not options.resume:
-        given = [*given, "--resume"]
-    return f"; go on with: {shlex.join(['tfrl', *given])}"
+        words = [*words, "--resume"]
+    return f"; go on with: {shlex.join(['tfrl', *words])}"
 
 
 def _version() -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from environments.errors import UsageError
 from environments.machine import num_processors
 from tfrl_systems.experiments.arguments import take_negatives, whole_number
-from tfrl_systems.experiments.records import summary_of, system_names
+from tfrl_systems.experiments.records import find_system, summary_of, system_names
 
 if TYPE_CHECKING:
     from tfrl_systems.drivers.collect import Collect
@@ -22,27 +22,31 @@ class LazyParser(argparse.ArgumentParser):
     So a system is imported only if the command line names it.
 
     Attributes:
-      fill_fn: adds the description and the options; called once.
-      epilog_fn: makes the end of the help text; called only for help, because it may be slow.
+      fill_fn: adds the options, and the description if it is at hand; called once.
+      help_fn: completes the texts of --help, as the command line before it says; called for help
+        alone, because it may be slow.
     """
 
     fill_fn: Callable[[LazyParser], None] | None = None
-    epilog_fn: Callable[[], str] | None = None
+    help_fn: Callable[[LazyParser, Sequence[str]], None] | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         take_negatives(self)
+        self._words: Sequence[str] = ()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse the arguments, after calling `fill_fn`."""
         self._fill()
+        self._words = args or ()
         return super().parse_known_args(args, namespace)
 
     def format_help(self) -> str:
-        """Return the help text, after calling `fill_fn` and `epilog_fn`."""
+        """Return the help text, after calling `fill_fn` and `help_fn`."""
         self._fill()
-        if self.epilog_fn is not None:
-            self.epilog, self.epilog_fn = self.epilog_fn(), None
+        if self.help_fn is not None:
+            help_fn, self.help_fn = self.help_fn, None
+            help_fn(self, self._words)
         return super().format_help()
 
     def _fill(self) -> None:
@@ -60,6 +64,23 @@ def add_verb(subparsers: Any, name: str, summary: str, description: str = "") ->
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+
+
+def text_of(verb: str) -> str:
+    """Return what the systems say of a verb that not all of them have, as help text."""
+    texts = (find_system(name).examples.get(verb, "") for name in system_names())
+    return "\n".join(filter(None, texts))
+
+
+def add_verb_of_few(subparsers: Any, name: str, summary: str, verb: str = "") -> LazyParser:
+    """Add a subcommand that the systems describe, under the name `verb`; return its parser."""
+
+    def describe(parser: LazyParser, words: Sequence[str]) -> None:
+        parser.description = (parser.description or "") + text_of(verb or name)
+
+    parser: LazyParser = add_verb(subparsers, name, summary)
+    parser.help_fn = describe
+    return parser
 
 
 def add_system_verb(

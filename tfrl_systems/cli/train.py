@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 from tfrl_systems import experiments
 from tfrl_systems.agents.table import AGENTS
 from tfrl_systems.cli import options as shared
-from tfrl_systems.cli import texts
 from tfrl_systems.cli.console import show, show_json
 from tfrl_systems.experiments.arguments import (
     add_assignments,
@@ -20,7 +20,7 @@ from tfrl_systems.experiments.arguments import (
     whole_number,
 )
 from tfrl_systems.experiments.records import find_system, summary_of
-from tfrl_systems.reporting import Terminal
+from tfrl_systems.reporting import Terminal, describe_seconds
 from tfrl_systems.settings import describe
 from tfrl_systems.training.system import System
 
@@ -60,25 +60,32 @@ def _fill(name: str, parser: shared.LazyParser) -> None:
     add_assignments(parser, "change a field; see below")
     shared.add_collect(parser)
     shared.add_json(parser)
-    parser.epilog_fn = functools.partial(_epilog, system)
+    parser.help_fn = functools.partial(_complete_help, system)
 
 
-def _epilog(system: System) -> str:
-    return "\n\n".join(
-        f"with --agent {agent}: fields for --set, with their defaults:\n"
-        f"{_presets(system, agent)}{describe(system.settings(agent, None))}"
-        for agent in AGENTS
-        if not system.why_not(agent)
-    )
-
-
-def _presets(system: System, agent: str) -> str:
+def _complete_help(system: System, parser: shared.LazyParser, words: Sequence[str]) -> None:
+    """Add the fields of the agent that the command line names."""
+    chooser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    chooser.add_argument("--agent", nargs="?")
+    agent = chooser.parse_known_args(words)[0].agent
+    if agent not in AGENTS or system.why_not(agent):
+        agents = ",".join(agent for agent in AGENTS if not system.why_not(agent))
+        parser.epilog = (
+            f"fields for --set, with their defaults: tfrl train {system.name} --agent "
+            f"{{{agents}}} --help"
+        )
+        return
     names = ", ".join(system.agent(agent).presets)
-    return f"  preset=NAME  sets several of them at once: {names}\n" if names else ""
+    presets = f"  preset=NAME  sets several of them at once: {names}\n" if names else ""
+    fields = describe(system.settings(agent, None), system.unused_settings)
+    parser.epilog = (
+        f"with --agent {agent}: fields for --set, with their defaults:\n{presets}{fields}"
+    )
 
 
 def run(name: str, options: argparse.Namespace) -> int:
     """Train a policy as the command line says."""
+    system = find_system(name)
     with Terminal() as terminal:
         trained = experiments.train(
             name,
@@ -90,10 +97,22 @@ def run(name: str, options: argparse.Namespace) -> int:
             collect=shared.collect_of(options),
             resume=options.resume,
             reporter=terminal,
-            **read_fields(options, find_system(name).problem_type),
+            **read_fields(options, system.problem_type),
         )
     if options.json:
         show_json(trained.result)
     else:
-        show(texts.trained(name, trained, options))
+        show(_text(system, trained))
     return 0
+
+
+def _text(system: System, run: experiments.Run) -> str:
+    """Format the result of a training run: where the policy is, and how to use it."""
+    facts = [
+        ("policy", str(run.policy)),
+        ("curves", f"tensorboard --logdir {run.workdir}/tensorboard"),
+        system.outcome(run.result),
+        ("time", describe_seconds(run.result["seconds"])),
+        ("next", system.next_command(run.policy, run.plan.problem)),
+    ]
+    return "\n".join(f"{name:<13}{value}" for name, value in facts if value)

@@ -84,9 +84,7 @@ def shared(collect: Collect) -> Iterator[None]:
     Raises:
       UserError: there is no such cluster.
     """
-    with contextlib.ExitStack() as end:
-        if collect.kind == "ray":
-            end.callback(_clusters().connect(collect.address))
+    with _clusters().joined(collect.address) if collect.kind == "ray" else contextlib.nullcontext():
         yield
 
 
@@ -100,8 +98,7 @@ def num_processors_at(address: str) -> int:
       UserError: there is no such cluster, or it has none.
     """
     with shared(Collect("ray", address=address)):
-        found: int = _clusters().num_processors()
-    return found
+        return int(_clusters().num_processors())
 
 
 def _clusters() -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 
 import numpy as np
@@ -27,18 +26,19 @@ class DirectionRunner:
     is the policy.
 
     Args:
-      runner: plays episodes.
+      make_runner: makes the runner that plays episodes.
       perturbation: moves the policy's variables.
       score_fn: judges the episodes.
     """
 
     def __init__(
         self,
-        runner: Runner[Chunk, Experience],
+        make_runner: MakeRunner[Chunk, Experience],
         perturbation: Perturbation,
         score_fn: ScoreFn = mean_return,
     ) -> None:
-        self._runner, self._perturbation, self._score_fn = runner, perturbation, score_fn
+        self._runner: Runner[Chunk, Experience] = make_runner()
+        self._perturbation, self._score_fn = perturbation, score_fn
         self._data = b""
 
     def load(self, data: bytes) -> None:
@@ -57,7 +57,7 @@ class DirectionRunner:
             self._runner.load(self._perturbation.perturbed(self._data, seeds, sign))
             try:
                 experience = self._runner.run(episodes)
-            # Whatever goes wrong with a policy is the policy's fault as long as others do better.
+            # A perturbed policy may be too bad to play; the run goes on while others can.
             except Exception as error:
                 returns.append(float("nan"))
                 messages.append(f"{job}, sign {sign:+.0f}: {type(error).__name__}: {error}")
@@ -78,21 +78,3 @@ class DirectionRunner:
     def close(self) -> None:
         """Close the runner."""
         self._runner.close()
-
-
-@dataclasses.dataclass(frozen=True)
-class MakeDirectionRunner:
-    """A function that makes a worker's runner.
-
-    Attributes:
-      make_runner: makes the runner that plays episodes.
-      perturbation, score_fn: see `DirectionRunner`.
-    """
-
-    make_runner: MakeRunner[Chunk, Experience]
-    perturbation: Perturbation
-    score_fn: ScoreFn = mean_return
-
-    def __call__(self) -> DirectionRunner:
-        """Make the runner."""
-        return DirectionRunner(self.make_runner(), self.perturbation, self.score_fn)

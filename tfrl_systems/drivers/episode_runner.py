@@ -64,7 +64,9 @@ class EpisodeRunner:
     ) -> None:
         if not environments:
             raise UserError("collection: expected an environment, found none; give at least one")
-        sizes = {one.batch_size for one in environments if one.batched} - {num_episodes}
+        sizes = {environment.batch_size for environment in environments if environment.batched} - {
+            num_episodes
+        }
         if sizes:
             raise UserError(
                 f"collection: expected environments with batches of {num_episodes}, as many as a "
@@ -152,18 +154,9 @@ def _side_by_side(*columns: np.ndarray) -> np.ndarray:
     return np.array(columns).swapaxes(0, 1).copy()
 
 
-def _one_after_another(*rows: np.ndarray) -> np.ndarray:
-    return np.concatenate(rows)
-
-
 def _as_batch(value: Any) -> np.ndarray:
     """Return a batch of one."""
     return np.asarray(value)[np.newaxis]
-
-
-def _only_row(batch: np.ndarray) -> Any:
-    """Return the only row of a batch of one."""
-    return batch[0]
 
 
 def _play_batch(
@@ -218,7 +211,7 @@ def _play_in_turn(
         # `is_last()` would be slower, because it first checks for tensors.
         while time_step.step_type != _LAST:
             acted = actor.act(time_step, generator)
-            then = _map(_as_batch, environment.step(_map(_only_row, acted.action)))
+            then = _map(_as_batch, environment.step(_map(lambda batch: batch[0], acted.action)))
             recorder.add(time_step, acted, then)
             time_step = then
         lengths.append(len(recorder) - sum(lengths))
@@ -227,5 +220,5 @@ def _play_in_turn(
         infos.append(info)
         if not lengths[-1]:
             raise ValueError(f"episode of {contexts[-1]!r}: expected steps, found none; drop it")
-    steps = split_episodes(recorder.trajectory(_one_after_another), lengths)
+    steps = split_episodes(recorder.trajectory(lambda *rows: np.concatenate(rows)), lengths)
     return Experience.of(steps, contexts, infos)

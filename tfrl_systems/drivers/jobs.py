@@ -87,11 +87,11 @@ class WorkerTimings:
         """Return the jobs finished per second of work; 0 before the first."""
         return self.jobs / self.collecting_s if self.collecting_s else 0.0
 
-    def __add__(self, other: WorkerTimings) -> WorkerTimings:
-        return WorkerTimings(self.jobs + other.jobs, self.collecting_s + other.collecting_s)
+    def __add__(self, more: WorkerTimings) -> WorkerTimings:
+        return WorkerTimings(self.jobs + more.jobs, self.collecting_s + more.collecting_s)
 
-    def __sub__(self, other: WorkerTimings) -> WorkerTimings:
-        return WorkerTimings(self.jobs - other.jobs, self.collecting_s - other.collecting_s)
+    def __sub__(self, earlier: WorkerTimings) -> WorkerTimings:
+        return WorkerTimings(self.jobs - earlier.jobs, self.collecting_s - earlier.collecting_s)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,11 +116,11 @@ class Timings:
         """Return the seconds of work of all workers together, as measured in the workers."""
         return sum(worker.collecting_s for worker in self.workers)
 
-    def __sub__(self, other: Timings) -> Timings:
-        pairs = zip(self.workers, other.workers, strict=True)
+    def __sub__(self, earlier: Timings) -> Timings:
+        pairs = zip(self.workers, earlier.workers, strict=True)
         return Timings(
-            self.broadcasting_s - other.broadcasting_s,
-            self.waiting_s - other.waiting_s,
+            self.broadcasting_s - earlier.broadcasting_s,
+            self.waiting_s - earlier.waiting_s,
             tuple(mine - theirs for mine, theirs in pairs),
         )
 

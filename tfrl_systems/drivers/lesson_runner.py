@@ -20,39 +20,24 @@ class LessonRunner:
     over the episodes of the same context.
 
     Args:
-      runner: plays episodes.
-      num_attempts: episodes in each context.
-    """
-
-    def __init__(self, runner: EpisodeRunner, num_attempts: int) -> None:
-        self._runner, self._num_attempts = runner, num_attempts
-        self.load, self.close = runner.load, runner.close
-
-    def run(self, job: Chunk) -> Experience:
-        """Play the chunk's episodes, each of them so many times."""
-        played = [self._runner.run(job, attempt) for attempt in range(self._num_attempts)]
-        costs = [-one.trajectory.reward.sum(axis=1, dtype=np.float64) for one in played]
-        learned_cost = np.mean(costs, axis=0)
-        return Experience.concatenate(
-            [
-                dataclasses.replace(one, info={"cost": cost, "learned_cost": learned_cost})
-                for one, cost in zip(played, costs, strict=True)
-            ]
-        )
-
-
-@dataclasses.dataclass(frozen=True)
-class MakeLessonRunner:
-    """A function that makes a worker's runner.
-
-    Attributes:
       make_runner: makes the runner that plays episodes.
       num_attempts: episodes in each context.
     """
 
-    make_runner: Callable[[], EpisodeRunner]
-    num_attempts: int
+    def __init__(self, make_runner: Callable[[], EpisodeRunner], num_attempts: int) -> None:
+        self._runner, self._num_attempts = make_runner(), num_attempts
+        self.load, self.close = self._runner.load, self._runner.close
 
-    def __call__(self) -> LessonRunner:
-        """Make the runner."""
-        return LessonRunner(self.make_runner(), self.num_attempts)
+    def run(self, job: Chunk) -> Experience:
+        """Play each of the chunk's contexts `num_attempts` times."""
+        played = [self._runner.run(job, attempt) for attempt in range(self._num_attempts)]
+        costs = [
+            -experience.trajectory.reward.sum(axis=1, dtype=np.float64) for experience in played
+        ]
+        learned_cost = np.mean(costs, axis=0)
+        return Experience.concatenate(
+            [
+                dataclasses.replace(experience, info={"cost": cost, "learned_cost": learned_cost})
+                for experience, cost in zip(played, costs, strict=True)
+            ]
+        )

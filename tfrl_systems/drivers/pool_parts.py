@@ -65,10 +65,6 @@ class JobQueue(Generic[Job, Result]):
             self.finish(number, Failure(name, message))
 
 
-def _as_it_is(data: Any) -> Any:
-    return data
-
-
 class RestartingRunner(Generic[Job, Result]):
     """A runner that is replaced when a job fails in it, so that no trace of the job is left.
 
@@ -80,7 +76,7 @@ class RestartingRunner(Generic[Job, Result]):
     def __init__(
         self,
         make_runner: MakeRunner[Job, Result],
-        unpack_fn: Callable[[Any], Any] = _as_it_is,
+        unpack_fn: Callable[[Any], Any] = lambda data: data,
     ) -> None:
         self._make_runner = make_runner
         self._unpack_fn = unpack_fn

@@ -1,4 +1,4 @@
-"""What worker processes are started with, whatever pool starts them, and what becomes of them."""
+"""What every pool of processes starts its workers with, and how their orphans are kept."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ SINGLE_THREADED = {
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants whose parent ends, so that none is lost sight of."""
+    """Become the parent of orphaned descendants, so that they can still be found and ended."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)

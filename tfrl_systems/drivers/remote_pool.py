@@ -155,11 +155,11 @@ class RemotePool(abc.ABC, Generic[Job, Result]):
 
     @abc.abstractmethod
     def _are_all_started(self) -> bool:
-        """Return whether no more workers are to be waited for at the start."""
+        """Return whether enough workers have started."""
 
     @abc.abstractmethod
     def _put(self, data_pickled: bytes) -> None:
-        """Keep the data of a broadcast for the workers, those of now and later ones."""
+        """Store the data of a broadcast for present and later workers."""
 
     @abc.abstractmethod
     def _handle_next(self) -> None:

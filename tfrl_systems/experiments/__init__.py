@@ -89,7 +89,7 @@ def plan(
       agent: name of the agent.
       seed: seed of everything random.
       settings: values that replace the system's usual settings, by name of the field; see
-        `tfrl train SYSTEM --help`.
+        `tfrl train SYSTEM --agent AGENT --help`.
       **problem: fields of the system's `problem_type`.
 
     Raises:
@@ -121,7 +121,7 @@ def train(
       seed: seed of everything random.
       iterations: rounds of collecting and learning; None for the system's usual number.
       settings: values that replace the system's usual settings, by name of the field; see
-        `tfrl train SYSTEM --help`.
+        `tfrl train SYSTEM --agent AGENT --help`.
       collect: where experience is collected; the outcome does not depend on it.
       resume: whether to go on with the run in `workdir`, if there is one.
       reporter: receives the progress; by default it prints a line on stderr now and then.

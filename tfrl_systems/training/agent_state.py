@@ -79,7 +79,7 @@ class AgentState:
         others: an optimizer may make its own in its first step.
         """
         parts = tf.train.TrackableView(self._agent).descendants()
-        variables = [one.ref() for one in parts if isinstance(one, tf.Variable)]
+        variables = [part.ref() for part in parts if isinstance(part, tf.Variable)]
         if self._write_fn is None or variables != self._variables:
             write_fn = tf.function(tf.train.Checkpoint(agent=self._agent).write, autograph=False)
             self._write_fn = write_fn.get_concrete_function(tf.TensorSpec([], tf.string))

@@ -91,7 +91,9 @@ class Workdir:
 
     def last(self) -> int:
         """Return the number of the last iteration that is kept; 0 if there is none."""
-        return max((int(one.name) for one in self._checkpoints.glob("[0-9]*")), default=0)
+        return max(
+            (int(directory.name) for directory in self._checkpoints.glob("[0-9]*")), default=0
+        )
 
     def save(
         self,
@@ -122,7 +124,7 @@ class Workdir:
         Raises:
           UserError: the run's directory cannot be written.
         """
-        numbers = sorted(int(one.name) for one in self._checkpoints.glob("[0-9]*"))
+        numbers = sorted(int(directory.name) for directory in self._checkpoints.glob("[0-9]*"))
         with self._writing():
             for number in numbers[:-num_kept]:
                 self.checkpoint(number).rename(self._scratch / str(number))
@@ -146,13 +148,13 @@ class Workdir:
         path = self.path / _RESULT_NAME
         if not os.path.lexists(path):
             return None
-        found = _read_json(path)
-        if type(found.get("iterations")) is not int:
+        result = _read_json(path)
+        if type(result.get("iterations")) is not int:
             raise UserError(
                 f"{path}: expected what training wrote, found no number of iterations; remove it, "
                 "and go on with --resume"
             )
-        return found
+        return result
 
     def begin(self, settings: Settings, *, resume: bool) -> None:
         """Claim the directory for a run with these settings.
@@ -176,7 +178,7 @@ class Workdir:
                 )
             _check_same(self.path, _read_json(recorded), settings)
         elif not recorded.exists() and any(
-            one.name != _SCRATCH_NAME for one in self.path.iterdir()
+            entry.name != _SCRATCH_NAME for entry in self.path.iterdir()
         ):
             raise UserError(
                 f"{self.path}: expected an empty directory or a run of tfrl, found other files; "
@@ -240,7 +242,9 @@ def open_workdir(path: pathlib.Path, settings: Settings, *, resume: bool) -> Ite
         run. Or TensorFlow could not write a file below it.
     """
     try:
-        made = [one for one in (path, *path.parents) if not one.exists()]
+        new_directories = [
+            directory for directory in (path, *path.parents) if not directory.exists()
+        ]
         path.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
@@ -251,7 +255,7 @@ def open_workdir(path: pathlib.Path, settings: Settings, *, resume: bool) -> Ite
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         workdir = Workdir(path)
-        with _undone_without_checkpoints(workdir, made):
+        with _undone_without_checkpoints(workdir, new_directories):
             workdir.begin(settings, resume=resume)
             yield workdir
     except BlockingIOError as error:
@@ -269,7 +273,9 @@ def open_workdir(path: pathlib.Path, settings: Settings, *, resume: bool) -> Ite
 
 
 @contextlib.contextmanager
-def _undone_without_checkpoints(workdir: Workdir, made: Sequence[pathlib.Path]) -> Iterator[None]:
+def _undone_without_checkpoints(
+    workdir: Workdir, new_directories: Sequence[pathlib.Path]
+) -> Iterator[None]:
     """Empty a directory that was empty before, and remove what was made, if nothing was saved."""
     was_empty = not any(workdir.path.iterdir())
     try:
@@ -277,9 +283,9 @@ def _undone_without_checkpoints(workdir: Workdir, made: Sequence[pathlib.Path]) 
     except (UserError, tf.errors.OpError):
         if was_empty and not workdir.last():
             with contextlib.suppress(OSError):
-                for one in workdir.path.iterdir():
-                    shutil.rmtree(one) if one.is_dir() else one.unlink()
-                for directory in made:
+                for entry in workdir.path.iterdir():
+                    shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+                for directory in new_directories:
                     directory.rmdir()
         raise
 
@@ -298,11 +304,11 @@ def _what_tensorflow_says_of(path: pathlib.Path, error: tf.errors.OpError) -> st
 
 def _check_same(path: pathlib.Path, before: Settings, now: Settings) -> None:
     for name in {**before, **now}:
-        found, given = before.get(name), now.get(name)
-        if found != given:
+        old, new = before.get(name), now.get(name)
+        if old != new:
             raise UserError(
-                f"{path}: expected to resume with {name} = {json.dumps(found)} as the run began, "
-                f"found {json.dumps(given)}; give the same, or name another directory with "
+                f"{path}: expected to resume with {name} = {json.dumps(old)} as the run began, "
+                f"found {json.dumps(new)}; give the same, or name another directory with "
                 "--workdir"
             )
 
@@ -317,16 +323,16 @@ def _digests(directory: pathlib.Path) -> dict[str, str]:
 
 
 def _check_digests(directory: pathlib.Path) -> None:
-    kept = _read_json(directory / _DIGESTS_NAME)
+    expected = _read_json(directory / _DIGESTS_NAME)
     try:
-        found = _digests(directory)
+        actual = _digests(directory)
     except OSError as error:
         raise UserError(f"{error.filename}: {error.strerror}; {_remedy(directory)}") from error
-    for name in sorted(kept.keys() | found.keys()):
-        if kept.get(name) != found.get(name):
+    for name in sorted(expected.keys() | actual.keys()):
+        if expected.get(name) != actual.get(name):
             raise UserError(
                 f"{directory / name}: expected the file that training wrote, found "
-                f"{'another' if name in found else 'none'}; {_remedy(directory)}"
+                f"{'another' if name in actual else 'none'}; {_remedy(directory)}"
             )
 
 
@@ -336,10 +342,10 @@ def _remedy(directory: pathlib.Path) -> str:
 
 def _read_json(path: pathlib.Path) -> dict[str, Any]:
     try:
-        found = files.read_json(path)
-        if not isinstance(found, dict):
+        content = files.read_json(path)
+        if not isinstance(content, dict):
             raise ValueError("no JSON object")
-        return found
+        return content
     except (OSError, ValueError) as error:
         raise UserError(
             f"{path}: expected what training wrote, found: {error}; remove the run's directory "

@@ -56,7 +56,7 @@ class Curves:
     def _best(self) -> dict[str, float]:
         """Return the least value of each cost at the points so far."""
         costs = [name for name in self.evaluations[-1] if name.partition("/")[0] == "cost"]
-        return {f"best/{name}": min(one[name] for one in self.evaluations) for name in costs}
+        return {f"best/{name}": min(point[name] for point in self.evaluations) for name in costs}
 
 
 def summarise(curves: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
@@ -66,10 +66,10 @@ def summarise(curves: Sequence[Mapping[str, float]]) -> dict[str, dict[str, floa
     because it is chosen by the figure that it reports.
     """
     names = [name for name in curves[-1] if name != "iteration"]
-    late = [one for one in curves if one["iteration"] > 0.9 * curves[-1]["iteration"]]
+    late = [point for point in curves if point["iteration"] > 0.9 * curves[-1]["iteration"]]
     return {
         "last": {name: curves[-1][name] for name in names},
-        "last_tenth": {name: statistics.fmean(one[name] for one in late) for name in names},
+        "last_tenth": {name: statistics.fmean(point[name] for point in late) for name in names},
     }
 
 

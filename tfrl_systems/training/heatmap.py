@@ -39,7 +39,9 @@ class Heatmap:
         """Make a heatmap from counts[column][row]; sort the rows, and leave out empty ones."""
         used = {row for column in counts.values() for row, count in column.items() if count}
         rows = tuple(sorted(used))
-        values = tuple(tuple(float(one.get(row, 0)) for one in counts.values()) for row in rows)
+        values = tuple(
+            tuple(float(row_counts.get(row, 0)) for row_counts in counts.values()) for row in rows
+        )
         return cls(title, rows, tuple(counts), values)
 
     def draw_on(self, axes: Any) -> None:

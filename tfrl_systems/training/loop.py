@@ -178,15 +178,17 @@ class OnlineLoop:
     def evaluate(self, evaluate_fn: EvaluateFn, record: dict[str, Any]) -> None:
         """Evaluate the policy, and add what was found to the record of the iteration."""
         began_s = time.perf_counter()
-        found = dict(evaluate_fn(self.variables()))
-        self._count({name: found.pop(name) for name in COUNTED if name in found})
-        heatmaps = {name: one for name, one in found.items() if isinstance(one, Heatmap)}
+        evaluation = dict(evaluate_fn(self.variables()))
+        self._count({name: evaluation.pop(name) for name in COUNTED if name in evaluation})
+        heatmaps = {name: value for name, value in evaluation.items() if isinstance(value, Heatmap)}
         if isinstance(self._agent, Remembering):
             tables = self._agent.tables()
             heatmaps |= {title: Heatmap.of(title, table) for title, table in tables.items()}
-        figures = {name: one for name, one in found.items() if not isinstance(one, Heatmap)}
+        figures = {
+            name: value for name, value in evaluation.items() if not isinstance(value, Heatmap)
+        }
         if self._counts_evaluation:
-            steps = [one for name, one in figures.items() if name.partition("/")[0] == "steps"]
+            steps = [value for name, value in figures.items() if name.partition("/")[0] == "steps"]
             self.environment_steps += round(sum(steps))
         record |= {"heatmaps": heatmaps, "evaluation": figures}
         record["environment_steps"] = self.environment_steps
@@ -201,11 +203,11 @@ class OnlineLoop:
         """Return the experience of an iteration's chunks, and the messages of failed chunks."""
         config = self._config
         chunks = [Chunk(self.iteration, index, config.seed) for index in range(config.num_chunks)]
-        found = self._pool.map(chunks)
-        failures = [one.message for one in found if isinstance(one, Failure)]
+        outcomes = self._pool.map(chunks)
+        failures = [outcome.message for outcome in outcomes if isinstance(outcome, Failure)]
         if len(failures) > min(config.max_failed_chunks, len(chunks) - 1):
             raise PoolError(f"{len(failures)} of {len(chunks)} chunks failed: {failures[0]}")
-        collected = [one for one in found if not isinstance(one, Failure)]
+        collected = [outcome for outcome in outcomes if not isinstance(outcome, Failure)]
         joined = type(collected[0]).concatenate(collected)
         return joined, [*failures, *joined.messages]
 
@@ -226,17 +228,17 @@ class OnlineLoop:
         """Return what the agent has to tell at the end."""
         return dict(self._agent.report()) if isinstance(self._agent, Remembering) else {}
 
-    def restore(self, kept: Checkpoint) -> None:
-        """Return to the state in which `kept` was saved.
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Return to the state in which `checkpoint` was saved.
 
         Raises:
           UserError: the checkpoint is of another agent, or damaged.
         """
-        self._state.restore(kept.directory)
-        self.iteration = kept.record["iteration"]
-        self.environment_steps = kept.record["environment_steps"]
-        self.experience_sha256 = kept.record["experience_sha256"]
-        self.counts = dict(kept.record.get("counts", {}))
+        self._state.restore(checkpoint.directory)
+        self.iteration = checkpoint.record["iteration"]
+        self.environment_steps = checkpoint.record["environment_steps"]
+        self.experience_sha256 = checkpoint.record["experience_sha256"]
+        self.counts = dict(checkpoint.record.get("counts", {}))
 
 
 def run_online(
@@ -264,11 +266,11 @@ def run_online(
     """
     curves = Curves()
     seconds = dict.fromkeys(_PARTS, 0.0)
-    kept = workdir.load(workdir.last())
-    if kept is not None:
-        loop.restore(kept)
-        curves = Curves(kept.record["evaluations"], kept.record["training"])
-        seconds |= kept.record["seconds"]
+    checkpoint = workdir.load(workdir.last())
+    if checkpoint is not None:
+        loop.restore(checkpoint)
+        curves = Curves(checkpoint.record["evaluations"], checkpoint.record["training"])
+        seconds |= checkpoint.record["seconds"]
     save = functools.partial(_save, loop, config.iterations, save_policy_fn)
     write_settings(workdir.tensorboard, workdir.settings)
     while loop.iteration < config.iterations:
@@ -294,7 +296,7 @@ def run_online(
         "experience_sha256": loop.experience_sha256,
         "policy_sha256": variables.sha256(loop.variables()),
         **curves.summary(),
-        **({about["agent"]: told} if (told := loop.report()) else {}),
+        **({about["agent"]: report} if (report := loop.report()) else {}),
         **_provenance(workdir, config.iterations),
     }
     workdir.finish(config.iterations, result)

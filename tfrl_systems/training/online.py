@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,9 +13,9 @@ from tf_agents.trajectories import time_step as ts
 
 from tfrl_systems.agents.policy_gradients import NetworkConfig
 from tfrl_systems.drivers.collect import Collect, Supervision, make_pool
-from tfrl_systems.drivers.direction_runner import MakeDirectionRunner, ScoreFn, mean_return
+from tfrl_systems.drivers.direction_runner import DirectionRunner, ScoreFn, mean_return
 from tfrl_systems.drivers.jobs import Chunk, MakeRunner
-from tfrl_systems.drivers.lesson_runner import MakeLessonRunner
+from tfrl_systems.drivers.lesson_runner import LessonRunner
 from tfrl_systems.drivers.requirements import Requirements
 from tfrl_systems.episodes import Experience
 from tfrl_systems.policies.directions import SIGNS
@@ -91,15 +92,15 @@ def _lessons(run: TrainingRun, task: OnlineTask, agent: Any, actor: NumpyActor) 
     if task.make_teacher is not None:
         return task.make_teacher(actor), attempts
     make_runner: Any = task.make_runner(actor)
-    return MakeLessonRunner(make_runner, attempts), attempts
+    return functools.partial(LessonRunner, make_runner, attempts), attempts
 
 
 def _directions(
     run: TrainingRun, task: OnlineTask, agent: Any, actor: NumpyActor
 ) -> tuple[Any, int]:
     perturbation = agent.perturbation(run.settings["loop"].iterations)
-    make_runner = MakeDirectionRunner(task.make_runner(actor), perturbation, task.score_fn)
-    return make_runner, len(SIGNS)
+    make_runner = task.make_runner(actor)
+    return functools.partial(DirectionRunner, make_runner, perturbation, task.score_fn), len(SIGNS)
 
 
 def _padded(collected: Experience) -> Any:
@@ -177,16 +178,16 @@ def train(
 def _teller(task: OnlineTask, reporter: Reporter, iterations: int) -> OnIteration:
     """Return a function that reports finished iterations, failed chunks and evaluations."""
     advance = reporter.task("iterations", iterations)
-    told = 0
+    num_reported = 0
 
     def tell(record: Mapping[str, Any]) -> None:
-        nonlocal told
+        nonlocal num_reported
         for message in record["failures"]:
             reporter.say(f"left out: {message}")
         line = task.describe(record["evaluation"]) if "evaluation" in record else ""
         if line:
             reporter.say(f"iteration {record['iteration']}: {line}")
-        advance(record["iteration"] - told)
-        told = record["iteration"]
+        advance(record["iteration"] - num_reported)
+        num_reported = record["iteration"]
 
     return tell

@@ -89,22 +89,22 @@ def online_task(system: Playable, run: TrainingRun) -> OnlineTask:
             **system.describe(run),
             "use": [f"tfrl evaluate {system.name} --policy DIR", "tf.saved_model.load(DIR)"],
         },
-        describe=lambda found: f"mean return {found['mean_return']:.4g}",
+        describe=lambda evaluation: f"mean return {evaluation['mean_return']:.4g}",
     )
 
 
 def evaluate(
-    system: Playable, policies: Sequence[str], asked: Any, seed: int, reporter: Reporter
+    system: Playable, policies: Sequence[str], settings: Any, seed: int, reporter: Reporter
 ) -> dict[str, Any]:
     """Play the same episodes with each policy; see `System.evaluate`."""
     advance = reporter.task("evaluating", len(policies))
     evaluated = []
     for name in policies:
         began_s = time.monotonic()
-        environment = system.make_environment(asked, {})
+        environment = system.make_environment(settings, {})
         environment.seed(seed)
-        found = play(environment, _load(system, name, environment, seed), NUM_EPISODES)
-        evaluated.append({"policy": name, **found, "seconds": time.monotonic() - began_s})
+        evaluation = play(environment, _load(system, name, environment, seed), NUM_EPISODES)
+        evaluated.append({"policy": name, **evaluation, "seconds": time.monotonic() - began_s})
         advance(1)
     return {"episodes": NUM_EPISODES, "policies": evaluated}
 

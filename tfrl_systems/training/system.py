@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+import pathlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from environments.errors import UsageError
 from tfrl_systems.agents.table import Agent, find_agent
-from tfrl_systems.reporting import Reporter
+from tfrl_systems.reporting import Reporter, format_table
 from tfrl_systems.settings import Settings, make, with_seed, with_values
 from tfrl_systems.training.training_run import TrainingRun
 
@@ -22,6 +23,14 @@ if TYPE_CHECKING:
     from tfrl_systems.drivers.collect import Collect
     from tfrl_systems.training.checkpoints import Workdir
     from tfrl_systems.training.online import OnlineTask
+
+GRAPH_SETTINGS = ("graph_width", "graph_rounds", "head", "max_logit")
+"""Settings of agents that need observations of graphs."""
+FLOAT_SETTINGS = (
+    *("action_std", "search_action_std", "final_action_std", "state_dependent_std"),
+    *("num_waves", "magnify"),
+)
+"""Settings of agents that need float actions."""
 
 
 class System:
@@ -38,6 +47,9 @@ class System:
       examples: the help text of each verb: what the verb does, with example commands.
       own_agents: agents that learn in another way here than in other systems, by name.
       refused: agents that do not fit, each with the reason: "expected …, found …, …".
+      unused_settings: settings of agents that its specs leave without effect; help texts do not
+        show them.
+      export_formats: the forms in which `export` writes policies.
       collects_by_workers: whether one worker per processor collects by default; if not, this
         process collects. Set it for systems whose steps take milliseconds.
     """
@@ -50,6 +62,8 @@ class System:
     examples: Mapping[str, str] = {}
     own_agents: Mapping[str, Agent] = {}
     refused: Mapping[str, str] = {}
+    unused_settings: Collection[str] = ()
+    export_formats: Sequence[str] = ()
     collects_by_workers: bool = False
 
     def why_not(self, agent: str) -> str:
@@ -79,8 +93,8 @@ class System:
         Returns:
           The groups "loop" and "agent", and any others that the system has.
         """
-        found = self.agent(agent)
-        return {"loop": found.make_loop_config(), "agent": found.make_config()}
+        method = self.agent(agent)
+        return {"loop": method.make_loop_config(), "agent": method.make_config()}
 
     def plan(
         self, agent: str, seed: int, settings: Mapping[str, Any], problem: Mapping[str, Any]
@@ -134,13 +148,13 @@ class System:
             return online.train(run, task, workdir, collect, reporter)
 
     def evaluate(
-        self, policies: Sequence[str], asked: Any, seed: int, reporter: Reporter
+        self, policies: Sequence[str], settings: Any, seed: int, reporter: Reporter
     ) -> dict[str, Any]:
         """Measure policies.
 
         Args:
           policies: directories that training wrote, or names in `policies`.
-          asked: what to evaluate on, an `evaluation_type`.
+          settings: what to evaluate on, an `evaluation_type`.
           seed: seed of everything random.
           reporter: receives the progress.
 
@@ -148,20 +162,59 @@ class System:
           What `tfrl evaluate --json` prints.
 
         Raises:
-          UserError: there is no such policy, or `asked` cannot be used.
+          UserError: there is no such policy, or `settings` cannot be used.
         """
         from tfrl_systems.training import playing
 
-        return playing.evaluate(self, policies, asked, seed, reporter)
+        return playing.evaluate(self, policies, settings, seed, reporter)
 
-    def bench(self, asked: Any, reporter: Reporter) -> dict[str, Any]:
+    def bench(self, settings: Any, reporter: Reporter) -> dict[str, Any]:
         """Measure the time and memory of the system's operations.
 
         Args:
-          asked: what to measure, a `bench_type`.
+          settings: what to measure, a `bench_type`.
           reporter: receives the progress.
 
         Returns:
           What `tfrl bench --json` prints.
         """
         raise UsageError(f"bench: there is nothing to measure of {self.name}")
+
+    def export(
+        self, policy: str, form: str, compiler: str | None, output: pathlib.Path
+    ) -> tuple[dict[str, Any], str]:
+        """Write a policy in the form in which others use it.
+
+        Args:
+          policy: a directory that training wrote, or a name in `policies`.
+          form: one of `export_formats`.
+          compiler: the compiler that it is for; None for the form's usual one, if it needs any.
+          output: the file or directory to write.
+
+        Returns:
+          What `tfrl export --json` prints, and how to use what was written.
+
+        Raises:
+          UserError: there is no such policy, it does not fit the form, or nothing can be written.
+        """
+        raise NotImplementedError
+
+    def outcome(self, result: Mapping[str, Any]) -> tuple[str, str]:
+        """Return what a run's result.json says of its policy, for people: a name and a value.
+
+        The name is "" if there is nothing to say.
+        """
+        late = result["evaluation"].get("last_tenth", {})
+        figures = ", ".join(f"{name} {value:.4g}" for name, value in late.items())
+        return "evaluation", f"{figures} (mean over the last tenth of the iterations)"
+
+    def next_command(self, policy: pathlib.Path, problem: Any) -> str:
+        """Return the command to try next with a policy that was trained on a problem."""
+        return f"tfrl evaluate {self.name} --policy {policy}"
+
+    def table(self, evaluation: Mapping[str, Any]) -> str:
+        """Format what `evaluate` returned, for people: tables that compare the policies."""
+        policies = evaluation["policies"]
+        names = [name for name in policies[0] if name != "policy"]
+        rows = [[row["policy"], *(f"{row[name]:.4g}" for name in names)] for row in policies]
+        return format_table(["policy", *names], rows)

@@ -21,13 +21,13 @@ def copy_actor(network: Any, directory: str) -> None:
     described = policy_files.load_policy_json(directory)
     arrays = policy_files.load_arrays(directory, described)
     named = network.named_variables()
-    wanted = {name: tuple(one.shape) for name, one in named.items()}
-    found = {name: array.shape for name, array in arrays.items()}
-    if wanted != found:
-        differing = [name for name in sorted(wanted | found) if wanted.get(name) != found.get(name)]
+    wanted = {name: tuple(variable.shape) for name, variable in named.items()}
+    saved = {name: array.shape for name, array in arrays.items()}
+    if wanted != saved:
+        differing = [name for name in sorted(wanted | saved) if wanted.get(name) != saved.get(name)]
         raise UserError(
             f"{directory}: expected a policy with the network of this run, found another "
-            f"{differing[0]}: {found.get(differing[0])}, not {wanted.get(differing[0])}; give this "
+            f"{differing[0]}: {saved.get(differing[0])}, not {wanted.get(differing[0])}; give this "
             "run the sizes of that one (--set hidden_sizes=…), or another warm_start"
         )
     for name, variable in named.items():

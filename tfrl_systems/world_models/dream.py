@@ -139,7 +139,7 @@ def imagine(
       The dreams.
     """
 
-    def one(state: DreamState, number: tf.Tensor) -> tuple[DreamState, tuple]:
+    def play_step(state: DreamState, number: tf.Tensor) -> tuple[DreamState, tuple]:
         seeds = tf.random.experimental.stateless_split(
             tf.random.experimental.stateless_fold_in(seed, number), 2
         )
@@ -148,12 +148,12 @@ def imagine(
         after, reward, is_end = dream.step(state, action, seeds[1])
         return after, (seen, action, info, reward, is_end)
 
-    # Once for the structure of what a step returns; as a function, it is traced only once.
-    one_fn = tf.function(one, autograph=False)
-    _, shaped = one_fn(start, tf.constant(0))
+    # tf.scan needs the structure of what a step returns; a tf.function is traced once for both.
+    step_fn = tf.function(play_step, autograph=False)
+    _, shaped = step_fn(start, tf.constant(0))
     nothing = tf.nest.map_structure(tf.zeros_like, shaped)
     final, played = tf.scan(
-        lambda carried, number: one_fn(carried[0], number),
+        lambda carried, number: step_fn(carried[0], number),
         tf.range(num_steps),
         initializer=(start, nothing),
         parallel_iterations=1,
@@ -188,31 +188,31 @@ class Starts(NamedTuple):
 
 
 def real_segments(
-    dream: Dream, starts: Starts, given: Sequences, info: Any, num_steps: int
+    dream: Dream, starts: Starts, episodes: Sequences, info: Any, num_steps: int
 ) -> Imagined:
     """Return real experience as if it had been dreamed.
 
     Args:
       dream: says what a controller sees.
-      starts: the states at the N steps of `given`.
-      given: the episodes.
+      starts: the states at the N steps of `episodes`.
+      episodes: the episodes.
       info: what was kept of each action, arrays [N, …].
       num_steps: T.
 
     Returns:
       Segments of T steps, or of fewer at the ends of episodes. Each step is in one segment.
     """
-    lengths = given.is_real.sum(axis=1).astype(np.int64)
-    firsts = given.place[:, 0]
+    lengths = episodes.is_real.sum(axis=1).astype(np.int64)
+    firsts = episodes.place[:, 0]
     begins = [np.arange(f, f + n, num_steps) for f, n in zip(firsts, lengths, strict=True)]
-    ends = np.repeat(firsts + lengths, [len(one) for one in begins])[:, np.newaxis]
+    ends = np.repeat(firsts + lengths, list(map(len, begins)))[:, np.newaxis]
     rows = np.concatenate(begins)[:, np.newaxis] + np.arange(num_steps)
     is_alive = rows < ends
     within = np.minimum(rows, ends - 1)
     # The last step of an episode has no state after it, whether the environment ended it or not.
     is_end = is_alive & (rows == ends - 1)
     seen = tree.map_structure(lambda array: array[within], starts.state)
-    steps = given.steps
+    steps = episodes.steps
     after = np.minimum(rows[:, -1] + 1, ends[:, 0] - 1)
     return Imagined(
         dream.observed(seen),
@@ -236,28 +236,28 @@ class Remembering:
         self._model = model
         self._states_fn = ArrayFunction(self._states, [1, 1, 2])
 
-    def __call__(self, given: Sequences, at_once: int = 64) -> Starts:
+    def __call__(self, episodes: Sequences, at_once: int = 64) -> Starts:
         """Return the state at each real step.
 
         Args:
-          given: the episodes.
+          episodes: the episodes.
           at_once: number of episodes that are processed together.
         """
-        found = []
-        for first in range(0, len(given.place), at_once):
+        parts = []
+        for first in range(0, len(episodes.place), at_once):
             rows = slice(first, first + at_once)
-            place = given.place[rows]
+            place = episodes.place[rows]
             low = int(place.min())
             taken = np.arange(low, int(place.max()) + 1)
-            part = tree.map_structure(lambda array, taken=taken: array[taken], given.steps)
+            part = tree.map_structure(lambda array, taken=taken: array[taken], episodes.steps)
             state = self._states_fn(part.observation, part.action, place - low)
-            is_real = given.is_real[rows] > 0
+            is_real = episodes.is_real[rows] > 0
             there = np.flatnonzero(is_real)
             latents, memories = tree.map_structure(lambda array, there=there: array[there], state)
             is_first = np.broadcast_to(np.arange(is_real.shape[1]) == 0, is_real.shape)[is_real]
             permitted = part.permitted[place[is_real] - low]
-            found.append(Starts(DreamState(latents, memories, permitted), is_first))
-        return Starts(*tree.map_structure(lambda *arrays: np.concatenate(arrays), *found))
+            parts.append(Starts(DreamState(latents, memories, permitted), is_first))
+        return Starts(*tree.map_structure(lambda *arrays: np.concatenate(arrays), *parts))
 
     def _states(
         self, observation: Any, action: Any, place: Any
@@ -266,7 +266,9 @@ class Remembering:
         model = self._model
         latents = tf.gather(model.latents(observation), place)
         after, _ = model.unroll(latents, tf.gather(action, place))
-        memories = tf.nest.map_structure(lambda one: mdn_rnn.before(one, tf.shape(place)), after)
+        memories = tf.nest.map_structure(
+            lambda memory: mdn_rnn.before(memory, tf.shape(place)), after
+        )
         return tf.reshape(latents, [-1, model.latents.size]), memories
 
 
@@ -311,7 +313,7 @@ class DreamEnvironment(py_environment.PyEnvironment):
         self._action_spec = tensor_spec.to_nest_array_spec(tensor_spec.from_spec(action_spec))
         self._num_steps, self._only_first = num_steps, only_first
         self._batch_size = batch_size
-        self._step_fn = ArrayFunction(self._one_step)
+        self._step_fn = ArrayFunction(dream.step)
         self._state: DreamState | None = None
         self._info: dict[str, Any] = {}
         self.seed(seed)
@@ -364,22 +366,19 @@ class DreamEnvironment(py_environment.PyEnvironment):
         self._is_over = self._is_over | is_end
         if not (self._is_over.all() or self._lengths.max() >= self._num_steps):
             return self._time_step(ts.StepType.MID, reward, 1.0)
-        found = {"predicted_return": self._returns.copy(), "steps": self._lengths.copy()}
+        info = {"predicted_return": self._returns.copy(), "steps": self._lengths.copy()}
         if not self.batched:
-            found = {name: one[0].item() for name, one in found.items()} | {"context": "dream"}
-        self._info = found
+            info = {name: values[0].item() for name, values in info.items()} | {"context": "dream"}
+        self._info = info
         return self._time_step(ts.StepType.LAST, reward, 0.0)
-
-    def _one_step(self, state: DreamState, action: Any, seed: Any) -> Any:
-        return self._dream.step(state, action, seed)
 
     def _time_step(self, step_type: Any, reward: np.ndarray, discount: float) -> ts.TimeStep:
         assert self._state is not None
         rows = len(reward)
-        made = ts.TimeStep(
+        time_step = ts.TimeStep(
             np.full(rows, step_type, np.int32),
             reward.astype(np.float32),
             np.full(rows, discount, np.float32),
             tree.map_structure(np.array, self._dream.observed(self._state)),
         )
-        return made if self.batched else tree.map_structure(lambda array: array[0], made)
+        return time_step if self.batched else tree.map_structure(lambda array: array[0], time_step)

@@ -102,7 +102,7 @@ class Replay:
     def steps(self) -> Steps:
         """Return all steps."""
         if len(self._parts) > 1:
-            self._parts = [tree.map_structure(lambda *one: np.concatenate(one), *self._parts)]
+            self._parts = [tree.map_structure(lambda *arrays: np.concatenate(arrays), *self._parts)]
         return self._parts[0]
 
     def add(self, experience: trajectory.Trajectory) -> Sequences:
@@ -152,9 +152,9 @@ class Replay:
         """
         path = directory / _ARRAYS_NAME
         try:
-            found = files.read_arrays(path)
-            self.lengths = found["lengths"]
-            leaves = [found[f"leaf{number}"] for number in range(len(tree.flatten(like)))]
+            arrays = files.read_arrays(path)
+            self.lengths = arrays["lengths"]
+            leaves = [arrays[f"leaf{number}"] for number in range(len(tree.flatten(like)))]
         except (OSError, KeyError, ValueError) as error:
             raise UserError(
                 f"{path}: expected the steps of this run, found: {error}; remove the run's "
@@ -252,10 +252,10 @@ class Fitter(tf.Module):
                 late.append(losses)
         return Losses(*np.mean(np.array(late), axis=0).tolist())
 
-    def _update(self, given: Sequences, learning_rate: tf.Tensor) -> Losses:
+    def _update(self, episodes: Sequences, learning_rate: tf.Tensor) -> Losses:
         self.optimizer.set_learning_rate(learning_rate)
         with tf.GradientTape() as tape:
-            losses = self.losses(given)
+            losses = self.losses(episodes)
             total = tf.add_n(list(losses))
         variables = self._model.trainable_variables
         gradients = tape.gradient(
@@ -264,14 +264,16 @@ class Fitter(tf.Module):
         self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
         return losses
 
-    def losses(self, given: Sequences) -> Losses:
+    def losses(self, episodes: Sequences) -> Losses:
         """Return the parts of the loss on some episodes."""
-        model, steps = self._model, given.steps
+        model, steps = self._model, episodes.steps
         latents = model.latents(steps.observation)
-        actions = tf.gather(steps.action, given.place)
-        _, predicted = model.unroll(tf.gather(latents, given.place), actions)
-        place = tf.reshape(given.place, [-1])
-        is_real, has_next = (tf.reshape(one, [-1]) for one in (given.is_real, given.has_next))
+        actions = tf.gather(steps.action, episodes.place)
+        _, predicted = model.unroll(tf.gather(latents, episodes.place), actions)
+        place = tf.reshape(episodes.place, [-1])
+        is_real, has_next = (
+            tf.reshape(weights, [-1]) for weights in (episodes.is_real, episodes.has_next)
+        )
         # The next step's row follows, because the steps of an episode stand together.
         after = tf.minimum(place + 1, tf.shape(latents)[0] - 1)
         targets = tf.stop_gradient(tf.gather(latents, after))

@@ -72,15 +72,15 @@ class Judge:
         self._one_step_fn = ArrayFunction(self._one_step, [1, 1, 2])
         self._ahead_fn = ArrayFunction(self._ahead, [1, 1, 2])
 
-    def judge(self, given: Sequences, generator: np.random.Generator) -> Judgement:
+    def judge(self, episodes: Sequences, generator: np.random.Generator) -> Judgement:
         """Judge the model on real episodes.
 
         Args:
-          given: the episodes.
+          episodes: the episodes.
           generator: draws the actions of `invalid_share`.
         """
-        steps, place = given.steps, given.place
-        is_real, has_next = given.is_real > 0, given.has_next > 0
+        steps, place = episodes.steps, episodes.place
+        is_real, has_next = episodes.is_real > 0, episodes.has_next > 0
         after = np.minimum(place + 1, len(steps.reward) - 1)
         rewards, ends, allowed = self._one_step_fn(steps.observation, steps.action, place)
         real_rewards = steps.reward[place]
@@ -91,8 +91,8 @@ class Judge:
         errors = np.sum((ahead - latents[after]) ** 2, axis=-1) / latents.shape[-1]
         reward_errors = (dreamed_rewards - real_rewards) ** 2
         return Judgement(
-            reward_r2=_explained(rewards[is_real], real_rewards[is_real]),
-            mask_f1=_f1(allowed[has_next], really_allowed[has_next]),
+            reward_r2=explained(rewards[is_real], real_rewards[is_real]),
+            mask_f1=f1(allowed[has_next], really_allowed[has_next]),
             done_accuracy=float(np.mean((ends > 0.5)[is_real] == steps.is_end[place][is_real])),
             error_by_step=_roots(errors, has_next),
             reward_error_by_step=_roots(reward_errors, is_real),
@@ -109,8 +109,8 @@ class Judge:
         ends = tf.reduce_mean(tf.sigmoid(predicted.end_logits), axis=0)
         allowed = tf.cast(model.permitted(predicted), tf.bool)
         return tuple(
-            _by_time(one, tf.shape(place))
-            for one in (tf.reduce_mean(model.rewards(predicted), axis=0), ends, allowed)
+            _by_time(prediction, tf.shape(place))
+            for prediction in (tf.reduce_mean(model.rewards(predicted), axis=0), ends, allowed)
         )
 
     def _ahead(self, observation: Any, action: Any, place: Any) -> tuple:
@@ -122,7 +122,7 @@ class Judge:
         num_rows = tf.shape(place)[0]
         size = model.allowed.size
 
-        def one(carried: Any, acted: tf.Tensor) -> Any:
+        def dream_step(carried: Any, acted: tf.Tensor) -> Any:
             memories, predicted = model.step(carried[0], acted, carried[1])
             rewards = tf.reduce_mean(model.rewards(predicted), axis=0)
             dreamed = tf.cast(model.permitted(predicted), tf.int32)
@@ -130,7 +130,9 @@ class Judge:
 
         nothing = (tf.zeros([num_rows, size], tf.int32), tf.zeros([num_rows]))
         by_time = tf.transpose(actions, [1, 0, *range(2, actions.shape.rank)])
-        ahead, _, dreamed, rewards = tf.scan(one, by_time, (now, model.empty(num_rows), *nothing))
+        ahead, _, dreamed, rewards = tf.scan(
+            dream_step, by_time, (now, model.empty(num_rows), *nothing)
+        )
         return (
             latents,
             tf.transpose(ahead, [1, 0, 2]),
@@ -166,7 +168,7 @@ def _by_time(array: tf.Tensor, shape: tf.Tensor) -> tf.Tensor:
     return tf.reshape(array, tf.concat([shape, tf.shape(array)[1:]], axis=0))
 
 
-def _explained(predicted: np.ndarray, real: np.ndarray) -> float:
+def explained(predicted: np.ndarray, real: np.ndarray) -> float:
     """Return R²; 1 if there is nothing to explain and nothing is predicted wrongly."""
     unexplained = float(np.sum((predicted - real) ** 2))
     total = float(np.sum((real - real.mean()) ** 2))
@@ -175,10 +177,11 @@ def _explained(predicted: np.ndarray, real: np.ndarray) -> float:
     return 1 - unexplained / total
 
 
-def _f1(predicted: np.ndarray, real: np.ndarray) -> float:
-    found = int(np.sum(predicted & real))
+def f1(predicted: np.ndarray, real: np.ndarray) -> float:
+    """Return the F1 of predicted truth values; 1 if nothing is true or predicted."""
+    hits = int(np.sum(predicted & real))
     wrong = int(np.sum(predicted != real))
-    return 2 * found / (2 * found + wrong) if found or wrong else 1.0
+    return 2 * hits / (2 * hits + wrong) if hits or wrong else 1.0
 
 
 def _roots(errors: np.ndarray, counts: np.ndarray) -> list[float]:

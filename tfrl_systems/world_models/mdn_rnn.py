@@ -122,7 +122,7 @@ class Member(snt.Module):
         self._num_waves = shape.num_waves if is_float else 0
         joined = shape.memory_size + self.memory.num_inputs * (1 + 2 * self._num_waves)
         joined += actions.size * len(_MAGNIFICATIONS) if is_float and shape.magnify else 0
-        # The mixture's gradients are large. In layers of their own, others do not drown in them.
+        # In shared layers the mixture's large gradients would drown those of the other heads.
         self.towers = [
             _Tower(generator, (joined, shape.head_size), name) for name in ("state", "outcome")
         ]
@@ -154,7 +154,7 @@ class Member(snt.Module):
           near: magnified distances from the aim, [N, A] each.
         """
         waves = [math.pi * 2**number * inputs for number in range(self._num_waves)]
-        turned = [turn(one) for one in waves for turn in (tf.sin, tf.cos)]
+        turned = [turn(wave) for wave in waves for turn in (tf.sin, tf.cos)]
         joined = tf.concat([hidden, inputs, *turned, *near], axis=1)
         (logits, means, stds), (rewards, ends, allowed, places) = (
             tf.split(out(tower(joined)), sizes, axis=1)
@@ -213,20 +213,20 @@ class WorldModel(snt.Module):
 
     def empty(self, num_rows: tf.Tensor | int) -> tuple[State, ...]:
         """Return the members' memories of episodes that begin."""
-        return tuple(one.memory.empty(num_rows) for one in self.members)
+        return tuple(member.memory.empty(num_rows) for member in self.members)
 
     def step(
         self, latents: tf.Tensor, actions: tf.Tensor, states: tuple[State, ...]
     ) -> tuple[tuple[State, ...], Predicted]:
         """Predict one step from latents [N, L], actions [N, …] and the members' memories."""
-        following, found = [], []
+        following, outputs = [], []
         near = self._near(latents, states[0].hidden, actions)
         for member, state in zip(self.members, states, strict=True):
             inputs = member.memory.inputs(latents, actions)
             after = member.memory(inputs, state)
             following.append(after)
-            found.append(member.heads(after.hidden, inputs, latents, near))
-        return tuple(following), _stacked(found)
+            outputs.append(member.heads(after.hidden, inputs, latents, near))
+        return tuple(following), _stacked(outputs)
 
     def unroll(self, latents: tf.Tensor, actions: tf.Tensor) -> tuple[tuple[State, ...], Predicted]:
         """Predict each step of B episodes from what really happened before it.
@@ -257,24 +257,25 @@ class WorldModel(snt.Module):
             step, tuple(map(by_time, self.members, inputs)), initializer=self.empty(num_rows)
         )
         states: tuple[State, ...] = tf.nest.map_structure(
-            lambda one: tf.reshape(tf.transpose(one, [1, 0, 2]), [-1, one.shape[-1]]), every
+            lambda memory: tf.reshape(tf.transpose(memory, [1, 0, 2]), [-1, memory.shape[-1]]),
+            every,
         )
         near = self._near(flat, before(states[0].hidden, tf.shape(latents)[:2]), acted)
-        found = [
+        outputs = [
             member.heads(state.hidden, rows, flat, near)
             for member, state, rows in zip(self.members, states, inputs, strict=True)
         ]
-        return states, _stacked(found)
+        return states, _stacked(outputs)
 
     def _near(self, latents: tf.Tensor, hidden: tf.Tensor, actions: tf.Tensor) -> list[tf.Tensor]:
         """Return the magnified distances of actions from the aim, [N, A] each."""
         if not (self.shape.magnify and self.actions.kind == "normal"):
             return []
-        low, high = (np.array(one, np.float32) for one in (self.actions.low, self.actions.high))
+        low, high = (np.array(bound, np.float32) for bound in (self.actions.low, self.actions.high))
         middle, half_range = (low + high) / 2, (high - low) / 2
         aim = middle if self.aim_fn is None else tf.stop_gradient(self.aim_fn(latents, hidden))
         bounded = tf.clip_by_value(tf.cast(actions, tf.float32), low, high)
-        return [tf.tanh(one * (bounded - aim) / half_range) for one in _MAGNIFICATIONS]
+        return [tf.tanh(scale * (bounded - aim) / half_range) for scale in _MAGNIFICATIONS]
 
     def rewards(self, predicted: Predicted) -> tf.Tensor:
         """Return the expected rewards [K, N], in the environment's unit."""
@@ -289,9 +290,9 @@ class WorldModel(snt.Module):
         if not self.shape.two_hot:
             return tf.square(predicted.rewards[..., 0] - scaled)
         logs = tf.nn.log_softmax(predicted.rewards)
-        return -tf.reduce_sum(logs * self._two_hot(scaled), axis=-1)
+        return -tf.reduce_sum(logs * self.two_hot(scaled), axis=-1)
 
-    def _two_hot(self, values: tf.Tensor) -> tf.Tensor:
+    def two_hot(self, values: tf.Tensor) -> tf.Tensor:
         """Return shares [N, 255] of the two bins beside each value [N], whose mean is the value."""
         bins = self._bins
         inside = tf.clip_by_value(values, bins[0], bins[-1])
@@ -327,5 +328,5 @@ def _symexp(values: np.ndarray) -> np.ndarray:
     return (np.sign(values) * np.expm1(np.abs(values))).astype(np.float32)
 
 
-def _stacked(found: list[list[tf.Tensor]]) -> Predicted:
-    return Predicted(*[tf.stack(column) for column in zip(*found, strict=True)])
+def _stacked(outputs: list[list[tf.Tensor]]) -> Predicted:
+    return Predicted(*[tf.stack(column) for column in zip(*outputs, strict=True)])

@@ -56,14 +56,14 @@ def sample_latents(
     rows = tf.range(tf.shape(members)[0])
     chosen = tf.stack([members, rows], axis=1)
     logits, means, log_stds = (
-        tf.gather_nd(one, chosen)
-        for one in (predicted.mixture_logits, predicted.means, predicted.log_stds)
+        tf.gather_nd(tensor, chosen)
+        for tensor in (predicted.mixture_logits, predicted.means, predicted.log_stds)
     )
     seeds = tf.random.experimental.stateless_split(seed, 2)
     warm = tf.maximum(tf.cast(temperature, tf.float32), 1e-6)
     uniform = tf.random.stateless_uniform(tf.shape(logits), seeds[0], 1e-20, 1.0)
     component = tf.argmax(logits / warm - tf.math.log(-tf.math.log(uniform)), axis=1)
-    mean, log_std = (tf.gather(one, component, batch_dims=1) for one in (means, log_stds))
+    mean, log_std = (tf.gather(tensor, component, batch_dims=1) for tensor in (means, log_stds))
     noise = tf.random.stateless_normal(tf.shape(mean), seeds[1])
     return mean + tf.sqrt(warm) * tf.exp(log_std) * noise
 

@@ -29,11 +29,7 @@ _MAX_ATTEMPTS = 2
 
 @dataclasses.dataclass(frozen=True)
 class _UsersMistake:
-    """Stands in place of a result, if the task cannot be done with any module.
-
-    Attributes:
-      message: the message of the `UserError` that the task raised.
-    """
+    """Stands in place of a result if the task raised a `UserError` with this message."""
 
     message: str
 
@@ -61,12 +57,7 @@ class ModulePlayer:
         self._task = task
 
     def run(self, module: Module) -> Any:
-        """Do the task with a module.
-
-        Returns:
-          The task's result, which depends only on the task and the module; a `Failure` if the
-          compiler failed twice; or a `_UsersMistake` if the task raised a `UserError`.
-        """
+        """Return the task's result for a module; a `Failure` if the compiler failed twice."""
         assert self._task is not None
         try:
             for _ in range(_MAX_ATTEMPTS):
@@ -169,10 +160,17 @@ class Collector:
         """
         played = self.play(modules, Default(), progress)
         pairs = zip(modules, played, strict=True)
-        compiled = [module for module, one in pairs if not isinstance(one, Failure)]
-        found: list[ObjectSize | Failure] = self.map(CompilePlainly(), compiled)
-        sizes = iter(found)
-        return [one if isinstance(one, Failure) else _with_size(one, next(sizes)) for one in played]
+        compiled = [module for module, outcome in pairs if not isinstance(outcome, Failure)]
+        plain_sizes: list[ObjectSize | Failure] = self.map(CompilePlainly(), compiled)
+        sizes = iter(plain_sizes)
+        for number, outcome in enumerate(played):
+            if isinstance(outcome, Trajectory):
+                size = next(sizes)
+                if isinstance(size, Failure):
+                    played[number] = size
+                else:
+                    played[number] = dataclasses.replace(outcome, size=size)
+        return played
 
     def map(
         self,
@@ -207,11 +205,11 @@ class Collector:
             except CompilerError as error:
                 take(number, Failure(module.name, str(error)))
                 continue
-            found = task.recall(module_store)
-            if found is None:
+            result = task.recall(module_store)
+            if result is None:
                 module_stores[number] = module_store
             else:
-                take(number, found)
+                take(number, result)
         missing = list(module_stores)
 
         def keep(place: int, result: Any) -> None:
@@ -240,7 +238,3 @@ class Collector:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _with_size(trajectory: Trajectory, size: ObjectSize | Failure) -> Trajectory | Failure:
-    return size if isinstance(size, Failure) else dataclasses.replace(trajectory, size=size)

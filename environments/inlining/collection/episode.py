@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
-from environments.inlining import heuristics
 from environments.inlining.collection.store import Trajectory
-from environments.inlining.compilers.compilation import CallSite
+from environments.inlining.compilers.compilation import CallSite, CompiledModule
 from environments.inlining.compilers.compiler import Compiler
 from environments.inlining.corpus.modules import Module
 from environments.inlining.features import FeatureTracker
-from environments.inlining.heuristics import Decider
 
 
 class CompileEpisode:
@@ -35,6 +35,7 @@ class CompileEpisode:
         self._module_name = module.name
         self._tracker = FeatureTracker(compiler.announced)
         self._rows: list[list[int]] = []
+        self._functions: list[tuple[str | None, str | None]] = []
         self.names = self._tracker.names
         self.site: CallSite | None = None
         self.compilation = compiler.compile(module)
@@ -56,18 +57,8 @@ class CompileEpisode:
         if self.site is None:
             return None
         self._rows.append(self._tracker.observe(self.site, self.compilation.linkage))
+        self._functions.append((self.site.caller, self.site.callee))
         return self._rows[-1]
-
-    def play(self, decide: Decider) -> Trajectory:
-        """Decide all remaining call sites with `decide`; return the whole compile.
-
-        Raises:
-          CompilerError: the compiler failed, died or hung, or gave no object file.
-        """
-        decide_one = heuristics.one_at_a_time(decide)
-        while (row := self.next_row()) is not None:
-            self.decide(decide_one(row, len(self._rows) - 1))
-        return self.trajectory()
 
     def decide(self, decision: int) -> None:
         """Decide the current call site: 1 to inline, 0 not to.
@@ -77,17 +68,20 @@ class CompileEpisode:
         """
         self.compilation.advise(decision)
 
-    def trajectory(self) -> Trajectory:
+    def result(self) -> CompiledModule:
         """Return the whole compile, once `next_row` has returned None.
 
         Raises:
           CompilerError: the compiler's output is not an object file.
         """
-        compiled = self.compilation.result()
         features = np.array(self._rows, np.int64).reshape(len(self._rows), len(self.names))
-        return Trajectory(
-            self._module_name, self.names, features, compiled.decisions, compiled.size
+        return dataclasses.replace(
+            self.compilation.result(), features=features, names_fn=lambda: tuple(self._functions)
         )
+
+    def trajectory(self) -> Trajectory:
+        """Return what is kept of the compile; otherwise like `result`."""
+        return Trajectory.of(self._module_name, self.names, self.result())
 
     def close(self) -> None:
         """End the compile and release its resources; may be called again."""

@@ -114,7 +114,8 @@ class Play:
 
     def run(self, compiler: Compiler, module: Module) -> Trajectory:
         """See `Task`."""
-        return compile_under(self.policy, compiler, module).trajectory
+        compiled = compile_under(self.policy, compiler, module)
+        return Trajectory.of(module.name, feature_names(compiler.announced), compiled)
 
     def keep(self, module_store: ModuleStore, result: Trajectory) -> None:
         """See `Task`."""
@@ -174,21 +175,12 @@ def perform(
     return result
 
 
-def play(compiler: Compiler, module: Module, policy: Policy, store: TrajectoryStore) -> Trajectory:
-    """Play one episode, `module` compiled under `policy`, or take it from the store.
-
-    Raises:
-      CompilerError: the compiler failed, died or hung.
-    """
-    return perform(Play(policy), compiler, module, store)
-
-
 def _content_key(module: Module) -> str:
     try:
         parts = [module.sha256, *module.command]
         if module.thinlto_index is not None:
             parts.append(hashlib.sha256(module.thinlto_index.read_bytes()).hexdigest())
-            parts.append("merged")  # unlike those that were kept before
+            parts.append("merged")  # Unlike those that an older version kept.
     except OSError as error:
         raise CompilerError(
             f"{module.name}: expected to read the module, found: {error}; build the corpus again"

@@ -13,6 +13,8 @@ import collections
 import dataclasses
 from typing import Any
 
+from environments.inlining.compilers.compilation import Names
+
 SiteKey = tuple[str, str, int]
 """(caller, callee, how often this pair has been met, this time included)."""
 
@@ -55,6 +57,12 @@ class Variation:
 
 POLICY_ALONE = Variation()
 """Follows the policy everywhere."""
+
+
+def site_keys(names: Names) -> tuple[SiteKey | None, ...]:
+    """Return the name of each call site of a compile, from caller and callee of each."""
+    site_names = SiteNames()
+    return tuple(site_names.name(caller, callee) for caller, callee in names)
 
 
 class SiteNames:

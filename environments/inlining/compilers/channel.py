@@ -85,9 +85,11 @@ class Header:
         """
         try:
             announced = json.loads(line)
-            features = [_Feature.parse(spec) for spec in announced["features"]]
+            specs = announced["features"]
+            sizes = tuple(_num_elements(spec) for spec in specs)
+            codes = [_CODES[spec["type"]] for spec in specs]
             advice = struct.Struct("<" + _CODES[announced["advice"]["type"]])
-            names = tuple(feature.name for feature in features)
+            names = tuple(spec["name"] for spec in specs)
             if len(set(names)) < len(names):
                 raise ValueError("a name occurs twice")
         except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -95,9 +97,8 @@ class Header:
                 "interactive channel: expected a JSON header with 'features' and 'advice', "
                 f"found {line[:80]!r} ({error}); use a compiler of LLVM 17 or newer"
             ) from error
-        structure = struct.Struct("<" + "".join(f"{one.size}{one.code}" for one in features))
-        sizes = tuple(feature.size for feature in features)
-        return cls(names, sizes, structure, (advice.pack(0), advice.pack(1)))
+        layout = "".join(f"{size}{code}" for size, code in zip(sizes, codes, strict=True))
+        return cls(names, sizes, struct.Struct("<" + layout), (advice.pack(0), advice.pack(1)))
 
     def unpack(self, observation: bytes) -> tuple:
         """Return an observation's values in the order of `names`: numbers, or tuples of several."""
@@ -111,20 +112,11 @@ class Header:
         )
 
 
-@dataclasses.dataclass(frozen=True)
-class _Feature:
-    """One announced tensor: its name, the `struct` code of its type and its number of elements."""
-
-    name: str
-    code: str
-    size: int
-
-    @classmethod
-    def parse(cls, spec: dict) -> _Feature:
-        shape = [int(length) for length in spec["shape"]]
-        if not isinstance(spec["name"], str) or min(shape, default=1) < 1:
-            raise ValueError(f"no tensor: {spec}")
-        return cls(spec["name"], _CODES[spec["type"]], math.prod(shape))
+def _num_elements(spec: dict) -> int:
+    shape = [int(length) for length in spec["shape"]]
+    if not isinstance(spec["name"], str) or min(shape, default=1) < 1:
+        raise ValueError(f"no tensor: {spec}")
+    return math.prod(shape)
 
 
 class StreamParser:
@@ -148,10 +140,7 @@ class StreamParser:
         return len(self._buffer)
 
     def next_observation(self) -> bytes | None:
-        """Return the next complete observation; None if more bytes must arrive first.
-
-        Returns:
-          The bytes of the observation's tensors; `Header.unpack` gives their values.
+        """Return the bytes of the next observation's tensors; None if some have not arrived.
 
         Raises:
           ProtocolError: the bytes do not follow the protocol.

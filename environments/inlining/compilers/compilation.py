@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import select
 import subprocess
 import time
@@ -14,10 +15,7 @@ import numpy as np
 
 from environments.errors import UserError
 from environments.inlining.compilers.channel import Channel, Header, ProtocolError
-from environments.inlining.compilers.object_size import (
-    ObjectSize,
-    read_object_size,
-)
+from environments.inlining.compilers.object_size import ObjectSize, read_object_size
 from environments.inlining.compilers.remarks import Remarks
 
 DEFAULT_TIMEOUT_S = 300.0
@@ -89,8 +87,12 @@ class _Reader:
             return sent, sent, value < _OZ_THRESHOLD
         if self._unused is None:
             return sent, sent, value != 0
-        told = sent[: self._unused] + sent[self._unused + 1 :]
-        return told, (*sent[: self._place], UNKNOWN, *sent[self._place + 1 :]), value != 0
+        printed = sent[: self._unused] + sent[self._unused + 1 :]
+        return printed, (*sent[: self._place], UNKNOWN, *sent[self._place + 1 :]), value != 0
+
+
+Names = tuple[tuple[str | None, str | None], ...]
+"""Caller and callee of each of T call sites; None where LLVM does not name them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,13 +104,22 @@ class CompiledModule:
       data: the object file.
       decisions: int8 [T], 1 where a call site was inlined.
       callees: names of the T functions called, as known at the end of the compile; None where LLVM
-        gave no name.
+        gave no name. Empty if the policy was inside clang.
+      features: int64 [T, F], what a policy saw at each call site; empty if no policy decided.
+      names_fn: returns `names`, which few ask for.
     """
 
     size: ObjectSize
     data: bytes
     decisions: np.ndarray
-    callees: tuple[str | None, ...]
+    callees: tuple[str | None, ...] = ()
+    features: np.ndarray = dataclasses.field(default_factory=lambda: np.empty((0, 0), np.int64))
+    names_fn: Callable[[], Names] = tuple
+
+    @functools.cached_property
+    def names(self) -> Names:
+        """Caller and callee of each call site, if LLVM names them before the decision."""
+        return self.names_fn()
 
 
 class Backend(Protocol):
@@ -222,10 +233,11 @@ class Compilation:
                 self._remarks.drain()
                 if self._reader is None:
                     self._reader = self._make_reader()
-                told, features, default = self._reader.read(observation)
-                return CallSite(features, default, *self._remarks.names_of(told))
+                printed, features, default = self._reader.read(observation)
+                return CallSite(features, default, *self._remarks.names_of(printed))
             if self._ended:
-                # The rest of stderr belongs to this compile, not to the next.
+                # An embedded worker has one stderr for all its modules: what is left belongs to
+                # this compile, not to the next.
                 self._remarks.drain()
                 return None
             self._wait()
@@ -252,21 +264,14 @@ class Compilation:
         """
         assert self._ended, "the compile is not over"
         if self._result is None:
-            self._result = self._read_result()
+            data = self._backend.read_object()
+            try:
+                size = read_object_size(data)
+            except UserError as error:
+                raise CompilerError(f"{self._module_name}: {error}") from error
+            decisions = np.array(self._decisions, np.int8)
+            self._result = CompiledModule(size, data, decisions, tuple(self._remarks.callees))
         return self._result
-
-    def _read_result(self) -> CompiledModule:
-        data = self._backend.read_object()
-        try:
-            size = read_object_size(data)
-        except UserError as error:
-            raise CompilerError(f"{self._module_name}: {error}") from error
-        return CompiledModule(
-            size=size,
-            data=data,
-            decisions=np.array(self._decisions, np.int8),
-            callees=tuple(self._remarks.callees),
-        )
 
     def close(self) -> None:
         """End the compile and release its resources; may be called again."""
@@ -289,7 +294,7 @@ class Compilation:
             ) from error
 
     def _wait(self) -> None:
-        # The host does not wait for stderr, which would wake it twice for each call site. It reads
+        # The host does not poll stderr, which would wake it twice for each call site. It reads
         # stderr with each call site, and now and then, so that the pipe never stays full.
         # Only time spent here counts: the policy may take as long as it likes.
         began_s = time.monotonic()
@@ -304,19 +309,14 @@ class Compilation:
                 f"compiler still busy after {len(self._decisions)} decisions; it was stopped: "
                 "raise the time limit or leave the module out"
             )
-        for fd, _ in ready:
-            if fd == self._backend.end_fd:
-                self._poll_end()
+        if any(fd == self._backend.end_fd for fd, _ in ready):
+            try:
+                self._ended = self._backend.poll_end()
+            except CompilerError as error:
+                self._remarks.drain()
+                complaint = self._remarks.complaint()
+                raise CompilerError(f"{self._module_name}: {error}{complaint}") from error
         self._channel.pump()
-
-    def _poll_end(self) -> None:
-        try:
-            self._ended = self._backend.poll_end()
-        except CompilerError as error:
-            self._remarks.drain()
-            raise CompilerError(
-                f"{self._module_name}: {error}{self._remarks.complaint()}"
-            ) from error
 
     def __enter__(self) -> Compilation:
         return self

@@ -63,7 +63,7 @@ class EmbeddedLlvm:
         return _announced[self.identity]
 
     def _probe_again_and_again(self) -> tuple[str, ...]:
-        # Nothing is known to be wrong with the probe: whoever killed LLVM may not do so again.
+        # The probe itself compiles; if it fails, something killed LLVM and may not do so again.
         for _ in range(_MAX_PROBES - 1):
             with contextlib.suppress(CompilerError):
                 return self._probe()

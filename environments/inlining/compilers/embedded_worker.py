@@ -39,8 +39,11 @@ def _serve(request: dict, object_fd: int) -> None:
     # A fresh context: in a shared one, struct names get suffixes that depend on earlier modules.
     context = llvm.create_context()
     data = pathlib.Path(request["bitcode"]).read_bytes()
-    parse = llvm.parse_bitcode if data.startswith(_BITCODE_MAGIC) else _parse_text
-    with parse(data, context) as module:
+    if data.startswith(_BITCODE_MAGIC):
+        parsed = llvm.parse_bitcode(data, context)
+    else:
+        parsed = llvm.parse_assembly(data.decode(), context)
+    with parsed as module:
         functions = [(f.name, f.linkage.name) for f in module.functions if not f.is_declaration]
         _reply({"functions": functions})
         if request["calls"]:
@@ -63,10 +66,6 @@ def _write(fd: int, data: bytes) -> None:
     offset = 0
     while offset < len(data):
         offset += os.pwrite(fd, data[offset:], offset)
-
-
-def _parse_text(data: bytes, context: llvm.ContextRef) -> llvm.ModuleRef:
-    return llvm.parse_assembly(data.decode(), context)
 
 
 def _calls(module: llvm.ModuleRef) -> dict[str, list[str]]:

@@ -95,13 +95,13 @@ class ObjectFile:
         A linker keeps one copy of a group. Groups of the same name in other objects have the same
         key, 63 bits of the name's hash.
         """
-        found: dict[int, int] = {}
+        key_of_section: dict[int, int] = {}
         for number in np.flatnonzero(self.sections["type"] == _SHT_GROUP).tolist():
             flags, *members = np.frombuffer(self._content(number), "<u4").tolist()
             if flags & _GRP_COMDAT:
                 key = _key(self._symbol_name(int(self.sections[number]["info"])))
-                found |= dict.fromkeys(members, key)
-        return found
+                key_of_section |= dict.fromkeys(members, key)
+        return key_of_section
 
     def functions(self) -> Iterator[tuple[str, int, int, int]]:
         """Yield (name, section, address, bytes of code) of each function that is defined here."""
@@ -131,8 +131,8 @@ class ObjectFile:
 
     @functools.cached_property
     def _symbol_table(self) -> int | None:
-        found = np.flatnonzero(self.sections["type"] == _SHT_SYMTAB)
-        return int(found[0]) if len(found) else None
+        tables = np.flatnonzero(self.sections["type"] == _SHT_SYMTAB)
+        return int(tables[0]) if len(tables) else None
 
     @functools.cached_property
     def _symbols(self) -> np.ndarray:

@@ -69,15 +69,15 @@ def read_object_size(data: bytes) -> ObjectSize:
 def _pack(opened: ObjectFile) -> bytes:
     if not opened.groups:
         return b""
-    found: collections.Counter[int] = collections.Counter()
+    bytes_of_group: collections.Counter[int] = collections.Counter()
     sizes, is_text = opened.sections["size"], opened.is_text
     for section, key in opened.groups.items():
         if is_text[section]:
-            found[key] += int(sizes[section])
+            bytes_of_group[key] += int(sizes[section])
     for section, _, size in opened.unwind_entries():
         if section in opened.groups:
-            found[opened.groups[section]] += size
-    return np.array(sorted(found.items()), _GROUPS).tobytes()
+            bytes_of_group[opened.groups[section]] += size
+    return np.array(sorted(bytes_of_group.items()), _GROUPS).tobytes()
 
 
 def _read_any_size(data: bytes) -> ObjectSize:
@@ -114,24 +114,20 @@ def read_function_bytes(data: bytes, worth: Mapping[int, float] | None = None) -
     opened = open_object(data)
     if opened is None or not len(opened.sections):
         return {}
-    factor = _factors(opened, worth or {})
-    found: dict[str, float] = collections.defaultdict(float)
+    # What a byte of each section in a COMDAT group counts.
+    factor = {section: (worth or {}).get(key, 1) for section, key in opened.groups.items()}
+    bytes_of_function: dict[str, float] = collections.defaultdict(float)
     at: dict[tuple[int, int], str] = {}
     for name, section, address, size in opened.functions():
-        found[name] += size * factor.get(section, 1)
+        bytes_of_function[name] += size * factor.get(section, 1)
         at[section, address] = name
     for section, section_name in enumerate(opened.section_names):
         if section_name.startswith(_EXCEPTION_TABLE):
             size = int(opened.sections[section]["size"])
-            found[section_name.removeprefix(_EXCEPTION_TABLE)] += size * factor.get(section, 1)
+            bytes_of_function[section_name.removeprefix(_EXCEPTION_TABLE)] += size * factor.get(
+                section, 1
+            )
     for section, address, size in opened.unwind_entries():
         if (section, address) in at:
-            found[at[section, address]] += size * factor.get(section, 1)
-    return dict(found)
-
-
-def _factors(opened: ObjectFile, worth: Mapping[int, float]) -> dict[int, float]:
-    """Return what a byte of each section in a COMDAT group counts, by section number."""
-    if not worth:
-        return {}
-    return {section: worth.get(key, 1) for section, key in opened.groups.items()}
+            bytes_of_function[at[section, address]] += size * factor.get(section, 1)
+    return dict(bytes_of_function)

@@ -41,9 +41,9 @@ class Remarks:
         except BlockingIOError:
             return
 
-    def names_of(self, told: tuple) -> Names:
-        """Return the names of the call site at hand, whose values on the channel are `told`."""
-        self._told = told
+    def names_of(self, values: tuple) -> Names:
+        """Return the names of the call site at hand, whose values on the channel are `values`."""
+        self._told = values
         return self._names
 
     def take_decision(self) -> None:

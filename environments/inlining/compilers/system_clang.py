@@ -42,15 +42,15 @@ class SystemClang:
     def __init__(
         self, executable: str | os.PathLike = "clang", timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> None:
-        found = shutil.which(os.fspath(executable))
-        if found is None:
+        path = shutil.which(os.fspath(executable))
+        if path is None:
             raise UserError(
                 f"compiler: expected a clang of LLVM 17 or newer, found no program "
                 f"{os.fspath(executable)!r}; install one, or use --compiler embedded"
             )
-        self.executable = found
-        self.name = pathlib.Path(found).name
-        self.facts = probe_clang(found)
+        self.executable = path
+        self.name = pathlib.Path(path).name
+        self.facts = probe_clang(path)
         self.identity = f"{self.facts.banner} -Oz {ADVISE_OPTIONS[-1]}"
         if self.facts.default_feature not in ("", DEFAULT_FEATURE):
             self.identity += f" {INCLUDE_DEFAULT_OPTION}"  # It overwrites another feature.
@@ -113,15 +113,7 @@ class SystemClang:
                 raise
         return compilation
 
-    def compile_plain(self, module: Module) -> CompiledModule:
-        """Compile without advice; see `Compiler`.
-
-        Raises:
-          CompilerError: clang failed, died or hung.
-        """
-        return self.compile_alone(module)
-
-    def compile_alone(
+    def compile_plain(
         self,
         module: Module,
         options: Sequence[str] = (),

@@ -30,12 +30,6 @@ class BitcodeFacts:
 def read_facts(path: pathlib.Path) -> BitcodeFacts:
     """Read the facts about a bitcode file.
 
-    Args:
-        path: the file.
-
-    Returns:
-        The facts.
-
     Raises:
         UserError: if the file cannot be read, or is not bitcode that this LLVM understands.
     """

@@ -57,17 +57,7 @@ class BitcodeCompiler:
     def command(
         self, language: str, arguments: Sequence[str], source: str, output: pathlib.Path
     ) -> tuple[str, ...]:
-        """Return the command that compiles one source.
-
-        Args:
-            language: "c" or "c++".
-            arguments: the source's own options (-I, -D, -std, ...).
-            source: the source file, relative to where the command will run.
-            output: the bitcode file to write.
-
-        Returns:
-            The argument list, to be run without a shell.
-        """
+        """Return the command that compiles one source with its own options (-I, -D, -std, ...)."""
         driver = self.cxx if language == "c++" else self.c
         # A name that starts with "-" would be read as an option.
         operand = source if not source.startswith("-") else f"./{source}"
@@ -92,13 +82,10 @@ class CompilerRun:
 
 
 def find_compiler(name: str = EMBEDDED) -> BitcodeCompiler:
-    """Find a compiler and ask for its version.
+    """Return a compiler that runs and is new enough.
 
     Args:
         name: "embedded", or a clang: a path or a name on PATH.
-
-    Returns:
-        The compiler, which runs and is new enough.
 
     Raises:
         UserError: if the compiler is missing, does not run, is not clang or is too old.
@@ -128,9 +115,6 @@ class CompilerProcesses:
             directory: where to run the command.
             scratch: an existing directory for temporary files; no other run may use it.
             timeout_s: time after which the compiler is killed, in s.
-
-        Returns:
-            How the run ended.
         """
         started = time.monotonic()
         messages = ""
@@ -185,16 +169,15 @@ class CompilerProcesses:
             return process
 
 
-@functools.cache
 def _embedded() -> BitcodeCompiler:
     """Return the clang inside the ziglang wheel."""
-    found = importlib.util.find_spec("ziglang")
-    if found is None or not found.submodule_search_locations:
+    package = importlib.util.find_spec("ziglang")
+    if package is None or not package.submodule_search_locations:
         raise UserError(
             "expected the embedded compiler (the ziglang package), found none installed; "
             "`pip install ziglang`, or name a clang >= 17 with --compiler"
         )
-    directory = pathlib.Path(found.submodule_search_locations[0]).resolve()
+    directory = pathlib.Path(package.submodule_search_locations[0]).resolve()
     program = str(directory / "zig")
     flags = (
         "-target",
@@ -221,8 +204,8 @@ def _clang(name: str) -> BitcodeCompiler:
             f"name another, or use the compiler {EMBEDDED!r}"
         )
     version = _clang_version((path,))
-    found = re.search(r"clang version (\d{1,6})\.", version)
-    if found is None or int(found[1]) < OLDEST_CLANG:
+    match = re.search(r"clang version (\d{1,6})\.", version)
+    if match is None or int(match[1]) < OLDEST_CLANG:
         raise UserError(
             f"expected a clang >= {OLDEST_CLANG}, found {version!r} at {path}; "
             f"name another, or use the compiler {EMBEDDED!r}"
@@ -230,6 +213,7 @@ def _clang(name: str) -> BitcodeCompiler:
     return BitcodeCompiler(path, version, (path,), (path,), ("-fPIC", *_TO_BITCODE))
 
 
+@functools.cache
 def _clang_version(driver: tuple[str, ...]) -> str:
     """Return the first line of `--version`."""
     try:
@@ -276,9 +260,9 @@ def _read(stderr: BinaryIO) -> str:
 
 def _first_error(text: str, status: int) -> str:
     """Return the first error line that a failed compiler printed, or else how it ended."""
-    found = _ERROR.search(text)
-    if found:
-        line = text[text.rfind("\n", 0, found.start()) + 1 : found.end()]
+    match = _ERROR.search(text)
+    if match:
+        line = text[text.rfind("\n", 0, match.start()) + 1 : match.end()]
         return line.strip()[:500]
     if status < 0:
         return f"killed by {signal.Signals(-status).name}"

@@ -100,17 +100,14 @@ def build_corpus(
         timeout_s: time limit for one source, in s.
         project: see `sources.gather_units`.
 
-    Returns:
-        What the build did.
-
     Raises:
         UserError: if a source or the compiler is not usable, if the output is a directory with
             other files, or if no source gave a module.
     """
     gathered = gather_units(sources, project)
     needs_compiler = any(isinstance(unit, CompileUnit) for unit in gathered.units)
-    found = find_compiler(compiler) if needs_compiler else None
-    report = build_units(gathered.units, output, found, jobs, progress, timeout_s)
+    bitcode_compiler = find_compiler(compiler) if needs_compiler else None
+    report = build_units(gathered.units, output, bitcode_compiler, jobs, progress, timeout_s)
     return dataclasses.replace(report, skipped=gathered.skipped)
 
 
@@ -129,8 +126,8 @@ def build_units(
     with _building(output) as scratch:
         old = _load_state(output)
         maker = Maker(output, scratch, compiler, timeout_s, old)
-        made = maker.make_all(units, jobs or os.cpu_count() or 1, progress)
-        report = _write(output, scratch, made, compiler)
+        results = maker.make_all(units, jobs or os.cpu_count() or 1, progress)
+        report = _write(output, scratch, results, compiler)
     return dataclasses.replace(report, seconds=time.monotonic() - started)
 
 
@@ -175,88 +172,90 @@ def _link_or_copy(source: pathlib.Path, target: pathlib.Path) -> None:
 def _write(
     output: pathlib.Path,
     scratch: pathlib.Path,
-    made: Sequence[Made],
+    results: Sequence[Made],
     compiler: BitcodeCompiler | None,
 ) -> BuildReport:
     """Move the modules into place, then write the files that describe them."""
-    kept, duplicates, empty = _sort_out(made)
+    modules, duplicates, empty = _sort_out(results)
     failed = tuple(
-        NotCompiled(one.unit.name, _source_of(one.unit), one.error) for one in made if one.error
+        NotCompiled(result.unit.name, _source_of(result.unit), result.error)
+        for result in results
+        if result.error
     )
-    _write_json(scratch, output / NOT_COMPILED_FILE, [dataclasses.asdict(one) for one in failed])
-    if not kept:
+    _write_json(
+        scratch, output / NOT_COMPILED_FILE, [dataclasses.asdict(source) for source in failed]
+    )
+    if not modules:
         reason = f"{failed[0].source}: {failed[0].error}" if failed else "they define no function"
         raise UserError(
-            f"expected at least one module from {len(made)} sources, found none ({reason}); "
+            f"expected at least one module from {len(results)} sources, found none ({reason}); "
             f"see {output / NOT_COMPILED_FILE}"
         )
     before = _module_names(output)
-    for one in kept:
-        _place(one, output / f"{one.unit.name}.bc", scratch)
-    names = [one.unit.name for one in kept]
-    facts = {one.unit.name: _facts_entry(one) for one in kept}
+    by_name = {module.unit.name: module for module in modules}
+    for name, module in by_name.items():
+        _place(module, output / f"{name}.bc", scratch)
+    facts = {name: _facts_entry(module) for name, module in by_name.items()}
     state = {
-        one.unit.name: {
-            "key": one.key,
-            "dependencies": one.dependencies,
-            "facts": dataclasses.asdict(one.facts),
+        name: {
+            "key": module.key,
+            "dependencies": module.dependencies,
+            "facts": dataclasses.asdict(module.facts),
         }
-        for one in kept
-        if one.key and one.facts
+        for name, module in by_name.items()
+        if module.key and module.facts
     }
     _write_json(scratch, output / STATE_FILE, {"format": _FORMAT, "modules": state})
     built_by = {"compiler": compiler.version if compiler else "", "format": _FORMAT}
     description = {
-        "modules": names,
+        "modules": list(by_name),
         "has_thinlto": False,
         corpus_lib.COMMAND_KEY: corpus_lib.UNSPECIFIED_COMMAND,
         corpus_lib.FACTS_KEY: {**built_by, "modules": facts},
     }
     _write_json(scratch, output / corpus_lib.DESCRIPTION_FILE, description)
-    for name in before - set(names):
+    for name in before - by_name.keys():
         (output / f"{name}.bc").unlink(missing_ok=True)
-    reused = sum(one.reused for one in kept)
-    return BuildReport(
-        output, len(kept), len(kept) - reused, reused, duplicates, empty, failed, 0.0
-    )
+    num, reused = len(modules), sum(module.reused for module in modules)
+    return BuildReport(output, num, num - reused, reused, duplicates, empty, failed, 0.0)
 
 
-def _sort_out(made: Iterable[Made]) -> tuple[list[Made], tuple[str, ...], tuple[str, ...]]:
+def _sort_out(results: Iterable[Made]) -> tuple[list[Made], tuple[str, ...], tuple[str, ...]]:
     """Return the modules to keep, the names of duplicates, and of modules without functions."""
-    kept: dict[str, Made] = {}
+    modules: dict[str, Made] = {}
     duplicates, empty = [], []
-    for one in made:
-        if one.facts is None:
+    for result in results:
+        if result.facts is None:
             continue
-        if one.facts.functions == 0:
-            empty.append(one.unit.name)
-        elif one.facts.sha256 in kept:
-            duplicates.append(one.unit.name)
+        if result.facts.functions == 0:
+            empty.append(result.unit.name)
+        elif result.facts.sha256 in modules:
+            duplicates.append(result.unit.name)
         else:
-            kept[one.facts.sha256] = one
-    return list(kept.values()), tuple(duplicates), tuple(empty)
+            modules[result.facts.sha256] = result
+    return list(modules.values()), tuple(duplicates), tuple(empty)
 
 
-def _facts_entry(one: Made) -> dict[str, Any]:
+def _facts_entry(module: Made) -> dict[str, Any]:
     """Return what the description records about a module."""
-    language = one.unit.language if isinstance(one.unit, CompileUnit) else None
-    assert one.facts is not None
-    language = language or corpus_lib.language_of(one.facts.source)
-    return {"language": language, **dataclasses.asdict(one.facts)}
+    language = module.unit.language if isinstance(module.unit, CompileUnit) else None
+    assert module.facts is not None
+    language = language or corpus_lib.language_of(module.facts.source)
+    return {"language": language, **dataclasses.asdict(module.facts)}
 
 
 def _source_of(unit: Unit) -> str:
     return unit.source if isinstance(unit, CompileUnit | UnusableUnit) else str(unit.path)
 
 
-def _place(one: Made, target: pathlib.Path, scratch: pathlib.Path) -> None:
+def _place(module: Made, target: pathlib.Path, scratch: pathlib.Path) -> None:
     """Put one module's bitcode at its place in the corpus."""
-    if one.reused or one.path is None:
+    if module.reused or module.path is None:
         return
-    path = one.path
-    if isinstance(one.unit, BitcodeUnit):
+    path = module.path
+    if isinstance(module.unit, BitcodeUnit):
         path = scratch / "taken_over.bc"
-        shutil.copyfile(one.path, path)
+        shutil.copyfile(module.path, path)
     target.parent.mkdir(parents=True, exist_ok=True)
     path.replace(target)
 

@@ -35,9 +35,6 @@ _SHARED = re.compile(
 def gnu_options(words: Sequence[str]) -> list[str]:
     """Return options of clang that mean the same.
 
-    Args:
-        words: options of cl or clang-cl, with sources among them.
-
     Returns:
         Sources, and the options that select includes, macros, the language and its dialect.
     """

@@ -111,13 +111,6 @@ def parse_command(command: str | Sequence[str], directory: pathlib.Path) -> Comm
 def expand_response_files(words: Sequence[str], directory: pathlib.Path) -> list[str]:
     """Replace each `@FILE` by the words in the file, as GCC and clang do.
 
-    Args:
-        words: options of a compiler.
-        directory: where the compiler runs; names of files are relative to it.
-
-    Returns:
-        The options without response files.
-
     Raises:
         ValueError: if a file is missing, includes itself or has an open quote, or there is no end.
     """

@@ -182,8 +182,8 @@ def _cmake_home(path: pathlib.Path) -> pathlib.Path | None:
     for directory in (path.parent, path.resolve().parent):
         with contextlib.suppress(OSError):
             cache = (directory / "CMakeCache.txt").read_text(errors="replace")
-            if found := _CMAKE_HOME.search(cache):
-                return pathlib.Path(os.path.normpath(found[1]))
+            if match := _CMAKE_HOME.search(cache):
+                return pathlib.Path(os.path.normpath(match[1]))
     return None
 
 

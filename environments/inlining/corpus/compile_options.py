@@ -97,9 +97,6 @@ _NEEDED = re.compile(
 def option_groups(words: Iterable[str]) -> Iterator[Group]:
     """Divide the words of a command line into options with their values, and operands.
 
-    Args:
-        words: what follows the compiler.
-
     Yields:
         Options, and each operand as a group of its own without a leading "-". What is meant for
         the preprocessor (`-Wp,`, `-Xpreprocessor`) is taken as if it stood there itself; pairs of
@@ -132,10 +129,10 @@ def clean_arguments(
         target, warnings, debug information, outputs and linking are left out, and so is what loads
         other code.
     """
-    kept = [group for group in map(_plain, option_groups(arguments)) if _is_kept(group)]
-    included = {group[3] for group in kept if _includes(group)}
+    groups = [group for group in map(_plain, option_groups(arguments)) if _is_kept(group)]
+    included = {group[3] for group in groups if _includes(group)}
     options: list[str] = []
-    for group in kept:
+    for group in groups:
         if group[0] in ("-imacros", "--imacros") and group[1] in included:
             # Read for its macros first, a header with `#pragma once` would be left out later.
             continue
@@ -151,10 +148,6 @@ def header_sets(
     arguments: Sequence[str], exists_fn: Callable[[str], bool]
 ) -> tuple[tuple[str, ...], ...]:
     """Return sets of options to try in turn: with the system headers of the build, and without.
-
-    Args:
-        arguments: options as `clean_arguments` returns them.
-        exists_fn: whether a directory is there.
 
     Returns:
         The options without those that choose a system that is not there. If one that chooses other
@@ -225,7 +218,8 @@ def _plain(group: Group) -> Group:
 def _include(header: str) -> Group:
     """Return the option that includes a header.
 
-    Clang's driver would take a precompiled header beside it, of other options, in its place.
+    Given `-include`, clang's driver would prefer a precompiled header that lies beside the header,
+    and that may have been made with other options.
     """
     return ("-Xclang", "-include", "-Xclang", header)
 

@@ -165,13 +165,13 @@ class Maker:
             return CompilerRun("the compiler wrote no bitcode", run.seconds)
         return run
 
-    def _checked(self, made: Made) -> Made:
+    def _checked(self, result: Made) -> Made:
         """Add the facts about the bitcode; if LLVM cannot read it, return an error instead."""
-        assert made.path is not None
+        assert result.path is not None
         try:
-            return dataclasses.replace(made, facts=read_facts(made.path))
+            return dataclasses.replace(result, facts=read_facts(result.path))
         except UserError as error:
-            return Made(made.unit, error=str(error))
+            return Made(result.unit, error=str(error))
 
     def _reuse(self, unit: CompileUnit) -> Made | None:
         """Return the module of an earlier build; None if something that determines it changed."""

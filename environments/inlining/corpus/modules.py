@@ -101,12 +101,6 @@ class Corpus:
     def load(cls, directory: str | pathlib.Path) -> Corpus:
         """Read the corpus in a directory.
 
-        Args:
-            directory: holds `corpus_description.json` and the modules that this file names.
-
-        Returns:
-            The corpus, with at least one module.
-
         Raises:
             UserError: if there is no such corpus, its description is damaged or names files
                 outside the directory, or a module's file is missing.
@@ -124,32 +118,26 @@ class Corpus:
     @property
     def projects(self) -> dict[str, tuple[Module, ...]]:
         """The modules of each project, sorted by project and by name."""
-        found: dict[str, list[Module]] = collections.defaultdict(list)
+        modules_of: dict[str, list[Module]] = collections.defaultdict(list)
         for module in self.modules:
-            found[module.project].append(module)
-        return {project: tuple(found[project]) for project in sorted(found)}
+            modules_of[module.project].append(module)
+        return {project: tuple(modules_of[project]) for project in sorted(modules_of)}
 
     def select(self, projects: Iterable[str]) -> Corpus:
         """Return the corpus of some projects only.
-
-        Args:
-            projects: names of projects of this corpus.
-
-        Returns:
-            A corpus in the same directory with these projects' modules.
 
         Raises:
             UserError: if one of the projects is not in the corpus.
         """
         wanted = self._known(projects)
-        kept = tuple(module for module in self.modules if module.project in wanted)
-        return dataclasses.replace(self, modules=kept)
+        modules = tuple(module for module in self.modules if module.project in wanted)
+        return dataclasses.replace(self, modules=modules)
 
     def without(self, projects: Iterable[str]) -> Corpus:
         """Return the corpus without some projects; arguments and errors are as in `select`."""
         unwanted = self._known(projects)
-        kept = tuple(module for module in self.modules if module.project not in unwanted)
-        return dataclasses.replace(self, modules=kept)
+        modules = tuple(module for module in self.modules if module.project not in unwanted)
+        return dataclasses.replace(self, modules=modules)
 
     def _known(self, projects: Iterable[str]) -> frozenset[str]:
         wanted = frozenset(projects)
@@ -164,14 +152,11 @@ class Corpus:
 
 def largest_first(modules: Iterable[Module]) -> list[Module]:
     """Return modules in the order in which workers that compile them finish at about one time."""
-    return sorted(modules, key=lambda one: (-one.path.stat().st_size, one.name))
+    return sorted(modules, key=lambda module: (-module.path.stat().st_size, module.name))
 
 
 def describe(corpus: Corpus) -> dict[str, Any]:
     """Summarise a corpus.
-
-    Args:
-        corpus: any corpus.
 
     Returns:
         A JSON object: "directory", "modules" (their number), "size_bytes" (of the bitcode),
@@ -184,9 +169,6 @@ def describe(corpus: Corpus) -> dict[str, Any]:
 
 def read_description(directory: pathlib.Path) -> dict[str, Any]:
     """Read and check `corpus_description.json`.
-
-    Args:
-        directory: the corpus.
 
     Returns:
         The description. "modules" is a list of safe relative names and not empty, "has_thinlto"

@@ -31,24 +31,21 @@ def find_project_root(directory: pathlib.Path) -> pathlib.Path:
     uppermost of these directories, or a repository that directly follows them. The user's home
     directory and the directories above it belong to no project.
 
-    Args:
-        directory: absolute path of a directory with sources.
-
     Returns:
         The top, or `directory` itself if nothing marks a project.
     """
     home = machine.home_directory()
-    found = None
+    top = None
     for candidate in (directory, *directory.parents):
         if candidate in (home, *home.parents):
             break
         if _has_any(candidate, _REPOSITORIES):
             return candidate
         if _has_any(candidate, _BUILD_FILES):
-            found = candidate
-        elif found is not None:
+            top = candidate
+        elif top is not None:
             break
-    return found or directory
+    return top or directory
 
 
 def _has_any(directory: pathlib.Path, names: tuple[str, ...]) -> bool:

@@ -39,10 +39,6 @@ class Refusal:
 def read_refusals(messages: str, arguments: Sequence[str]) -> list[Refusal]:
     """Return the options that a compiler refused.
 
-    Args:
-        messages: what it printed.
-        arguments: the options that it got.
-
     Returns:
         For each error that names one of the options, this option; for an error that names another,
         those of the machine. Never those that say what a source means, such as `-D`.

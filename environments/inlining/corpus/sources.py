@@ -175,21 +175,21 @@ def _files_below(directory: pathlib.Path) -> list[pathlib.Path]:
 
     Hidden directories and links to directories are left out.
     """
-    found: list[pathlib.Path] = []
+    paths: list[pathlib.Path] = []
     for where, directories, names in os.walk(directory):
         directories[:] = sorted(name for name in directories if not name.startswith("."))
-        found.extend(pathlib.Path(where, name) for name in sorted(names))
-    return [path for path in found if path.is_file()]
+        paths.extend(pathlib.Path(where, name) for name in sorted(names))
+    return [path for path in paths if path.is_file()]
 
 
 def _header_directories(root: pathlib.Path) -> tuple[pathlib.PurePosixPath, ...]:
     """Return the directories that hold headers, relative to the root, those near the root first."""
-    found = {
+    directories = {
         pathlib.PurePosixPath(path.parent.relative_to(root).as_posix())
         for path in _files_below(root)
         if path.suffix in _HEADER_SUFFIXES
     }
-    return tuple(sorted(found, key=lambda path: (len(path.parts), str(path))))
+    return tuple(sorted(directories, key=lambda path: (len(path.parts), str(path))))
 
 
 def _include_sets(

@@ -7,8 +7,8 @@ function, the difference in each function's bytes belongs to one change, and thi
 the Δbytes of all of them.
 
 Sometimes a function differs that no change names. If F was itself inlined into that function, the
-difference belongs to F's change. The candidates are the changes of which the function reaches an F
-by calls, and those of which a G reaches the function by calls. If there is one candidate, the
+difference belongs to F's change. The candidates are the changes whose F the function reaches by
+calls, and the changes whose G reaches the function by calls. If there is one candidate, the
 difference counts for it; if there are several, their Δbytes are unknown. If there is none, but the
 function calls a G, the difference belongs to G's change: G has one use less than before, so LLVM
 may now inline this other call of G.
@@ -78,7 +78,10 @@ def attribute(
     }
     shares: list[float] = [0] * len(changes)
     unknown: set[int] = set()
-    called_by = _reverse(calls)
+    called_by = collections.defaultdict(list)
+    for caller, callees in calls.items():
+        for callee in callees:
+            called_by[callee].append(caller)
     reached = _reaching(changes, called_by, calls, set(deltas) - owner.keys())
     for name, delta in deltas.items():
         owners = {owner[name]} if name in owner else reached[name]
@@ -115,14 +118,6 @@ def disjoint_rounds(changes: Sequence[Change], num_rounds: int, per_round: int) 
     return rounds
 
 
-def _reverse(calls: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    called_by = collections.defaultdict(list)
-    for caller, callees in calls.items():
-        for callee in callees:
-            called_by[callee].append(caller)
-    return called_by
-
-
 def _reaching(
     changes: Sequence[Change],
     called_by: Mapping[str, Sequence[str]],
@@ -131,21 +126,21 @@ def _reaching(
 ) -> dict[str, set[int]]:
     """Return, for each wanted function, the changes that it may differ by.
 
-    These are the changes of which the function reaches a caller by calls, and those of which a
-    callee reaches the function. If there are none, they are those of which it calls a callee.
+    The function reaches a caller of such a change by calls, or a callee of the change reaches the
+    function. If there is no such change, those count of which it calls a callee itself.
     """
-    found: dict[str, set[int]] = {name: set() for name in wanted}
+    changes_of: dict[str, set[int]] = {name: set() for name in wanted}
     if not wanted:
-        return found
+        return changes_of
     for k, change in enumerate(changes):
         for starts, edges in ((change.callers, called_by), (change.callees, calls)):
             for name in closure(starts, edges) & wanted:
-                found[name].add(k)
+                changes_of[name].add(k)
     change_of = {callee: k for k, change in enumerate(changes) for callee in change.callees}
-    for name, owners in found.items():
+    for name, owners in changes_of.items():
         if not owners:
             owners |= {change_of[callee] for callee in calls.get(name, ()) if callee in change_of}
-    return found
+    return changes_of
 
 
 def closure(starts: Iterable[str], edges: Mapping[str, Iterable[str]]) -> set[str]:

@@ -20,20 +20,23 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from environments.inlining.collection.playing import compile_under
 from environments.inlining.collection.store import Trajectory, TrajectoryStore
 from environments.inlining.collection.tasks import ModuleStore, perform
-from environments.inlining.collection.variation import POLICY_ALONE, Variation
+from environments.inlining.collection.variation import SiteKey, Variation, site_keys
+from environments.inlining.compilers.compilation import CompiledModule
 from environments.inlining.compilers.compiler import Compiler
+from environments.inlining.compilers.object_size import read_function_bytes
 from environments.inlining.corpus.modules import Module
 from environments.inlining.exploration.credit import ATTRIBUTION, attribute
-from environments.inlining.exploration.detail import DetailedCompile, compile_in_detail
 from environments.inlining.exploration.plans import (
     Planned,
     joint_changes,
     plan_rounds,
-    single_changes,
+    single_change,
     together,
 )
+from environments.inlining.features import feature_names
 from environments.inlining.heuristics import Policy
 from environments.inlining.linking.objective import OBJECT, Objective
 
@@ -121,59 +124,96 @@ class Explore:
 
     def run(self, compiler: Compiler, module: Module) -> Explored:
         """See `Task`."""
-        base = self._compile(compiler, module, POLICY_ALONE)
-        met = [base]
-        found: dict[int, list[float]] = collections.defaultdict(list)
-        rounds = self._plan(base, module)
+        names = feature_names(compiler.announced)
+        base = best = compile_under(self.policy, compiler, module)
+        trajectory, keys = Trajectory.of(module.name, names, base), site_keys(base.names)
+        rounds = self._plan(trajectory, keys, module)
         # A compile with a single change needs no calls: the whole difference belongs to it.
-        calls = compiler.read_calls(module) if any(len(one) > 1 for one in rounds) else {}
+        calls = compiler.read_calls(module) if any(len(chosen) > 1 for chosen in rounds) else {}
+        compare_fn = self._comparison(base, module.project, calls)
+        deltas_of_step: dict[int, list[float]] = collections.defaultdict(list)
+
+        def cost(compiled: CompiledModule) -> float:
+            return self.objective.cost(module.project, compiled.size)
+
         for chosen in rounds:
-            variation = self._compile(compiler, module, together(chosen))
-            met.append(variation)
-            for planned, delta in zip(chosen, _deltas(chosen, base, variation, calls), strict=True):
+            varied = compile_under(self.policy, compiler, module, together(chosen))
+            best = min(best, varied, key=cost)
+            for planned, delta in zip(chosen, compare_fn(chosen, varied), strict=True):
                 if delta is not None:
                     for step in planned.steps:
-                        found[step].append(delta / len(planned.steps))
-        steps = sorted(found)
-        deltas = [float(np.mean(found[step])) for step in steps]
-        saving = [base.keys[step] for step, delta in zip(steps, deltas, strict=True) if delta < 0]
+                        deltas_of_step[step].append(delta / len(planned.steps))
+        steps = sorted(deltas_of_step)
+        deltas = [float(np.mean(deltas_of_step[step])) for step in steps]
+        saving = [keys[step] for step, delta in zip(steps, deltas, strict=True) if delta < 0]
         flips = frozenset(key for key in saving if key is not None)
         if flips:
-            met.append(self._compile(compiler, module, Variation(flips)))
-        best = min(met, key=lambda compiled: compiled.cost)
+            varied = compile_under(self.policy, compiler, module, Variation(flips))
+            best = min(best, varied, key=cost)
         return Explored(
-            base.trajectory,
+            trajectory,
             np.array(steps, np.int64),
             np.array(deltas, np.float64),
-            best.trajectory,
+            Trajectory.of(module.name, names, best),
         )
 
-    def _compile(self, compiler: Compiler, module: Module, variation: Variation) -> DetailedCompile:
-        return compile_in_detail(compiler, module, self.policy, variation, self.objective)
+    def _comparison(
+        self, base: CompiledModule, project: str, calls: Mapping[str, Sequence[str]]
+    ) -> Callable[[Sequence[Planned], CompiledModule], list[float | None]]:
+        """Return a function of changes and a compile that made them, which returns their Δbytes."""
+        worth = self.objective.of_project(project)
+        base_cost = self.objective.cost(project, base.size)
+        base_bytes = read_function_bytes(base.data, worth)
 
-    def _plan(self, base: DetailedCompile, module: Module) -> list[list[Planned]]:
+        def compare(chosen: Sequence[Planned], varied: CompiledModule) -> list[float | None]:
+            if len(chosen) == 1:
+                # The whole difference belongs to this change: also constants, jump tables, padding.
+                return [self.objective.cost(project, varied.size) - base_cost]
+            changes = [planned.change for planned in chosen]
+            varied_bytes = read_function_bytes(varied.data, worth)
+            deltas = attribute(changes, base_bytes, varied_bytes, calls)
+            # A site that an earlier change removed was never asked about, so nothing changed there.
+            played = set(site_keys(varied.names))
+            return [
+                delta if planned.variation.flips <= played else None
+                for planned, delta in zip(chosen, deltas, strict=True)
+            ]
+
+        return compare
+
+    def _plan(
+        self, base: Trajectory, keys: Sequence[SiteKey | None], module: Module
+    ) -> list[list[Planned]]:
         """Return the changes of each compile to make."""
         config = self.config
-        steps = np.flatnonzero(_in_scope(base.trajectory, self.scope_feature))
-        ordered = _in_order(steps, base, module, config, self.certainty_fn)
-        named = [step for step in ordered if base.keys[step] is not None]
-        unnamed = [step for step in ordered if base.keys[step] is None]
+        ordered = [single_change(step, keys[step]) for step in self._in_order(base)]
+        named = [planned for planned in ordered if planned.variation.step is None]
+        unnamed = [planned for planned in ordered if planned.variation.step is not None]
 
         def divide(planned: Sequence[Planned], num_rounds: int) -> list[list[Planned]]:
             return plan_rounds(
-                planned,
-                num_rounds,
-                config.flips_per_round,
-                config.decisions_per_flip,
-                len(base.keys),
+                planned, num_rounds, config.flips_per_round, config.decisions_per_flip, len(keys)
             )
 
-        rounds = divide(joint_changes(base), config.joint_rounds)
-        rounds += divide(single_changes(base, named), config.num_rounds)
-        rounds += [[one] for one in single_changes(base, unnamed[: config.refusals])]
+        rounds = divide(joint_changes(base, keys), config.joint_rounds)
+        rounds += divide(named, config.num_rounds)
+        rounds += [[planned] for planned in unnamed[: config.refusals]]
         if config.budget_bytes:
             rounds = rounds[: config.budget_bytes // max(module.path.stat().st_size, 1)]
         return rounds
+
+    def _in_order(self, base: Trajectory) -> list[int]:
+        """Return the steps that may be tried: the least certain first, else in random order."""
+        is_tried = np.ones(len(base.decisions), bool)
+        if self.scope_feature:
+            is_tried = base.column(self.scope_feature) == 1
+        digest = hashlib.sha256(f"{self.config.seed} {base.module}".encode()).digest()
+        generator = np.random.default_rng(int.from_bytes(digest[:8], "little"))
+        steps = generator.permutation(np.flatnonzero(is_tried))
+        if self.certainty_fn is not None and len(steps):
+            certainty = self.certainty_fn(base.features[steps])
+            steps = steps[np.argsort(certainty, kind="stable")]
+        return steps.tolist()
 
     def keep(self, module_store: ModuleStore, result: Explored) -> None:
         """See `Task`."""
@@ -211,46 +251,3 @@ def explore(
     """
     task = Explore(policy, config, certainty_fn, scope_feature, objective)
     return perform(task, compiler, module, store)
-
-
-def _in_scope(trajectory: Trajectory, scope_feature: str) -> np.ndarray:
-    """Return which call sites may be tried, bool [T]."""
-    if not scope_feature:
-        return np.ones(len(trajectory.decisions), bool)
-    return trajectory.features[:, trajectory.names.index(scope_feature)] == 1
-
-
-def _deltas(
-    chosen: Sequence[Planned],
-    base: DetailedCompile,
-    variation: DetailedCompile,
-    calls: Mapping[str, Sequence[str]],
-) -> list[float | None]:
-    """Return the Δbytes of each change that `variation` made; None where they are unknown."""
-    if len(chosen) == 1:
-        # The whole difference belongs to this change, even constants, jump tables and padding.
-        return [variation.cost - base.cost]
-    changes = [one.change for one in chosen]
-    deltas = attribute(changes, base.function_bytes, variation.function_bytes, calls)
-    played = set(variation.keys)
-    return [
-        delta if one.variation.flips <= played else None
-        for one, delta in zip(chosen, deltas, strict=True)
-    ]
-
-
-def _in_order(
-    steps: np.ndarray,
-    base: DetailedCompile,
-    module: Module,
-    config: ExplorationConfig,
-    certainty_fn: CertaintyFn | None,
-) -> list[int]:
-    """Return the steps in the order to try them: the least certain first, else at random."""
-    digest = hashlib.sha256(f"{config.seed} {module.name}".encode()).digest()
-    rng = np.random.default_rng(int.from_bytes(digest[:8], "little"))
-    shuffled = rng.permutation(steps)
-    if certainty_fn is not None and len(steps):
-        certainty = certainty_fn(base.trajectory.features[shuffled])
-        shuffled = shuffled[np.argsort(certainty, kind="stable")]
-    return shuffled.tolist()

@@ -12,9 +12,9 @@ import collections
 import dataclasses
 from collections.abc import Sequence
 
+from environments.inlining.collection.store import Trajectory
 from environments.inlining.collection.variation import SiteKey, Variation
 from environments.inlining.exploration.credit import UNKNOWN_PLACE, Change, closure, disjoint_rounds
-from environments.inlining.exploration.detail import DetailedCompile
 
 _MIN_ROUNDS = 2
 _MIN_JOINT = 2
@@ -37,28 +37,28 @@ class Planned:
     variation: Variation
 
 
-def single_changes(base: DetailedCompile, steps: Sequence[int]) -> list[Planned]:
-    """Return a change for each of some call sites of a compile, in their order."""
-    return [_single(step, base.keys[step]) for step in steps]
-
-
-def _single(step: int, key: SiteKey | None) -> Planned:
+def single_change(step: int, key: SiteKey | None) -> Planned:
+    """Return the change of a call site, given its number and its name."""
     if key is None:
         return Planned((step,), UNKNOWN_PLACE, Variation(step=step))
     return Planned((step,), Change.at(*key[:2]), Variation(flips=frozenset({key})))
 
 
-def joint_changes(base: DetailedCompile) -> list[Planned]:
+def joint_changes(base: Trajectory, keys: Sequence[SiteKey | None]) -> list[Planned]:
     """Return the joint changes of a compile: by function, then by chain, the largest first.
 
     Only calls that the policy inlines and LLVM does not are taken back; where it is the other way
     round, the caller is not known.
+
+    Args:
+      base: the policy's compile.
+      keys: the names of its call sites.
     """
     steps_in: dict[str, list[int]] = collections.defaultdict(list)
     callees_in: dict[str, set[str]] = collections.defaultdict(set)
-    defaults = base.trajectory.column("inlining_default")
-    for step, key in enumerate(base.keys):
-        if key is not None and base.trajectory.decisions[step] != defaults[step]:
+    departs = base.decisions != base.column("inlining_default")
+    for step, key in enumerate(keys):
+        if key is not None and departs[step]:
             steps_in[key[0]].append(step)
             callees_in[key[0]].add(key[1])
     restored = {frozenset({caller}) for caller in steps_in}
@@ -98,7 +98,7 @@ def plan_rounds(
     Returns:
       The changes of each compile; what fits into none is left out.
     """
-    rounds = disjoint_rounds([one.change for one in planned], num_rounds, per_round)
+    rounds = disjoint_rounds([change.change for change in planned], num_rounds, per_round)
     return [
         [planned[k] for k in chosen]
         for number, chosen in enumerate(rounds)
@@ -113,6 +113,6 @@ def together(planned: Sequence[Planned]) -> Variation:
     if len(planned) == 1:
         return planned[0].variation
     return Variation(
-        frozenset().union(*(one.variation.flips for one in planned)),
-        frozenset().union(*(one.variation.restored for one in planned)),
+        frozenset().union(*(change.variation.flips for change in planned)),
+        frozenset().union(*(change.variation.restored for change in planned)),
     )

@@ -38,7 +38,7 @@ _PROGRAM = ("-e", "main", "--gc-sections", "--icf=safe")
 _TIMEOUT_S = 300.0
 _UNWIND_SECTIONS = (".eh_frame", ".eh_frame_hdr", ".gcc_except_table")
 _STRIPPED = (".symtab", ".strtab", ".debug", ".zdebug", ".gdb_index")
-# ld.lld says at most so many lines of why it failed that are worth showing.
+# The beginning of ld.lld's message says why it failed; the rest names more symbols.
 _MESSAGE_CHARACTERS = 300
 
 
@@ -65,14 +65,11 @@ class ImageSize:
 
 
 def link(objects: Sequence[pathlib.Path], image: pathlib.Path) -> ImageSize:
-    """Link object files into an image.
+    """Link object files into an image; return its sizes.
 
     Args:
       objects: ELF objects of one project; of several definitions of a function the first counts.
       image: the file to write.
-
-    Returns:
-      The sizes of the image.
 
     Raises:
       UserError: the linker refuses the objects.

@@ -48,12 +48,7 @@ class Objective:
         return self.worth.get(project, {})
 
     def cost(self, project: str, size: ObjectSize) -> float:
-        """Return what an object costs, in bytes.
-
-        Args:
-          project: the project that the object is a part of.
-          size: sizes of the object.
-        """
+        """Return what an object costs, in bytes."""
         worth = self.of_project(project)
         if not worth:
             return float(size.text_bytes)
@@ -62,8 +57,8 @@ class Objective:
 
     def digest(self, project: str) -> str:
         """Return a hash that changes when an object of the project may cost something else."""
-        told = sorted(self.of_project(project).items())
-        return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
+        worth = sorted(self.of_project(project).items())
+        return hashlib.sha256(repr(worth).encode()).hexdigest()[:16]
 
 
 OBJECT = Objective()
@@ -104,4 +99,4 @@ def count_copies(
         project: {key: value for key, n in counted.items() if (value := worth_fn(n)) != 1}
         for project, counted in holders.items()
     }
-    return Objective(name, {project: found for project, found in worth.items() if found})
+    return Objective(name, {project: by_group for project, by_group in worth.items() if by_group})

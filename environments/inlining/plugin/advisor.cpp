@@ -48,7 +48,7 @@ using tfrl::toLine;
 namespace {
 
 // Adds up the time that decisions take. The clock of a thread's own time costs as much as a decision,
-// so this is the usual one. What took long was interrupted by other work, and is left out.
+// so this is the usual one. Site took long was interrupted by other work, and is left out.
 class Stopwatch {
 public:
   explicit Stopwatch(bool IsOn) : IsOn(IsOn) {}
@@ -93,16 +93,16 @@ private:
 // Which features a policy needs, and where they are in a row.
 class Row {
 public:
-  void use(const Features &Known) {
-    Values.assign(Known.Names.size() + std::size(tfrl::DerivedFeatures), 0);
-    Names = Known.Names;
+  void use(const Features &Observed) {
+    Values.assign(Observed.Names.size() + std::size(tfrl::DerivedFeatures), 0);
+    Names = Observed.Names;
     NumOwn = Names.size();
     Names.insert(Names.end(), std::begin(tfrl::DerivedFeatures), std::end(tfrl::DerivedFeatures));
     CalleeUsers = place("callee_users");
     CallerBlocks = place("caller_basic_block_count");
     CalleeBlocks = place("callee_basic_block_count");
     CostEstimate = place("cost_estimate");
-    if (!Known.AreWhole)
+    if (!Observed.AreWhole)
       Missing = "features that are whole numbers";
     for (std::size_t I = 0; I < tfrl::policy::NumFeatures; ++I)
       Places.push_back(place(tfrl::policy::Features[I]));
@@ -122,9 +122,9 @@ public:
 
 private:
   std::size_t place(StringRef Name) {
-    const auto Found = std::find(Names.begin(), Names.end(), Name);
-    if (Found != Names.end())
-      return Found - Names.begin();
+    const auto Position = std::find(Names.begin(), Names.end(), Name);
+    if (Position != Names.end())
+      return Position - Names.begin();
     if (Missing.empty())
       Missing = Name.str();
     return 0;
@@ -146,11 +146,11 @@ public:
 
   ~Advisor() override {
     if (Record)
-      Record->write(M, What.Names, What.Missing.empty());
+      Record->write(M, Site.Names, Site.Missing.empty());
     append("TFRL_INLINING_LOG",
            toLine(json::Object{{"source", M.getSourceFileName()},
-                   {"steered", What.Missing.empty()},
-                   {"reason", What.Missing.empty() ? "" : "this clang has no " + What.Missing},
+                   {"steered", Site.Missing.empty()},
+                   {"reason", Site.Missing.empty() ? "" : "this clang has no " + Site.Missing},
                    {"decisions", NumDecisions},
                    {"departures", NumDepartures},
                    {"left", NumLeft},
@@ -171,9 +171,9 @@ private:
       : MLInlineAdvisor(M, MAM, std::make_unique<Features>(M.getContext(), FeatureMap),
                         [D = Default.get()](CallBase &CB) { return llvmInlines(*D, CB); }),
 #endif
-        Default(std::move(Default)), Left(FAM), Past(Kinds), Known(static_cast<Features &>(*ModelRunner)),
+        Default(std::move(Default)), Left(FAM), Past(Kinds), Observed(static_cast<Features &>(*ModelRunner)),
         Time(tfrl::setting("TFRL_INLINING_LOG")) {
-    What.use(Known);
+    Site.use(Observed);
     if (tfrl::isRecorded())
       Record = std::make_unique<tfrl::Recording>();
   }
@@ -188,7 +188,7 @@ private:
   }
 
   bool isSteered(const CallBase &CB) const {
-    return What.Missing.empty() && (Record || CB.getCaller()->hasMinSize());
+    return Site.Missing.empty() && (Record || CB.getCaller()->hasMinSize());
   }
 
   void onPassEntry(LazyCallGraph::SCC *SCC) override {
@@ -249,22 +249,22 @@ private:
   // Whether LLVM itself would surely not inline. Where size counts it inlines below a limit, and the
   // cost is among the features: so it need not look at the callee once more.
   bool isTooDear(const CallBase &CB) const {
-    return !tfrl::policy::IsLlvms && Limit && What.Missing.empty() &&
+    return !tfrl::policy::IsLlvms && Limit && Site.Missing.empty() &&
            CB.getCaller()->hasMinSize() &&
-           *Known.getTensor<std::int64_t>(What.CostEstimate) >= *Limit;
+           *Observed.getTensor<std::int64_t>(Site.CostEstimate) >= *Limit;
   }
 
   bool decide(CallBase &CB, bool LlvmInlines) {
     Time.begin();
-    for (std::size_t I = 0; I < What.NumOwn; ++I)
-      What.Values[I] = *Known.getTensor<std::int64_t>(I);
+    for (std::size_t I = 0; I < Site.NumOwn; ++I)
+      Site.Values[I] = *Observed.getTensor<std::int64_t>(I);
     const StringRef Callee = CB.getCalledFunction()->getName();
-    Past.observe({What.Values.data(), What.NumOwn, What.CalleeUsers, What.CallerBlocks,
-                  What.CalleeBlocks, TFRL_HIDES_CALLEE_BLOCKS, LlvmInlines, Callee,
+    Past.observe({Site.Values.data(), Site.NumOwn, Site.CalleeUsers, Site.CallerBlocks,
+                  Site.CalleeBlocks, TFRL_HIDES_CALLEE_BLOCKS, LlvmInlines, Callee,
                   CB.getCaller()->getName()});
-    bool Inlines = What.decide(LlvmInlines);
+    bool Inlines = Site.decide(LlvmInlines);
     if (Record)
-      Inlines = Record->site(What.Values, Inlines, LlvmInlines,
+      Inlines = Record->site(Site.Values, Inlines, LlvmInlines,
                              tfrl::shown(CB.getCaller()->getName()), tfrl::shown(Callee));
     Past.record(Inlines, Callee);
     ++NumDecisions;
@@ -276,8 +276,8 @@ private:
   std::unique_ptr<DefaultInlineAdvisor> Default;
   tfrl::LeftCallers Left;
   tfrl::History Past;
-  Features &Known;
-  Row What;
+  Features &Observed;
+  Row Site;
   std::unique_ptr<tfrl::Recording> Record; // in training
   std::optional<std::int64_t> Limit; // LLVM's own, where size counts
   Stopwatch Time;
@@ -349,9 +349,9 @@ InlineAdvisor *makeAdvisor(Module &M, FunctionAnalysisManager &Functions, Inline
 // compiles in training. Whoever gives the option by hand is obeyed.
 void liftGrowthLimit() {
   constexpr StringLiteral Limit = "ml-advisor-size-increase-threshold";
-  if (cl::Option *Found = cl::getRegisteredOptions().lookup(Limit))
-    if (Found->getNumOccurrences() == 0)
-      Found->addOccurrence(0, Limit, "1000000");
+  if (cl::Option *Registered = cl::getRegisteredOptions().lookup(Limit))
+    if (Registered->getNumOccurrences() == 0)
+      Registered->addOccurrence(0, Limit, "1000000");
 }
 
 // Whether the LLVM in this process is the one that this file was built for. Classes differ between

@@ -161,10 +161,10 @@ def _compile(target: pathlib.Path, texts: Mapping[str, str], command: Sequence[s
                 if os.strerror(number) in done.stderr:
                     raise OSError(number, os.strerror(number))
             lines = [line for line in done.stderr.splitlines() if "error" in line.lower()]
-            found = (lines or done.stderr.splitlines() or ["no message"])[0]
+            message = (lines or done.stderr.splitlines() or ["no message"])[0]
             raise UserError(
                 f"plugin: expected {command[0]} to build it, found: "
-                f"{found.strip()[:_MESSAGE_CHARACTERS]}; install another C++ compiler"
+                f"{message.strip()[:_MESSAGE_CHARACTERS]}; install another C++ compiler"
             )
         note = _note(fresh)
         note.write_text(hashlib.sha256(fresh.read_bytes()).hexdigest(), encoding="ascii")

@@ -14,7 +14,11 @@ import numpy as np
 
 from environments.errors import UserError
 from environments.inlining.compilers import guardian
-from environments.inlining.compilers.compilation import DEFAULT_TIMEOUT_S, CompiledModule
+from environments.inlining.compilers.compilation import (
+    DEFAULT_TIMEOUT_S,
+    CompiledModule,
+    Names,
+)
 from environments.inlining.compilers.system_clang import SystemClang
 from environments.inlining.corpus.modules import Module
 from environments.inlining.heuristics import Policy
@@ -25,31 +29,6 @@ from environments.inlining.plugin.toolchain import Toolchain, find_toolchain
 # Behind the features and the decision of a call site: the places of caller and callee.
 _NUM_NAMES = 2
 _KEPT_PLUGINS = 64
-
-
-@dataclasses.dataclass(frozen=True)
-class Recorded:
-    """What a clang with a policy inside tells of one compile with T call sites.
-
-    Attributes:
-      features: int64 [T, F].
-      decisions: int8 [T], 1 where a call site was inlined.
-      functions: names of functions; the last one is None.
-      places: int64 [T, 2], where caller and callee of each call site are in `functions`; -1 where
-        the channel would not name them.
-      compiled: the object.
-    """
-
-    features: np.ndarray
-    decisions: np.ndarray
-    functions: tuple[str | None, ...]
-    places: np.ndarray
-    compiled: CompiledModule
-
-    def names(self) -> tuple[tuple[str | None, str | None], ...]:
-        """Return caller and callee of each call site; None where the channel would not tell."""
-        named = self.functions
-        return tuple((named[caller], named[callee]) for caller, callee in self.places.tolist())
 
 
 class PluginClang(SystemClang):
@@ -71,7 +50,7 @@ class PluginClang(SystemClang):
         module: Module,
         names: tuple[str, ...],
         variation: Mapping[str, Any] | None = None,
-    ) -> Recorded | None:
+    ) -> CompiledModule | None:
         """Compile a module under a policy that is inside clang.
 
         Args:
@@ -96,9 +75,9 @@ class PluginClang(SystemClang):
             if variation is not None:
                 varied.write_text(json.dumps(variation), encoding="utf-8")
                 environment["TFRL_INLINING_VARIATION"] = os.fspath(varied)
-            compiled = self.compile_alone(module, [f"-fpass-plugin={plugin}"], environment)
-            told = rows.read_bytes() if rows.exists() else b""
-        return _read(told, names, compiled, variation is not None)
+            compiled = self.compile_plain(module, [f"-fpass-plugin={plugin}"], environment)
+            recording = rows.read_bytes() if rows.exists() else b""
+        return _read(recording, names, compiled, variation is not None)
 
     def _plugin(self, policy: Policy) -> pathlib.Path | None:
         """Return the plugin that holds a policy; None if none can be built."""
@@ -114,22 +93,31 @@ class PluginClang(SystemClang):
 
 
 def _read(
-    told: bytes, names: tuple[str, ...], compiled: CompiledModule, is_varied: bool
-) -> Recorded | None:
-    line, _, numbers = told.partition(b"\n")
+    recording: bytes, names: tuple[str, ...], compiled: CompiledModule, is_varied: bool
+) -> CompiledModule | None:
+    """Add to a compile what its clang recorded; return None if that is of no use."""
+    line, _, numbers = recording.partition(b"\n")
     try:
         header = json.loads(line)
-        known = {name: column for column, name in enumerate(header["features"])}
-        shape = (header["sites"], len(known) + 1 + _NUM_NAMES)
+        columns = {name: column for column, name in enumerate(header["features"])}
+        shape = (header["sites"], len(columns) + 1 + _NUM_NAMES)
         table = np.frombuffer(numbers, np.int64).reshape(shape)
-        features = table[:, [known[name] for name in names]]
+        features = table[:, [columns[name] for name in names]]
+        # The last one is None, for places of -1: the channel would not name such a function.
         functions = (*header["functions"], None)
     except (KeyError, ValueError):
         return None
     if not header["steered"] or header["varied"] != is_varied:
         return None
-    decisions = table[:, len(known)].astype(np.int8)
-    return Recorded(features, decisions, functions, table[:, len(known) + 1 :], compiled)
+
+    def site_functions() -> Names:
+        places = table[:, len(columns) + 1 :].tolist()
+        return tuple((functions[caller], functions[callee]) for caller, callee in places)
+
+    decisions = table[:, len(columns)].astype(np.int8)
+    return dataclasses.replace(
+        compiled, decisions=decisions, features=features, names_fn=site_functions
+    )
 
 
 def make_clang(name: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> SystemClang:

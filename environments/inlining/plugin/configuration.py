@@ -3,8 +3,8 @@
 From LLVM 16 on every clang looks for default configuration files, in three directories. If `tfrl
 build` names the first of these, a clang that finds a file there adds the options in it. All else
 goes on as before: a user or a name space that cannot read the directory, an older clang, clang-cl,
-zig's clang (which asks for no default configuration) and other programs. Clang warns of no option
-in such a file that it does not use.
+zig's clang (which asks for no default configuration) and other programs. Clang does not warn about
+an option in such a file that it does not use.
 
 A file of ours hides one of the same name in the other two directories, and clang reads
 TRIPLE-clang.cfg in place of clang.cfg. So where a clang of this machine reads files of its own,

@@ -87,11 +87,11 @@ public:
     std::int64_t *Out = S.Features + S.NumOwn;
     *Out++ = S.LlvmInlines;
     const Kind CalleeKind = Named ? K.of(Callee) : Kind(), CallerKind = Named ? K.of(Caller) : Kind();
-    *Out++ = told(CalleeKind, CalleeKind.IsLocal);
-    *Out++ = told(CalleeKind, CalleeKind.IsLinkOnce);
-    *Out++ = told(CalleeKind, CalleeKind.IsDroppable);
-    *Out++ = told(CallerKind, CallerKind.IsLocal);
-    *Out++ = told(CallerKind, CallerKind.IsLinkOnce);
+    *Out++ = ifKnown(CalleeKind, CalleeKind.IsLocal);
+    *Out++ = ifKnown(CalleeKind, CalleeKind.IsLinkOnce);
+    *Out++ = ifKnown(CalleeKind, CalleeKind.IsDroppable);
+    *Out++ = ifKnown(CallerKind, CallerKind.IsLocal);
+    *Out++ = ifKnown(CallerKind, CallerKind.IsLinkOnce);
     *Out++ = Named ? Callee == Caller : Unknown;
     Out = Named ? ofCallee(Callee, CalleeKind, Users, Out) : std::fill_n(Out, 6, Unknown);
     Out = Named ? ofCaller(Caller, Blocks, Out) : std::fill_n(Out, 3, Unknown);
@@ -130,7 +130,7 @@ private:
     bool IsCounted = false, HasBlocks = false;
   };
 
-  static std::int64_t told(const Kind &Of, bool Value) { return Of.IsKnown ? Value : Unknown; }
+  static std::int64_t ifKnown(const Kind &Of, bool Value) { return Of.IsKnown ? Value : Unknown; }
 
   std::int64_t *ofCallee(llvm::StringRef Name, const Kind &Of, std::int64_t Counted,
                          std::int64_t *Out) {

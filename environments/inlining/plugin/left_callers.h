@@ -60,11 +60,11 @@ public:
   void leave(llvm::Function &Caller) {
     Callers[&Caller].IsLeft = true;
     // They describe the caller as it is before LLVM inlines in it. Whoever asks again gets new ones.
-    llvm::PreservedAnalyses Kept = llvm::PreservedAnalyses::all();
-    Kept.abandon<llvm::FunctionPropertiesAnalysis>();
-    Kept.abandon<llvm::DominatorTreeAnalysis>();
-    Kept.abandon<llvm::LoopAnalysis>();
-    FAM.invalidate(Caller, Kept);
+    llvm::PreservedAnalyses Preserved = llvm::PreservedAnalyses::all();
+    Preserved.abandon<llvm::FunctionPropertiesAnalysis>();
+    Preserved.abandon<llvm::DominatorTreeAnalysis>();
+    Preserved.abandon<llvm::LoopAnalysis>();
+    FAM.invalidate(Caller, Preserved);
   }
 
 private:

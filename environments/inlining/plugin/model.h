@@ -1,7 +1,7 @@
-// Decision models over integer features: the arithmetic of networks/votes.py, in C++.
+// Decision networks over integer features: the arithmetic of the policy's votes.py, in C++.
 //
-// All sums are exact, as in Python: trees add integers, and networks add products of integers that
-// are kept in doubles and stay below 2^53. So the order of the additions changes nothing.
+// All sums are exact, as in Python: networks add products of integers that are kept in doubles and
+// stay below 2^53. So the order of the additions changes nothing.
 //
 // The tables of a policy are in policy.h, which is generated.
 
@@ -15,37 +15,7 @@
 
 namespace tfrl {
 
-// An inner node of a tree. A child that is negative is the leaf with the number ~child.
-struct Node {
-  std::int64_t Threshold; // the greatest value that goes left
-  std::int16_t Feature;
-  std::int16_t Left;
-  std::int16_t Right;
-};
-
-// A tree: where its nodes and its leaves begin. A tree of one leaf has no nodes.
-struct Tree {
-  std::int32_t FirstNode;
-  std::int32_t FirstLeaf;
-  bool IsLeaf;
-};
-
-inline std::int64_t sumLeaves(const Tree *Trees, std::size_t NumTrees, const Node *Nodes,
-                              const std::int64_t *Leaves, const std::int64_t *Row) {
-  std::int64_t Sum = 0;
-  for (std::size_t I = 0; I < NumTrees; ++I) {
-    const Tree &T = Trees[I];
-    int Place = T.IsLeaf ? ~0 : 0;
-    while (Place >= 0) {
-      const Node &N = Nodes[T.FirstNode + Place];
-      Place = Row[N.Feature] <= N.Threshold ? N.Left : N.Right;
-    }
-    Sum += Leaves[T.FirstLeaf + ~Place];
-  }
-  return Sum;
-}
-
-// A segment of a feature's normalising map; see networks/normalisation.py.
+// A segment of a feature's normalising map; see the policy's normalisation.py.
 struct Knot {
   std::int64_t Start, Base, Rise, Run;
 };

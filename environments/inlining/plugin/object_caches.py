@@ -1,7 +1,7 @@
 """Caches of objects between a build and its compiler: which policy an object is of.
 
-None of them knows of the plugin. Each would take an object that another policy decided for this
-one, so each is told, or gets a place of its own.
+None of them knows of the plugin. Each would hand out an object that another policy decided, so each
+is told of the policy, or gets a place of its own.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def cache_variables(directory: pathlib.Path) -> dict[str, str]:
 
 def _ccache_setting(key: str, variable: str) -> str:
     """Return a setting of ccache, from the environment or from the user's own files."""
-    told = _answer("ccache", "--get-config", key)
-    return os.environ.get(variable, "") if told is None else told
+    setting = _answer("ccache", "--get-config", key)
+    return os.environ.get(variable, "") if setting is None else setting
 
 
 def _go_cache() -> str:
@@ -47,8 +47,8 @@ def _go_cache() -> str:
 
     Go need not be on PATH now in order to be called by the build.
     """
-    told = _answer("go", "env", "GOCACHE") or os.environ.get("GOCACHE")
-    return told or str(machine.cache_home() / "go-build")
+    place = _answer("go", "env", "GOCACHE") or os.environ.get("GOCACHE")
+    return place or str(machine.cache_home() / "go-build")
 
 
 def _answer(*command: str) -> str | None:

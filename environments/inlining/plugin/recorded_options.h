@@ -36,7 +36,7 @@ inline bool isOurs(llvm::StringRef Word) {
 }
 
 inline std::string withoutOurs(llvm::StringRef Line) {
-  std::string Kept;
+  std::string Rest;
   bool IsFirst = true;
   for (std::size_t Begin = 0; Begin <= Line.size();) {
     std::size_t End = Begin;
@@ -47,19 +47,19 @@ inline std::string withoutOurs(llvm::StringRef Line) {
     if (isOurs(Word))
       continue;
     if (!IsFirst)
-      Kept += ' ';
-    Kept += Word;
+      Rest += ' ';
+    Rest += Word;
     IsFirst = false;
   }
-  return Kept;
+  return Rest;
 }
 
 // Replaces a string of a node if there is something to leave out. Most modules stay as they are.
 inline llvm::MDString *cleaned(const llvm::MDString *Line, llvm::LLVMContext &Context) {
   if (!Line)
     return nullptr;
-  const std::string Kept = withoutOurs(Line->getString());
-  return Kept == Line->getString() ? nullptr : llvm::MDString::get(Context, Kept);
+  const std::string Rest = withoutOurs(Line->getString());
+  return Rest == Line->getString() ? nullptr : llvm::MDString::get(Context, Rest);
 }
 
 inline void cleanRecordedOptions(llvm::Module &M) {

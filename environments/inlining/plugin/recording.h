@@ -5,7 +5,7 @@
 // and the places of caller and callee in "functions", -1 where the channel would not name them.
 //   {"source": …, "features": [F names], "functions": [names], "sites": N, "steered": …, "varied": …}
 //
-// TFRL_INLINING_VARIATION names a file of JSON; see Variation in variations.py.
+// TFRL_INLINING_VARIATION names a file of JSON; see Variation in collection/variation.py.
 //   {"flips": [[caller, callee, n], …], "restored": [caller, …], "step": number or null}
 
 #ifndef TFRL_RECORDING_H
@@ -99,7 +99,7 @@ public:
   bool site(const std::vector<std::int64_t> &Features, bool Decision, bool LlvmInlines,
             llvm::StringRef Caller, llvm::StringRef Callee) {
     const bool IsNamed = !LlvmInlines;
-    const bool Action = Other.action(Decision, LlvmInlines, Caller, Callee);
+    const bool Action = Varied.action(Decision, LlvmInlines, Caller, Callee);
     Numbers.insert(Numbers.end(), Features.begin(), Features.end());
     Numbers.push_back(Action);
     Numbers.push_back(IsNamed ? place(Caller) : -1);
@@ -119,7 +119,7 @@ public:
                                   {"functions", std::move(Functions)},
                                   {"sites", NumSites},
                                   {"steered", IsSteered},
-                                  {"varied", Other.isRead()}});
+                                  {"varied", Varied.isRead()}});
     Text.append(reinterpret_cast<const char *>(Numbers.data()),
                 Numbers.size() * sizeof(std::int64_t));
     append("TFRL_INLINING_ROWS", Text);
@@ -127,13 +127,13 @@ public:
 
 private:
   std::int64_t place(llvm::StringRef Name) {
-    const auto Found = Places.try_emplace(Name, static_cast<std::int64_t>(Met.size()));
-    if (Found.second)
+    const auto Entry = Places.try_emplace(Name, static_cast<std::int64_t>(Met.size()));
+    if (Entry.second)
       Met.push_back(Name.str());
-    return Found.first->second;
+    return Entry.first->second;
   }
 
-  Variation Other;
+  Variation Varied;
   std::vector<std::int64_t> Numbers;
   llvm::StringMap<std::int64_t> Places;
   std::vector<std::string> Met;

@@ -230,10 +230,10 @@ static void *find_plugin(unsigned major) {
   }
   /* Every symbol is looked up now: one that this LLVM lacks must not end the compile later. */
   void *plugin = is_whole(path) ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-  void *found = plugin ? dlsym(plugin, "llvmGetPassPluginInfo") : NULL;
-  if (!found)
+  void *entry = plugin ? dlsym(plugin, "llvmGetPassPluginInfo") : NULL;
+  if (!entry)
     tell(major, "the plugin cannot be loaded by this clang");
-  return found;
+  return entry;
 }
 
 /* The function that LLVM calls returns a struct whose size depends on LLVM's version. So it is a jump

@@ -171,7 +171,7 @@ def _place(
 
     Returns:
       The directory as clangs are told of it, the directory itself, and why some clangs will load
-      nothing. Of the clangs none fails with it.
+      nothing. No clang fails because of it.
     """
     defaults = {clang: read_defaults(clang) for clang in clangs}
     content = {name: path.read_bytes() for name, path in libraries.items()}

@@ -54,21 +54,21 @@ def find_toolchain(clang: str | os.PathLike) -> Toolchain:
       UserError: it is not a clang that can be steered, or its headers or a compiler are missing;
         the message names the package to install.
     """
-    found = shutil.which(os.fspath(clang))
-    if found is None:
+    path = shutil.which(os.fspath(clang))
+    if path is None:
         raise UserError(
             f"plugin: expected a clang of LLVM {MINIMUM_VERSION} or newer, found no program "
             f"{os.fspath(clang)!r}; name one by --compiler"
         )
-    facts = probe_clang(found)
+    facts = probe_clang(path)
     major = major_of(facts)
     if major < MINIMUM_VERSION:
         raise UserError(
-            f"plugin: expected clang {MINIMUM_VERSION} or newer, found {found} of version "
+            f"plugin: expected clang {MINIMUM_VERSION} or newer, found {path} of version "
             f"{facts.version}; name a newer one by --compiler"
         )
-    include = _find_headers(found, major)
-    return Toolchain(found, facts, include, _find_compiler(found, major))
+    include = _find_headers(path, major)
+    return Toolchain(path, facts, include, _find_compiler(path, major))
 
 
 def major_of(facts: ClangFacts) -> int:
@@ -99,18 +99,18 @@ def _find_headers(clang: str, major: int) -> pathlib.Path:
 
 def _version_of(include: pathlib.Path) -> int | None:
     try:
-        found = _MAJOR.search((include / _CONFIG).read_text(encoding="utf-8", errors="replace"))
+        match = _MAJOR.search((include / _CONFIG).read_text(encoding="utf-8", errors="replace"))
     except OSError:
         return None
-    return int(found[1]) if found else None
+    return int(match[1]) if match else None
 
 
 def _find_compiler(clang: str, major: int) -> str:
     # Clang's own C++ compiler certainly reads the headers of its LLVM.
     own = pathlib.Path(clang).resolve().parent / "clang++"
     for name in (os.fspath(own), f"clang++-{major}", *_COMPILERS):
-        if found := shutil.which(name):
-            return found
+        if path := shutil.which(name):
+            return path
     raise UserError(
         "plugin: expected a C++ compiler to build it with, found none on PATH; install one: "
         "apt-get install g++"

@@ -9,7 +9,7 @@ import pathlib
 import platform
 import re
 
-from environments.caches.files import FileCache
+from environments.caches.cache import Cache
 from environments.caches.table import COSTS
 from environments.tensor_graphs.execution.backends import Backend
 
@@ -22,7 +22,7 @@ class CostTable:
       owner: what was measured on. Each owner has costs of its own.
     """
 
-    def __init__(self, cache: FileCache | None = None, owner: str = "") -> None:
+    def __init__(self, cache: Cache | None = None, owner: str = "") -> None:
         self._cache = cache
         self._owner = owner
         # A cost that was used once holds until the end, whatever becomes of the cache.
@@ -46,7 +46,7 @@ class CostTable:
         """
         if key not in self._costs_ms and self._cache is not None:
             content = json.dumps({"ms": cost_ms, "what": description[:1000]}).encode()
-            cost_ms = _cost_ms(self._cache.put(self._place(key), content))
+            cost_ms = _cost_ms(self._cache.put_first(self._place(key), content))
         return self._costs_ms.setdefault(key, cost_ms)
 
     def __len__(self) -> int:
@@ -63,7 +63,7 @@ def _cost_ms(content: bytes) -> float:
 
 def table_of(backend: Backend) -> CostTable:
     """Return the table of a backend's costs on this machine, in the user's cache."""
-    return CostTable(COSTS.files(), f"{backend.name} {backend.version} {processor()}")
+    return CostTable(COSTS.open(), f"{backend.name} {backend.version} {processor()}")
 
 
 @functools.cache

@@ -232,7 +232,7 @@ def _verified(rule: Rule, place: str) -> Rule:
     key = digest(rule)
     if key in _own().verified:
         return rule.as_verified(_own().verified[key][0].verification)
-    cache = VERIFIED_RULES.files()
+    cache = VERIFIED_RULES.open()
     record = cache.get(key)
     if record is not None:
         return rule.as_verified(json.loads(record))

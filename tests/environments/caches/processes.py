@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 
 SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(["environments.inlining.collection.store", "pytest"])
+SERVER.set_forkserver_preload(["environments.caches.table", "pytest"])
 
 
 @contextlib.contextmanager

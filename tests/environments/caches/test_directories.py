@@ -49,7 +49,7 @@ def test_the_next_process_removes_what_was_not_used_for_longest(tmp_path):
         elsewhere(fill, tmp_path, name, age_s)
     # Four of three blocks: "a" went when the next one, which is none of them, came.
     elsewhere(fill, tmp_path, "e", 0)
-    assert sorted(one.name for one in tmp_path.iterdir() if one.is_dir()) == ["b", "c", "d", "e"]
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["b", "c", "d", "e"]
 
 
 def lock_and_stop(directory, ready) -> None:

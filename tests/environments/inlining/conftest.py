@@ -4,6 +4,7 @@ import pytest
 
 from environments.inlining.compilers.embedded import EmbeddedLlvm
 from environments.inlining.compilers.system_clang import SystemClang
+from tests.environments.inlining.small_modules import HAND_WORKED, write_module
 from tests.requirements import need_programs
 
 CLANGS = ("clang-19", "clang-22")
@@ -19,9 +20,9 @@ def embedded():
 @pytest.fixture(scope="session")
 def clangs():
     """Clangs by name, each probed once."""
-    made: dict[str, SystemClang] = {}
-    yield made
-    for compiler in made.values():
+    compilers: dict[str, SystemClang] = {}
+    yield compilers
+    for compiler in compilers.values():
         compiler.close()
 
 
@@ -41,6 +42,18 @@ def clang(request, clangs):
 @pytest.fixture
 def clang_19(clangs):
     return _clang("clang-19", clangs)
+
+
+@pytest.fixture
+def hand_worked(tmp_path):
+    """As text: LLVM 19 reads no bitcode of LLVM 22."""
+    return write_module(tmp_path, "hand_worked", HAND_WORKED, text=True)
+
+
+@pytest.fixture
+def good(tmp_path):
+    """The same under another name, for what compiles after a module that does not."""
+    return write_module(tmp_path, "good", HAND_WORKED, text=True)
 
 
 def _clang(name, clangs):

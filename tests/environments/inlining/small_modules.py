@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 
+import psutil
+import pytest
 from llvmlite import binding as llvm
 
+from environments.inlining.collection.store import Trajectory, TrajectoryStore
+from environments.inlining.collection.tasks import Play, perform
+from environments.inlining.compilers.compilation import CallSite, CompilerError
+from environments.inlining.compilers.compiler import Compiler, run_policy
 from environments.inlining.corpus.modules import Module
+from environments.inlining.heuristics import Policy
 
 TRIPLE = 'target triple = "x86_64-pc-linux-gnu"\n'
 
@@ -80,6 +88,37 @@ def write_module(directory: pathlib.Path, name: str, ir: str, *, text: bool = Fa
     else:
         path.write_bytes(llvm.parse_assembly(TRIPLE + ir, llvm.create_context()).as_bitcode())
     return Module(name, path, ".", "unknown")
+
+
+def play(compiler: Compiler, module: Module, policy: Policy, store: TrajectoryStore) -> Trajectory:
+    """Compile a module under a policy, or take that from the store."""
+    return perform(Play(policy), compiler, module, store)
+
+
+def default(site: CallSite) -> bool:
+    """Decide as LLVM itself does."""
+    return site.default
+
+
+def assert_fails_in_one_line(compiler: Compiler, module: Module, good: Module, *words: str) -> None:
+    """The module fails, which its message says with these words, and a good one compiles then."""
+    with pytest.raises(CompilerError) as caught:
+        run_policy(compiler, module, default)
+    message = str(caught.value)
+    assert "\n" not in message and message.startswith(f"{module.name}: "), message
+    for word in words:
+        assert word in message, message
+    assert run_policy(compiler, good, default).decisions.tolist() == HAND_WORKED_DEFAULT
+
+
+def youngest_compiler() -> psutil.Process:
+    """The process of this one's that began last of those that ask about call sites."""
+    steered = []
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # It has ended meanwhile.
+            if "-enable-ml-inliner=release" in process.cmdline():
+                steered.append(process)
+    return max(steered, key=psutil.Process.create_time)
 
 
 def num_descriptors() -> int:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import pathlib
-import signal
 import tempfile
 
 import numpy as np
-import psutil
 import pytest
 
 import environments
 from environments import contexts
 from environments.inlining.collection.store import TrajectoryStore
-from environments.inlining.collection.tasks import CompilePlainly, perform, play
+from environments.inlining.collection.tasks import CompilePlainly, perform
 from environments.inlining.compilers.compilation import CompilerError
 from environments.inlining.compilers.compiler import run_policy
 from environments.inlining.compilers.embedded import EmbeddedLlvm
@@ -29,7 +27,9 @@ from tests.environments.inlining.small_modules import (
     NOTHING,
     UNREACHABLE_CALL_SITE,
     many_calls,
+    play,
     write_module,
+    youngest_compiler,
 )
 
 
@@ -45,15 +45,15 @@ class TestInliningContract(EnvironmentContractTest):
 
 @pytest.fixture
 def make_environment(tmp_path):
-    made = []
+    environments = []
 
     def make(*irs: str, **settings) -> InliningEnvironment:
         modules = [write_module(tmp_path, f"m{number}", ir) for number, ir in enumerate(irs)]
-        made.append(InliningEnvironment(contexts.sequential(modules), **settings))
-        return made[-1]
+        environments.append(InliningEnvironment(contexts.sequential(modules), **settings))
+        return environments[-1]
 
     yield make
-    for environment in made:
+    for environment in environments:
         environment.close()
 
 
@@ -125,10 +125,14 @@ def test_relative_saving(size, default, saving):
 
 
 def test_the_default_is_compiled_once_for_each_module(make_environment):
-    environment = make_environment(HAND_WORKED, many_calls(4))
     counted = []
-    compile_plain = environment._compiler.compile_plain
-    environment._compiler.compile_plain = lambda one: counted.append(one.name) or compile_plain(one)
+
+    class Counting(EmbeddedLlvm):
+        def compile_plain(self, module):
+            counted.append(module.name)
+            return super().compile_plain(module)
+
+    environment = make_environment(HAND_WORKED, many_calls(4), compiler=Counting())
     for _ in range(3):
         play_episode(environment, [0] * 5)
         play_episode(environment, [0] * 4)
@@ -153,18 +157,18 @@ def test_the_seed_decides_the_modules(tmp_path):
     modules = [write_module(tmp_path, f"m{number}", many_calls(number)) for number in range(1, 5)]
 
     def names(environment) -> list[str]:
-        found = []
+        contexts = []
         for _ in range(6):
             while not environment.step(np.array(0)).is_last():
                 pass
-            found.append(environment.get_info()["context"])
-        return found
+            contexts.append(environment.get_info()["context"])
+        return contexts
 
     with InliningEnvironment(contexts.uniform(modules), seed=1) as environment:
         first = names(environment)
-        other = names(environment)
+        reseeded = names(environment)
         environment.seed(1)
-        assert names(environment) == first != other
+        assert names(environment) == first != reseeded
 
 
 @pytest.mark.parametrize("action", [2, -1])
@@ -181,11 +185,11 @@ def test_a_compiler_killed_in_the_middle_is_brought_back_to_the_same_site(make_e
     undisturbed = play_episode(make_environment(many_calls(8)), [0, 1] * 4)
     environment = make_environment(many_calls(8))
     steps = play_episode(environment, [0, 1, 0])
-    environment._episode.compilation._backend.process.send_signal(signal.SIGKILL)
+    youngest_compiler().kill()
     steps += [environment.step(np.array(decision)) for decision in [1, 0, 1, 0, 1]]
     assert len(steps) == len(undisturbed)
-    for one, other in zip(steps, undisturbed, strict=True):
-        assert one.observation == other.observation and one.reward == other.reward
+    for step, expected in zip(steps, undisturbed, strict=True):
+        assert step.observation == expected.observation and step.reward == expected.reward
 
 
 def test_a_module_that_always_fails_is_one_line_and_the_next_episode_runs(tmp_path):
@@ -204,7 +208,7 @@ def test_a_module_that_always_fails_is_one_line_and_the_next_episode_runs(tmp_pa
 def test_a_compiler_that_dies_every_time_is_one_line_and_the_next_episode_runs(make_environment):
     environment = make_environment(many_calls(6), max_attempts=1)
     play_episode(environment, [0, 0])
-    environment._episode.compilation._backend.process.send_signal(signal.SIGKILL)
+    youngest_compiler().kill()
     with pytest.raises(CompilerError, match="m0: expected an object, found that .* signal 9"):
         for _ in range(4):
             environment.step(np.array(0))
@@ -214,7 +218,7 @@ def test_a_compiler_that_dies_every_time_is_one_line_and_the_next_episode_runs(m
 def test_close_in_the_middle_of_an_episode_ends_the_compiler(make_environment):
     environment = make_environment(many_calls(6))
     play_episode(environment, [0, 0])
-    process = psutil.Process(environment._episode.compilation._backend.process.pid)
+    process = youngest_compiler()
     environment.close()
     assert not process.is_running()
     assert environment.step(np.array(0)).is_first()

@@ -80,21 +80,23 @@ def site(
 def test_without_names_there_is_no_history_but_the_counts():
     tracker = FeatureTracker(OBSERVED)
     for number in range(3):
-        found = dict(zip(tracker.names, tracker.observe(site(2, 1, None, None), {}), strict=True))
-        assert found["callee_sites_seen"] == found["caller_growth"] == -1
-        assert found["callee_is_local"] == found["callee_is_caller"] == -1
-        assert found["decisions_so_far"] == number
+        features = dict(
+            zip(tracker.names, tracker.observe(site(2, 1, None, None), {}), strict=True)
+        )
+        assert features["callee_sites_seen"] == features["caller_growth"] == -1
+        assert features["callee_is_local"] == features["callee_is_caller"] == -1
+        assert features["decisions_so_far"] == number
         tracker.record(1, "f")
 
 
 def test_blocks_that_llvm_does_not_tell_are_those_of_the_callee_as_a_caller():
     tracker = FeatureTracker(OBSERVED)
-    told = tracker.names.index("callee_basic_block_count")
-    assert tracker.observe(site(1, 4, "leaf", "f", callee_blocks=-1), {})[told] == -1
-    assert tracker.observe(site(1, 6, "leaf", "f", callee_blocks=-1), {})[told] == -1
-    assert tracker.observe(site(1, 9, "f", "g", callee_blocks=-1), {})[told] == 6
-    assert tracker.observe(site(1, 9, "f", "g", callee_blocks=5), {})[told] == 5
-    assert tracker.observe(site(1, 9, None, None, callee_blocks=-1), {})[told] == -1
+    column = tracker.names.index("callee_basic_block_count")
+    assert tracker.observe(site(1, 4, "leaf", "f", callee_blocks=-1), {})[column] == -1
+    assert tracker.observe(site(1, 6, "leaf", "f", callee_blocks=-1), {})[column] == -1
+    assert tracker.observe(site(1, 9, "f", "g", callee_blocks=-1), {})[column] == 6
+    assert tracker.observe(site(1, 9, "f", "g", callee_blocks=5), {})[column] == 5
+    assert tracker.observe(site(1, 9, None, None, callee_blocks=-1), {})[column] == -1
 
 
 def test_the_last_use_of_a_function_that_goes_then():

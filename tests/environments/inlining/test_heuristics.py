@@ -59,8 +59,8 @@ def test_random_is_fair_and_differs_between_modules_and_seeds():
     flips = Random(1).begin("a", NAMES)(rows, 0)
     assert 1800 < flips.sum() < 2200
     assert np.array_equal(flips, Random(1).begin("a", NAMES)(rows, 0))
-    for other in (Random(1).begin("b", NAMES), Random(2).begin("a", NAMES)):
-        assert not np.array_equal(flips, other(rows, 0))
+    for decider in (Random(1).begin("b", NAMES), Random(2).begin("a", NAMES)):
+        assert not np.array_equal(flips, decider(rows, 0))
 
 
 def test_an_unknown_policy_is_named():

@@ -16,8 +16,8 @@ C = reference_points(1)
 
 def test_random_is_of_its_seed():
     objective = make_objective("sphere", 3, 1)
-    one, same, other = (make_baseline("random", objective, seed=seed)(C) for seed in (1, 1, 2))
-    assert one.shape == (21, 2) and np.array_equal(one, same) and not np.array_equal(one, other)
+    x, same, reseeded = (make_baseline("random", objective, seed=seed)(C) for seed in (1, 1, 2))
+    assert x.shape == (21, 2) and np.array_equal(x, same) and not np.array_equal(x, reseeded)
 
 
 def test_ignoring_c_is_perfect_where_the_thesis_looks():

@@ -148,19 +148,19 @@ def test_the_discount_is_that_of_steps_within_an_episode():
 def test_an_action_outside_of_the_box_is_clipped(batch_size):
     environment = LearnToOptimizeEnvironment("ackley", 3, 1, batch_size=batch_size)
     action = np.tile(np.float32([-1.5, np.inf]), (batch_size or 1, 1))
-    given = action.copy()
+    passed = action.copy()
     reached = play(environment, action if batch_size else action[0])[1].observation
     assert (reached.reshape(-1, 3)[:, :2] == [-1, 1]).all()
-    assert np.array_equal(action, given)
+    assert np.array_equal(action, passed)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("sampler", ["random", "latin_hypercube", "uncertainty"])
 def test_a_batch_is_as_many_single_episodes(name, sampler):
     def make(batch_size):
-        (made,) = make_samplers(sampler, 3, num_strata=4, entropy_fn=lambda rows: rows[:, 2])
+        (drawing,) = make_samplers(sampler, 3, num_strata=4, entropy_fn=lambda rows: rows[:, 2])
         return LearnToOptimizeEnvironment(
-            name, 3, 1, Settings(episode_length=3), sampler=made, batch_size=batch_size, seed=11
+            name, 3, 1, Settings(episode_length=3), sampler=drawing, batch_size=batch_size, seed=11
         )
 
     batched, single = make(8), make(None)
@@ -169,11 +169,11 @@ def test_a_batch_is_as_many_single_episodes(name, sampler):
         together = play(batched, *batch)
         infos = batched.get_info()
         for row in range(8):
-            for all_rows, one in zip(together, play(single, *batch[:, row]), strict=True):
-                assert np.array_equal(all_rows.observation[row], one.observation)
-                assert all_rows.step_type[row] == one.step_type
-                assert all_rows.discount[row] == one.discount
-                assert all_rows.reward[row] == pytest.approx(one.reward, rel=1e-5, abs=1e-5)
+            for all_rows, step in zip(together, play(single, *batch[:, row]), strict=True):
+                assert np.array_equal(all_rows.observation[row], step.observation)
+                assert all_rows.step_type[row] == step.step_type
+                assert all_rows.discount[row] == step.discount
+                assert all_rows.reward[row] == pytest.approx(step.reward, rel=1e-5, abs=1e-5)
             info = single.get_info()
             written = " ".join(str(np.float32(value)) for value in infos["context"][row])
             assert info["context"] == written

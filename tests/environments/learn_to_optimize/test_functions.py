@@ -42,8 +42,8 @@ def at(name: str, *points, free: int = 1) -> list[float]:
     ],
 )
 def test_values_worked_by_hand(name, half_width, own_point, value):
-    (found,) = at(name, np.array(own_point) / half_width)
-    assert found == pytest.approx(value, abs=1e-11)
+    (answer,) = at(name, np.array(own_point) / half_width)
+    assert answer == pytest.approx(value, abs=1e-11)
 
 
 def test_ackley_is_exactly_zero_at_its_minimum():
@@ -60,8 +60,8 @@ def test_the_shift_by_hand():
 
 def test_free_parameters_take_turns_to_shift():
     """x = (x1, x2, x3), c = (c1, c2): x1 and x3 are shifted by c1, x2 by c2."""
-    (found,) = at("shifted_sphere", [0.5, 0.25, 0.5, 1, 1 / 3], free=2)
-    assert found == pytest.approx(26.2144 * (1 + 1 / 9))
+    (value,) = at("shifted_sphere", [0.5, 0.25, 0.5, 1, 1 / 3], free=2)
+    assert value == pytest.approx(26.2144 * (1 + 1 / 9))
 
 
 def test_the_rotation_by_hand():

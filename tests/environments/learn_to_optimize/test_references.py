@@ -4,17 +4,17 @@ import dataclasses
 import importlib
 import io
 import math
-import pathlib
 import sys
 
 import numpy as np
 import pytest
 
-from environments.caches.files import FileCache, files_in
+from environments.caches.cache import Cache
 from environments.errors import UserError
-from environments.learn_to_optimize import functions, references, solvers
+from environments.learn_to_optimize import functions, solvers
 from environments.learn_to_optimize.functions import make_objective
 from environments.learn_to_optimize.references import reference_points, truth
+from tests.environments.caches.entries import contents, execute
 from tests.environments.learn_to_optimize.policy_errors import errors
 from tests.environments.learn_to_optimize.user_modules import write_module
 
@@ -29,7 +29,7 @@ def searched(name: str, dimensions: int = 2, free: int = 1):
 def test_reference_points_of_one_and_two_free_parameters():
     assert reference_points(1).ravel().tolist() == GRID
     pairs = reference_points(2)
-    assert [tuple(pair) for pair in pairs] == [(one, other) for one in GRID for other in GRID]
+    assert [tuple(pair) for pair in pairs] == [(first, second) for first in GRID for second in GRID]
     assert reference_points(0).shape == (1, 0)
 
 
@@ -57,87 +57,6 @@ def test_nothing_near_a_known_minimum_is_lower(name, dimensions, free):
         assert (objective(points).reshape(200, -1) >= values - 1e-12).all()
 
 
-@pytest.mark.parametrize("name", ["ackley", "shifted_ackley", "shifted_sphere"])
-def test_the_search_finds_the_known_minima_of_one_coordinate(name):
-    known, found = (truth(make(name), reference_points(1)) for make in (make_objective, searched))
-    assert found.values == pytest.approx(known.values, abs=1e-12)
-    assert found.x == pytest.approx(known.x, abs=1e-6)
-
-
-@pytest.mark.parametrize("dimensions, free", [(3, 1), (4, 2)])
-def test_the_search_finds_the_known_minima_among_the_ripples(dimensions, free):
-    c = reference_points(free)[::10]
-    known = truth(make_objective("shifted_ackley", dimensions, free), c)
-    found = truth(searched("shifted_ackley", dimensions, free), c)
-    assert found.values == pytest.approx(known.values, abs=1e-9)
-    assert found.x == pytest.approx(known.x, abs=1e-6)
-
-
-def test_rosenbrock_against_the_roots_of_its_derivative():
-    """d/dz of (1 - z)^2 + 100 (c - z^2)^2: 400 z^3 + (2 - 400 c) z - 2 = 0."""
-    c = reference_points(1)
-    _, values = truth(make_objective("rosenbrock"), c)
-    for value, own_c in zip(values, 2.048 * c.ravel(), strict=True):
-        roots = np.roots([400, 0, 2 - 400 * own_c, -2])
-        real = roots[np.abs(roots.imag) < 1e-9].real
-        assert value == pytest.approx(min((1 - real) ** 2 + 100 * (own_c - real**2) ** 2), rel=1e-9)
-
-
-def test_the_rotated_sphere_against_linear_algebra():
-    """u' A u with A = 5.12^2 (S R)' S R is least at x = -A_xx^-1 A_xc c, here inside the box."""
-    c = 0.3 * reference_points(2)[::40]
-    objective = make_objective("rotated_sphere", 5, 2)
-    unit = np.eye(5)
-    # By polarisation: u' A v = (f(u + v) - f(u) - f(v)) / 2.
-    single = objective(unit)
-    matrix = np.array([objective(unit + row) for row in unit])
-    matrix = (matrix - single - single[:, np.newaxis]) / 2
-    expected = -np.linalg.solve(matrix[:3, :3], matrix[:3, 3:] @ c.T).T
-    assert np.abs(expected).max() < 1
-    assert truth(objective, c).x == pytest.approx(expected, abs=1e-6)
-
-
-def test_no_other_method_finds_less_of_rotated_rosenbrock():
-    """Scipy's differential evolution, polished, in 5 dimensions with 2 free parameters."""
-    from scipy import optimize
-
-    objective = make_objective("rotated_rosenbrock", 5, 2)
-    c = reference_points(2)[::80]
-    for given, value in zip(c, truth(objective, c).values, strict=True):
-        other = optimize.differential_evolution(
-            lambda x, given=given: objective(objective.join(x.T, given)),
-            [(-1, 1)] * 3,
-            vectorized=True,
-            updating="deferred",
-            rng=1,
-        )
-        assert value <= other.fun + 1e-9
-
-
-def test_minima_at_the_edge_and_at_a_kink():
-    def function(rows):
-        return -rows[:, 0] + np.abs(rows[:, 1] - 0.1) + np.abs(rows[:, 1] + 2 * rows[:, 0] - 2.1)
-
-    x, values = solvers.minimise(function, 2, np.zeros((1, 0)))
-    assert x[0] == pytest.approx([1, 0.1], abs=1e-6) and values[0] == pytest.approx(-1, abs=1e-6)
-    x, values = solvers.minimise(lambda rows: -rows[:, 0] * rows[:, 1], 1, np.array([[1], [-1]]))
-    assert x.tolist() == [[1], [-1]] and values.tolist() == [-1, -1]
-
-
-def test_the_search_stays_in_the_box():
-    """A function need not exist outside of it."""
-    lowest, highest = 0.0, 0.0
-
-    def function(rows):
-        nonlocal lowest, highest
-        lowest, highest = min(lowest, rows.min()), max(highest, rows.max())
-        return rows @ [1, -2, 0.5]
-
-    x, _ = solvers.minimise(function, 2, np.array([[0.5]]))
-    assert x.tolist() == [[-1, 1]]
-    assert (lowest, highest) == (-1, 1)
-
-
 COUNTING = """
     calls = 0
     def cost(points):
@@ -159,20 +78,26 @@ def count_calls(name: str, act) -> int:
     return sys.modules[name].calls - before
 
 
-def kept_in(directory: pathlib.Path) -> FileCache:
-    return FileCache(directory, 1_000_000)
+@pytest.fixture
+def cache(tmp_path):
+    return Cache(tmp_path / "made" / "minima.db", 1_000_000, 1)
 
 
-def test_what_was_solved_is_kept_in_memory_and_on_disk(users_module, tmp_path):
-    c, kept = reference_points(1), kept_in(tmp_path / "made" / "here")
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "made" / "minima.db"
+
+
+def test_what_was_solved_is_kept_in_memory_and_on_disk(users_module, cache):
+    c = reference_points(1)
     objective = make_objective(f"{users_module}:cost")
-    first = truth(objective, c, kept)
+    first = truth(objective, c, cache)
     assert first.x == pytest.approx(c / 2, abs=1e-6) and first.values == pytest.approx(3)
-    assert count_calls(users_module, lambda: truth(objective, c, kept)) == 0
+    assert count_calls(users_module, lambda: truth(objective, c, cache)) == 0
     # Another objective of the same function, as in the next run: confirmed with a single call.
     another = make_objective(f"{users_module}:cost")
-    assert count_calls(users_module, lambda: truth(another, c, kept)) == 1
-    assert np.array_equal(truth(another, c, kept).x, first.x)
+    assert count_calls(users_module, lambda: truth(another, c, cache)) == 1
+    assert np.array_equal(truth(another, c, cache).x, first.x)
     with pytest.raises(ValueError, match="read-only"):
         first.x[0] = 0
 
@@ -194,35 +119,33 @@ def archive(**arrays) -> bytes:
         archive(free=reference_points(1), x=np.zeros((21, 1)), values=np.zeros(21)),
     ],
 )
-def test_what_is_out_of_date_is_solved_anew(users_module, tmp_path, content):
-    c, kept = reference_points(1), kept_in(tmp_path / "kept")
-    first = truth(make_objective(f"{users_module}:cost"), c, kept)
-    (file,) = files_in(tmp_path / "kept")
-    whole = file.path.read_bytes()
-    key = references._key(make_objective(f"{users_module}:cost"), c)
-    kept.discard(key)
-    assert kept.put(key, content) == content
-    again = truth(make_objective(f"{users_module}:cost"), c, kept)
+def test_what_is_out_of_date_is_solved_anew(users_module, cache, file, content):
+    c = reference_points(1)
+    first = truth(make_objective(f"{users_module}:cost"), c, cache)
+    (whole,) = contents(file)
+    ((key,),) = execute(file, "SELECT key FROM entries")
+    cache.put(key, content)
+    again = truth(make_objective(f"{users_module}:cost"), c, cache)
     assert np.array_equal(again.x, first.x) and np.array_equal(again.values, first.values)
-    assert file.path.read_bytes() == whole
+    assert contents(file) == [whole]
 
 
-def test_other_functions_points_and_sources_are_other_entries(users_module, tmp_path):
-    kept = kept_in(tmp_path / "kept")
-    truth(make_objective(f"{users_module}:cost"), reference_points(1), kept)
-    truth(make_objective(f"{users_module}:cost"), reference_points(1)[:3], kept)
-    truth(make_objective(f"{users_module}:cost", bounds=(0, 1)), reference_points(1), kept)
+def test_other_functions_points_and_sources_are_other_entries(users_module, cache, file, tmp_path):
+    truth(make_objective(f"{users_module}:cost"), reference_points(1), cache)
+    truth(make_objective(f"{users_module}:cost"), reference_points(1)[:3], cache)
+    truth(make_objective(f"{users_module}:cost", bounds=(0, 1)), reference_points(1), cache)
     path = tmp_path / f"{users_module}.py"
     path.write_text(path.read_text() + "# changed\n")
     importlib.reload(sys.modules[users_module])
-    truth(make_objective(f"{users_module}:cost"), reference_points(1), kept)
-    assert len(list(files_in(tmp_path / "kept"))) == 4
+    truth(make_objective(f"{users_module}:cost"), reference_points(1), cache)
+    assert len(contents(file)) == 4
 
 
 def test_a_cache_that_cannot_be_written(tmp_path, caplog):
     (tmp_path / "file").write_text("")
-    found = truth(make_objective("rosenbrock"), reference_points(1), kept_in(tmp_path / "file"))
-    assert np.array_equal(found.x, truth(make_objective("rosenbrock"), reference_points(1)).x)
+    cache = Cache(tmp_path / "file" / "minima.db", 1_000_000, 1)
+    solution = truth(make_objective("rosenbrock"), reference_points(1), cache)
+    assert np.array_equal(solution.x, truth(make_objective("rosenbrock"), reference_points(1)).x)
     assert "going on without it" in caplog.text
 
 
@@ -236,9 +159,9 @@ def test_errors_by_hand():
 
     x = 0.5 adds 6.5536 to the first; the second is exact.
     """
-    found = errors(make_objective("sphere"), np.array([[0.5], [0]]), np.array([[0.0], [1]]))
-    assert found.mse == pytest.approx(6.5536**2 / 2)
-    assert found.msle == pytest.approx(math.log(7.5536) ** 2 / 2)
+    measured = errors(make_objective("sphere"), np.array([[0.5], [0]]), np.array([[0.0], [1]]))
+    assert measured.mse == pytest.approx(6.5536**2 / 2)
+    assert measured.msle == pytest.approx(math.log(7.5536) ** 2 / 2)
 
 
 def test_errors_clip_as_the_environment_does():
@@ -267,8 +190,8 @@ def test_errors_of_negative_values(users_module, tmp_path):
     name = write_module(
         tmp_path, "def f(p):\n    return (2.718281828459045 - 1) * (p[:, 0] - 1) / 2"
     )
-    found = errors(make_objective(f"{name}:f"), np.array([[1.0]]), np.array([[0.0]]))
-    assert found.msle == pytest.approx(1)
+    measured = errors(make_objective(f"{name}:f"), np.array([[1.0]]), np.array([[0.0]]))
+    assert measured.msle == pytest.approx(1)
 
 
 def test_functions_are_told_apart_by_their_identity():

@@ -101,15 +101,16 @@ def test_a_spread_that_does_not_depend_on_the_state_makes_it_random():
 
 
 @pytest.mark.parametrize(
-    "entropy_fn, found",
+    "entropy_fn, description",
     [
         (lambda rows: np.full(len(rows), np.nan), r"shape \(12,\) with 12 not finite"),
         (lambda rows: rows, r"shape \(12, 2\)"),
         (lambda rows: np.mean(rows), r"shape \(\)"),
     ],
 )
-def test_what_are_no_entropies(entropy_fn, found):
-    with pytest.raises(ValueError, match=f"entropy_fn: expected 12 finite numbers, found {found}"):
+def test_what_are_no_entropies(entropy_fn, description):
+    message = f"entropy_fn: expected 12 finite numbers, found {description}"
+    with pytest.raises(ValueError, match=message):
         Uncertainty(2, entropy_fn, num_candidates=3)(generator(), 4)
 
 

@@ -174,7 +174,7 @@ def test_without_other_teachers_each_context_is_played_several_times():
             reward = np.array([[1, 2], [5 * attempt, 0]], np.float32)
             return Experience(played.trajectory._replace(reward=reward), played.contexts, {})
 
-    found = LessonRunner(Runner(), 3).run(Chunk(0, 0))
+    found = LessonRunner(Runner, 3).run(Chunk(0, 0))
     assert found.contexts.tolist() == ["a", "b"] * 3
     np.testing.assert_array_equal(found.info["cost"], [-3, 0, -3, -5, -3, -10])
     np.testing.assert_array_equal(found.info["learned_cost"], [-3, -5] * 3)

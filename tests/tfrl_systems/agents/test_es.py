@@ -65,7 +65,7 @@ class Crashing(Runner):
 
 
 def tried(agent, runner, iteration, count=8, iterations=60):
-    directions = DirectionRunner(runner, agent.perturbation(iterations))
+    directions = DirectionRunner(lambda: runner, agent.perturbation(iterations))
     directions.load(variables.to_bytes(agent.collect_policy.variables(), iteration))
     return Directions.concatenate([directions.run(Chunk(iteration, k, 5)) for k in range(count)])
 

@@ -10,7 +10,7 @@ from environments.inlining.plugin.building import build_plugin
 from environments.inlining.plugin.source import heuristic_source
 from environments.inlining.plugin.toolchain import find_toolchain
 from tests.requirements import skip_if
-from tests.tfrl_systems.cli.small_project import CLANGS, find_clang
+from tests.tfrl_systems.cli.small_project import CLANGS, find_clang, write_sources
 
 
 @pytest.fixture(scope="module")
@@ -32,10 +32,10 @@ def clang(request, build_environment):
 @pytest.fixture(scope="module")
 def one_clang(build_environment):
     """Any of them: what is tested does not depend on its version."""
-    found = [find_clang(name) for name in CLANGS]
-    path = next((path for path, _ in found if path), "")
+    candidates = [find_clang(name) for name in CLANGS]
+    path = next((path for path, _ in candidates if path), "")
     if not path:
-        skip_if("; ".join(missing for _, missing in found))
+        skip_if("; ".join(missing for _, missing in candidates))
     return path
 
 
@@ -47,6 +47,14 @@ def own_plugins(one_clang, plugin_cache, tmp_path, monkeypatch):
     shutil.copytree(plugin_cache / "tfrl", cache / "tfrl")
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     return cache
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """Sources, in a current directory that is theirs."""
+    sources = write_sources(tmp_path / "project")
+    monkeypatch.chdir(sources)
+    return sources
 
 
 @pytest.fixture(autouse=True)

@@ -82,3 +82,14 @@ def run(*command: object, cwd: pathlib.Path, **keywords) -> str:
 
 def objects(directory: pathlib.Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.rglob("*.o")}
+
+
+def fake_clang(path: pathlib.Path, real: object, version: str = "27.1.0") -> pathlib.Path:
+    """A clang that calls itself another version, and compiles by the real one."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(
+        f'#!/bin/sh\n[ "$1" = --version ] && echo "clang version {version}" && exit\n'
+        f'exec {real} "$@"\n'
+    )
+    path.chmod(0o755)
+    return path

@@ -43,10 +43,10 @@ def test_without_a_clang_the_embedded_llvm_is_measured(corpus, tfrl, monkeypatch
     monkeypatch.setenv("PATH", str(tmp_path))
     ran = tfrl("bench", "inlining", "--corpus", corpus, "--rounds", 1, "--workers", 1, "--json")
     assert ran.status == 0 and "nothing is compared with one" in ran.err
-    benchmarks = {one["name"]: one for one in ran.json["benchmarks"]}
+    benchmarks = {benchmark["name"]: benchmark for benchmark in ran.json["benchmarks"]}
     assert benchmarks.keys() - {"policy_us_per_decision_in_scope"} == NAMES
-    assert all(one["value"] > 0 and one["unit"] for one in benchmarks.values())
-    assert all("tfrl bench inlining" in one["command"] for one in benchmarks.values())
+    assert all(benchmark["value"] > 0 and benchmark["unit"] for benchmark in benchmarks.values())
+    assert all("tfrl bench inlining" in benchmark["command"] for benchmark in benchmarks.values())
 
 
 def test_a_clang_with_the_policy_inside_is_compared_with_the_plain_one(
@@ -64,13 +64,13 @@ def test_a_clang_with_the_policy_inside_is_compared_with_the_plain_one(
     command = ("bench", "inlining", "--corpus", tmp_path, "--policy", "cost<-20", "--rounds", 1)
     ran = tfrl(*command, "--compiler", clang, "--modules", 2, "--huge-calls", 80, "--json")
     assert ran.status == 0, ran.err
-    found = {one["name"]: one for one in ran.json["benchmarks"]}
-    assert 0.2 < found["steered_build_cpu_over_plain"]["ratio"] < 20
-    assert 0 < found["plugin_us_per_decision"]["value"] < 1e4
+    benchmarks = {benchmark["name"]: benchmark for benchmark in ran.json["benchmarks"]}
+    assert 0.2 < benchmarks["steered_build_cpu_over_plain"]["ratio"] < 20
+    assert 0 < benchmarks["plugin_us_per_decision"]["value"] < 1e4
     for calls in (10, 40, 80):
         for policy in ("", "_default"):
             name = f"huge_function{policy}_cpu_over_plain_{calls}"
-            assert 0.2 < found[name]["ratio"] < 20
+            assert 0.2 < benchmarks[name]["ratio"] < 20
 
 
 @needs_programs("clang-22")
@@ -81,7 +81,7 @@ def test_with_a_clang_both_are_compared(corpus, trained, tfrl, plugin_cache, mon
         *("--compiler", "clang-22", "--rounds", 1, "--modules", 2, "--huge-calls", 1, "--json"),
     )
     assert ran.status == 0
-    benchmarks = {one["name"]: one for one in ran.json["benchmarks"]}
+    benchmarks = {benchmark["name"]: benchmark for benchmark in ran.json["benchmarks"]}
     assert benchmarks.keys() >= WITH_CLANG
     ratio = benchmarks["scored_trajectory_cpu_over_clang"]
     assert 0.2 < ratio["ratio"] < 20 and ratio["against"] == "clang-22 -Oz -c"
@@ -103,26 +103,28 @@ def test_what_learning_to_optimise_costs(tfrl, monkeypatch):
 def test_what_others_cost(tfrl):
     ran = tfrl("bench", "learn_to_optimize", "--rounds", 1, "--json")
     assert ran.status == 0
-    found = [
-        one
-        for one in ran.json["benchmarks"]
-        if one["name"] != "collect_over_stable_baselines3"  # it may not be installed
+    benchmarks = [
+        benchmark
+        for benchmark in ran.json["benchmarks"]
+        if benchmark["name"] != "collect_over_stable_baselines3"  # it may not be installed
     ]
-    check_form(found, QUICK | SLOW)
+    check_form(benchmarks, QUICK | SLOW)
     text = tfrl("bench", "learn_to_optimize", "--rounds", 1, "--only", "train_step_ms").out
     assert text.splitlines()[1].startswith("train_step_ms ")
 
 
 def check_form(benchmarks, units):
     """A value with its unit, or a ratio and what it is against."""
-    assert {one["name"] for one in benchmarks} == units.keys()
-    for one in benchmarks:
-        assert one["command"].endswith(" --rounds 1")
-        if units[one["name"]]:
-            assert one["value"] > 0 and one["unit"] == units[one["name"]]
+    assert {benchmark["name"] for benchmark in benchmarks} == units.keys()
+    for benchmark in benchmarks:
+        assert benchmark["command"].endswith(" --rounds 1")
+        if units[benchmark["name"]]:
+            assert benchmark["value"] > 0 and benchmark["unit"] == units[benchmark["name"]]
         else:
-            assert one["ratio"] == pytest.approx(one["theirs_ms"] / one["ours_ms"])
-            assert one["cpu_ratio"] > 0 and one["against"]
+            assert benchmark["ratio"] == pytest.approx(
+                benchmark["theirs_ms"] / benchmark["ours_ms"]
+            )
+            assert benchmark["cpu_ratio"] > 0 and benchmark["against"]
 
 
 def test_cpu_time_counts_children_that_still_run():

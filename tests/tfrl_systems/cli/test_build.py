@@ -45,21 +45,21 @@ def configure(sources: pathlib.Path, tree: pathlib.Path, clang: str, generator: 
 def test_a_configured_cmake_tree(tfrl, clang, tmp_path, monkeypatch, generator):
     sources = write_sources(tmp_path / "my project")
     plain, tree = tmp_path / "plain", tmp_path / "steered tree"
-    for one in (plain, tree):
-        configure(sources, one, clang, generator)
+    for directory in (plain, tree):
+        configure(sources, directory, clang, generator)
     run("cmake", "--build", plain, cwd=sources)
     monkeypatch.chdir(sources)
     command = ("--", "cmake", "--build", tree, "-j2")
     ran = tfrl("build", "--policy", "never", "--compare", plain, "--json", *command)
     assert ran.status == 0, ran.err
-    found = ran.json
-    assert (found["status"], found["compiles"], found["steered"]) == (0, 3, 3)
-    assert found["plain"] == [] and found["departures"] > 0
-    assert {pathlib.Path(one["path"]).name for one in found["images"]} == {
+    report = ran.json
+    assert (report["status"], report["compiles"], report["steered"]) == (0, 3, 3)
+    assert report["plain"] == [] and report["departures"] > 0
+    assert {pathlib.Path(image["path"]).name for image in report["images"]} == {
         "program",
         "libshapes.so",
     }
-    (library,) = [one for one in found["images"] if one["path"].endswith("libshapes.so")]
+    (library,) = [image for image in report["images"] if image["path"].endswith("libshapes.so")]
     assert library["text_bytes"] > library["default_text_bytes"] > 0
     assert library["file_bytes"] < (tree / "libshapes.so").stat().st_size  # without symbols
     run(tree / "program", cwd=tree)
@@ -99,9 +99,9 @@ def test_a_configured_autotools_tree(tfrl, one_clang, tmp_path, monkeypatch):
     tree.mkdir()
     run(sources / "configure", f"CXX={one_clang}", "CXXFLAGS=-Oz", cwd=tree)
     monkeypatch.chdir(tree)
-    found = tfrl("build", "--policy", "never", "--json", "--", "make", "-j2", "check").json
-    assert found["status"] == 0 and found["departures"] > 0
-    assert found["steered"] == found["compiles"] >= 3  # libtool may compile a file twice
+    report = tfrl("build", "--policy", "never", "--json", "--", "make", "-j2", "check").json
+    assert report["status"] == 0 and report["departures"] > 0
+    assert report["steered"] == report["compiles"] >= 3  # libtool may compile a file twice
 
 
 @pytest.mark.parametrize(
@@ -136,15 +136,13 @@ def test_compiler_caches_give_no_objects_of_another_policy(
     assert never["one.o"] not in (plain["one.o"], always["one.o"])
 
 
-def test_only_what_has_changed_is_compiled_again(tfrl, one_clang, tmp_path, monkeypatch):
-    sources = write_sources(tmp_path / "project")
-    monkeypatch.chdir(sources)
+def test_only_what_has_changed_is_compiled_again(tfrl, one_clang, monkeypatch, project):
     monkeypatch.setenv("CXXFLAGS", "-Oz")
-    run("make", f"CXX={one_clang}", cwd=sources)
-    os.utime(sources / "library 1.cpp", (time.time() + 5, time.time() + 5))
-    found = tfrl("build", "--policy", "never", "--json", "--", "make", f"CXX={one_clang}").json
-    assert (found["compiles"], found["steered"]) == (1, 1)
-    assert [one["path"] for one in found["images"]] == ["program"]
+    run("make", f"CXX={one_clang}", cwd=project)
+    os.utime(project / "library 1.cpp", (time.time() + 5, time.time() + 5))
+    report = tfrl("build", "--policy", "never", "--json", "--", "make", f"CXX={one_clang}").json
+    assert (report["compiles"], report["steered"]) == (1, 1)
+    assert [image["path"] for image in report["images"]] == ["program"]
 
 
 def test_other_compilers_go_their_way(tfrl, one_clang, tmp_path, monkeypatch):
@@ -160,38 +158,36 @@ def test_other_compilers_go_their_way(tfrl, one_clang, tmp_path, monkeypatch):
     )
     run("sh", "-c", script, cwd=sources)
     before = objects(sources)
-    found = tfrl("build", "--policy", "never", "--json", "--", "sh", "-c", script).json
-    assert found["status"] == 0
-    assert {one["file"]: one["reason"] for one in found["plain"]} == {
+    report = tfrl("build", "--policy", "never", "--json", "--", "sh", "-c", script).json
+    assert report["status"] == 0
+    assert {plain["file"]: plain["reason"] for plain in report["plain"]} == {
         "main.o": "compiled by GCC",
         "library 0.cpp": "no function is optimised for size (-Oz)",
     }
-    assert (found["compiles"], found["steered"]) == (3, 1)
+    assert (report["compiles"], report["steered"]) == (3, 1)
     after = objects(sources)
     assert {name for name in after if after[name] != before[name]} == {"1.o"}
 
 
-def test_thin_lto_is_left_to_the_linker(tfrl, clang, tmp_path, monkeypatch):
+def test_thin_lto_is_left_to_the_linker(tfrl, clang, project):
     need_programs(pathlib.Path(clang).name.replace("clang++", "lld"))
-    sources = write_sources(tmp_path / "project")
-    monkeypatch.chdir(sources)
     script = (
         f"for f in 'library 0' 'library 1' main; do {clang} -Oz -flto=thin -Werror -c \"$f.cpp\" "
         f"|| exit 1; done; {clang} -Oz -flto=thin -fuse-ld=lld -Werror *.o -o program"
     )
-    found, built = {}, []
+    report, built = {}, []
     for policy in ("default", "never"):
-        found = tfrl("build", "--policy", policy, "--json", "--", "sh", "-c", script).json
-        assert (found["status"], found["steered"]) == (0, 0)
-        built.append((sources / "program").read_bytes())
+        report = tfrl("build", "--policy", policy, "--json", "--", "sh", "-c", script).json
+        assert (report["status"], report["steered"]) == (0, 0)
+        built.append((project / "program").read_bytes())
     # What a policy leaves, the linker would inline all the same.
-    assert {plain["reason"] for plain in found["plain"]} == {
+    assert {plain["reason"] for plain in report["plain"]} == {
         "link-time optimisation: LLVM inlines when linking"
     }
     assert built[0] == built[1]
-    (image,) = found["images"]
+    (image,) = report["images"]
     assert image["path"] == "program" and image["text_bytes"] > 0
-    run("./program", cwd=sources)
+    run("./program", cwd=project)
 
 
 @pytest.mark.parametrize(
@@ -219,8 +215,8 @@ def test_an_exported_plugin_needs_nothing_of_ours(tfrl, clang, tmp_path):
     source = write_sources(tmp_path / "project") / "library 0.cpp"
     plugin = tmp_path / "inliner.so"
     export = (*EXPORT, "-o", plugin)
-    found = tfrl(*export, "--compiler", clang.replace("++", ""), "--json").json
-    assert found["size_bytes"] == plugin.stat().st_size
+    report = tfrl(*export, "--compiler", clang.replace("++", ""), "--json").json
+    assert report["size_bytes"] == plugin.stat().st_size
     sizes = []
     for options in ([], [f"-fpass-plugin={plugin}"]):
         out = tmp_path / "out.o"

@@ -20,7 +20,7 @@ from environments.inlining.plugin.source import heuristic_source
 from environments.inlining.plugin.steering import steer
 from environments.inlining.plugin.toolchain import find_toolchain
 from tests.requirements import need_one_of
-from tests.tfrl_systems.cli.small_project import CLANGS, MAKE, run, write_sources
+from tests.tfrl_systems.cli.small_project import CLANGS, MAKE, fake_clang, run, write_sources
 from tfrl_systems.cli.main import main
 
 ROOT = pathlib.Path(__file__).parents[3]
@@ -36,14 +36,14 @@ def test_a_clang_that_no_plugin_was_built_for_compiles_as_alone(clang, tmp_path)
     plain = (tmp_path / "out.o").read_bytes()
     with steer([toolchain], heuristic_source("never")) as steering:
         place = pathlib.Path(steering.environment["TFRL_INLINING_CONFIG"])
-        other = tmp_path / "set"
-        shutil.copytree(place, other)
+        damaged = tmp_path / "set"
+        shutil.copytree(place, damaged)
         environment = {
             **os.environ,
             **steering.environment,
-            "CCC_OVERRIDE_OPTIONS": f"# ^--config-user-dir={other}",
+            "CCC_OVERRIDE_OPTIONS": f"# ^--config-user-dir={damaged}",
         }
-        plugin = other / f"inliner-{toolchain.major}.so"
+        plugin = damaged / f"inliner-{toolchain.major}.so"
         whole = plugin.read_bytes()
         for damage in ("gone", "half", "another LLVM's"):
             if damage == "gone":
@@ -56,9 +56,9 @@ def test_a_clang_that_no_plugin_was_built_for_compiles_as_alone(clang, tmp_path)
                 )
             run(*command, cwd=tmp_path, env=environment)
             assert (tmp_path / "out.o").read_bytes() == plain, damage
-        told = steering.compiles()
-    assert [one.source for one in told] == ["library 0.cpp"] * 3
-    assert [one.reason for one in told] == [
+        compiles = steering.compiles()
+    assert [clang_run.source for clang_run in compiles] == ["library 0.cpp"] * 3
+    assert [clang_run.reason for clang_run in compiles] == [
         "no plugin was built for this clang",
         "the plugin cannot be loaded by this clang",
         "the plugin cannot be loaded by this clang",
@@ -77,60 +77,14 @@ def test_a_failing_build_fails_with_its_own_status(tfrl, one_clang, tmp_path, mo
     assert tfrl("build", "--policy", "never", "--", "sh", "-c", "kill -9 $$").status == 137
 
 
-def test_without_headers_the_build_runs_and_the_package_is_named(tfrl, tmp_path, monkeypatch):
+def test_without_headers_the_build_runs_and_the_package_is_named(tfrl, tmp_path, project):
     real = need_one_of(*(name.replace("++", "") for name in CLANGS))
-    fake = tmp_path / "bin" / "clang"
-    fake.parent.mkdir()
-    fake.write_text(
-        f'#!/bin/sh\n[ "$1" = --version ] && exec echo "clang version 27.1.0"\nexec {real} "$@"\n'
-    )
-    fake.chmod(0o755)
-    sources = write_sources(tmp_path / "project")
-    monkeypatch.chdir(sources)
+    fake = fake_clang(tmp_path / "bin" / "clang", real)
     build = ("build", "--policy", "never", "--compiler", fake, "--json", "--")
     ran = tfrl(*build, fake, "-Oz", "-c", "main.cpp")
-    assert ran.status == 0 and (sources / "main.o").is_file()
+    assert ran.status == 0 and (project / "main.o").is_file()
     assert ran.json["steered"] == 0 and "apt-get install llvm-27-dev" in ran.json["reason"]
     assert "the command runs as it would alone" in ran.err
-
-
-@pytest.mark.usefixtures("default_signals")
-def test_an_interrupted_build_can_be_finished(one_clang, tmp_path):
-    """The whole group gets the signal, as a terminal sends it; nothing of ours is left behind."""
-    sources = write_sources(tmp_path / "project")
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    environment = {**os.environ, "CXXFLAGS": "-Oz", "PYTHONPATH": str(ROOT), "TMPDIR": str(scratch)}
-    make = sources / "Makefile"
-    slow = make.read_text().replace(
-        "\t$(CXX) $(CXXFLAGS) -c main", "\ttouch begun; sleep 60\n\t$(CXX) -c main"
-    )
-    make.write_text(slow)
-    tfrl = [sys.executable, "-m", "tfrl_systems.cli.main", "build", "--policy", "never", "--json"]
-    for number in (signal.SIGINT, signal.SIGTERM):
-        process = subprocess.Popen(
-            [*tfrl, "--", "make", f"CXX={one_clang}"],
-            cwd=sources,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        while not (sources / "begun").exists():
-            assert process.poll() is None
-            time.sleep(0.1)
-        os.killpg(process.pid, number)
-        out, _ = process.communicate(timeout=60)
-        assert process.returncode != 0 and json.loads(out)["status"] == process.returncode
-        assert not list(scratch.iterdir())
-        (sources / "begun").unlink()
-    make.write_text(MAKE)
-    done = subprocess.run(
-        [*tfrl, "--", "make", f"CXX={one_clang}"], cwd=sources, env=environment, capture_output=True
-    )
-    found = json.loads(done.stdout)
-    assert done.returncode == 0 and found["steered"] == found["compiles"] > 0
-    run(sources / "program", cwd=sources)
 
 
 def environment_of(scratch: pathlib.Path, **others: object) -> dict[str, str]:
@@ -138,6 +92,40 @@ def environment_of(scratch: pathlib.Path, **others: object) -> dict[str, str]:
     scratch.mkdir(exist_ok=True)
     own = {"CXXFLAGS": "-Oz", "PYTHONPATH": ROOT, "TMPDIR": scratch, **others}
     return {**os.environ, **{name: str(value) for name, value in own.items()}}
+
+
+def wait_for(is_so, process: subprocess.Popen) -> None:
+    while not is_so():
+        assert process.poll() is None
+        time.sleep(0.05)
+
+
+@pytest.mark.usefixtures("default_signals")
+def test_an_interrupted_build_can_be_finished(one_clang, tmp_path):
+    """The whole group gets the signal, as a terminal sends it; nothing of ours is left behind."""
+    sources = write_sources(tmp_path / "project")
+    scratch, make = tmp_path / "scratch", sources / "Makefile"
+    environment, command = environment_of(scratch), ("make", f"CXX={one_clang}")
+    make.write_text(MAKE.replace("\t$(CXX) $(CXXFLAGS) -c main", "\ttouch begun; sleep 60 #"))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        process = subprocess.Popen(
+            [*BUILD, "--", *command],
+            cwd=sources,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        wait_for((sources / "begun").exists, process)
+        os.killpg(process.pid, number)
+        out, _ = process.communicate(timeout=60)
+        assert process.returncode != 0 and json.loads(out)["status"] == process.returncode
+        assert not list(scratch.iterdir())
+        (sources / "begun").unlink()
+    make.write_text(MAKE)
+    report = json.loads(run(*BUILD, "--", *command, cwd=sources, env=environment))
+    assert report["steered"] == report["compiles"] > 0
+    run(sources / "program", cwd=sources)
 
 
 def test_a_killed_build_can_be_finished(one_clang, tmp_path):
@@ -148,19 +136,13 @@ def test_a_killed_build_can_be_finished(one_clang, tmp_path):
     process = subprocess.Popen(
         [*BUILD, "--", *command], cwd=sources, env=environment, start_new_session=True
     )
-    wait_for(lambda: (sources / "begun").exists(), process)
+    wait_for((sources / "begun").exists, process)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     make.write_text(MAKE)
-    found = json.loads(run(*BUILD, "--", *command, cwd=sources, env=environment))
-    assert found["steered"] == found["compiles"] == 1  # the other two were there
+    report = json.loads(run(*BUILD, "--", *command, cwd=sources, env=environment))
+    assert report["steered"] == report["compiles"] == 1  # the other two were there
     run(sources / "program", cwd=sources)
-
-
-def wait_for(is_so, process: subprocess.Popen) -> None:
-    while not is_so():
-        assert process.poll() is None
-        time.sleep(0.05)
 
 
 def test_a_plugin_whose_making_was_killed_is_made_by_the_next_two_builds(
@@ -198,15 +180,13 @@ def test_a_plugin_whose_making_was_killed_is_made_by_the_next_two_builds(
     assert len(list(cache.rglob("inliner-*.so"))) == 2  # the plugin, and its copy in the set
 
 
-def test_a_cache_that_cannot_be_written(tfrl, one_clang, tmp_path, monkeypatch):
-    sources = write_sources(tmp_path / "project")
-    monkeypatch.chdir(sources)
+def test_a_cache_that_cannot_be_written(tfrl, one_clang, monkeypatch, project):
     monkeypatch.setenv("CXXFLAGS", "-Oz")
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc/no")  # where not even root can write
     ran = tfrl("build", "--policy", "never", "--json", "--", "make", f"CXX={one_clang}")
     assert ran.status == 0 and ran.json["steered"] == 0
     assert "set XDG_CACHE_HOME to a place that can be written" in ran.json["reason"]
-    run(sources / "program", cwd=sources)
+    run(project / "program", cwd=project)
 
 
 def test_a_plugin_that_was_cut_off_is_made_again(one_clang, own_plugins):
@@ -240,19 +220,14 @@ def test_a_clang_without_good_headers_does_not_keep_others_from_being_steered(on
         source = write_sources(tmp_path / "project") / "library 0.cpp"
         command = [one_clang, "-Oz", "-c", source, "-o", tmp_path / "out.o"]
         run(*command, cwd=tmp_path, env={**os.environ, **steering.environment})
-        (told,) = steering.compiles()
-    assert told.reason == "" and told.decisions > 0
+        (compiled,) = steering.compiles()
+    assert compiled.reason == "" and compiled.decisions > 0
 
 
 def test_headers_of_another_version_are_told_apart(one_clang, tmp_path):
     """A clang in a directory of its own, beside headers that are not its own."""
     real = pathlib.Path(one_clang.replace("++", "")).resolve()
-    fake = tmp_path / "bin" / "clang"
-    fake.parent.mkdir()
-    fake.write_text(
-        f'#!/bin/sh\n[ "$1" = --version ] && exec echo "clang version 27.1.0"\nexec {real} "$@"\n'
-    )
-    fake.chmod(0o755)
+    fake = fake_clang(tmp_path / "bin" / "clang", real)
     headers(tmp_path / "include", 26)
     with pytest.raises(UserError, match="headers of LLVM 27.*found those of LLVM 26 in .*include"):
         find_toolchain(fake)

@@ -16,7 +16,14 @@ from environments.inlining.plugin import building
 from environments.inlining.plugin.steering import Steering
 from environments.inlining.plugin.toolchain import find_toolchain
 from tests.requirements import need_programs, needs_root
-from tests.tfrl_systems.cli.small_project import CLANGS, find_clang, objects, run, write_sources
+from tests.tfrl_systems.cli.small_project import (
+    CLANGS,
+    fake_clang,
+    find_clang,
+    objects,
+    run,
+    write_sources,
+)
 from tfrl_systems.systems.inlining.building.trees_on_disk import unheard
 
 ROOT = pathlib.Path(__file__).parents[3]
@@ -24,14 +31,6 @@ NEVER = ("build", "--policy", "never", "--json", "--")
 NEVER_BY_ONE = (*NEVER[:-1], "--compiler")
 DEFAULT = ("build", "--policy", "default", "--json", "--")
 ZIG = f"{sys.executable} -m ziglang c++"
-
-
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    """Sources, in a current directory that is theirs."""
-    sources = write_sources(tmp_path / "project")
-    monkeypatch.chdir(sources)
-    return sources
 
 
 def start(*command: object, cwd: pathlib.Path, **keywords) -> subprocess.Popen:
@@ -244,13 +243,7 @@ def test_objects_of_clangs_that_told_nothing(objects, sources, silent):
 
 
 def test_headers_that_are_missing_for_one_of_two_clangs(tfrl, one_clang, project, tmp_path):
-    fake = tmp_path / "bin" / "clang"
-    fake.parent.mkdir()
-    fake.write_text(
-        '#!/bin/sh\n[ "$1" = --version ] && exec echo "clang version 27.1.0"\n'
-        f'exec {one_clang} "$@"\n'
-    )
-    fake.chmod(0o755)
+    fake = fake_clang(tmp_path / "bin" / "clang", one_clang)
     compilers = ("--compiler", fake, "--compiler", one_clang)
     command = (one_clang, "-Oz", "-c", "main.cpp")
     ran = tfrl("build", "--policy", "never", *compilers, "--json", "--", *command)

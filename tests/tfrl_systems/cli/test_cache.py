@@ -21,9 +21,9 @@ def home(tmp_path, monkeypatch):
 @pytest.fixture
 def filled():
     """Two costs, one minimum, one compile, and the record of another."""
-    COSTS.files().put("a", b"1")
-    COSTS.files().put("b", bytes(5000))
-    MINIMA.files().put("a", b"2")
+    COSTS.open().put("a", b"1")
+    COSTS.open().put("b", bytes(5000))
+    MINIMA.open().put("a", b"2")
     store = TrajectoryStore(COMPILES.path)
     features, decisions = np.zeros((1, 1), np.int64), np.ones(1, np.int8)
     store.put("a", "clang", Trajectory("a", ("cost",), features, decisions, ObjectSize(7, 5)))
@@ -32,29 +32,29 @@ def filled():
 
 
 def usages(tfrl):
-    return {one["name"]: one for one in tfrl("cache", "info", "--json").json["caches"]}
+    return {usage["name"]: usage for usage in tfrl("cache", "info", "--json").json["caches"]}
 
 
 def test_nothing_is_made_by_looking(tfrl):
     assert list(usages(tfrl)) == NAMES
-    assert all(one["size_bytes"] == one["entries"] == 0 for one in usages(tfrl).values())
+    assert all(usage["size_bytes"] == usage["entries"] == 0 for usage in usages(tfrl).values())
     assert tfrl("cache", "clear").status == 0
     assert not cache_directory().exists()
 
 
 def test_what_is_kept_is_counted_and_cleared_by_name(tfrl, filled):
-    found = usages(tfrl)
-    # 33 bytes and 5032 bytes, in blocks of 4096.
-    assert (found["costs"]["entries"], found["costs"]["size_bytes"]) == (2, 3 * 4096)
-    assert (found["minima"]["entries"], found["minima"]["size_bytes"]) == (1, 4096)
-    assert found["compiles"]["entries"] == 2 and found["compiles"]["size_bytes"] > 0
-    assert found["compiles"]["path"] == str(CACHES["compiles"].path)
-    assert found["compiles"]["bound_bytes"] == 2_000_000_000
+    before = usages(tfrl)
+    assert [before[name]["entries"] for name in NAMES] == [2, 2, 0, 1, 0]
+    for name in ("compiles", "costs", "minima"):
+        assert before[name]["size_bytes"] == CACHES[name].path.stat().st_size > 0
+    assert before["compiles"]["path"] == str(CACHES["compiles"].path)
+    assert before["compiles"]["bound_bytes"] == 2_000_000_000
     assert tfrl("cache", "clear", "costs", "compiles").status == 0
-    found = usages(tfrl)
-    assert [found[name]["entries"] for name in NAMES] == [0, 0, 0, 1, 0]
+    after = usages(tfrl)
+    assert [after[name]["entries"] for name in NAMES] == [0, 0, 0, 1, 0]
+    assert after["costs"]["size_bytes"] < before["costs"]["size_bytes"]
     assert tfrl("cache", "clear").status == 0
-    assert usages(tfrl)["minima"]["size_bytes"] == 0
+    assert usages(tfrl)["minima"]["entries"] == 0
 
 
 def test_it_is_shown_to_people(tfrl, filled):
@@ -65,17 +65,26 @@ def test_it_is_shown_to_people(tfrl, filled):
 
 def test_what_other_versions_left_is_counted_and_cleared(tfrl):
     cache_directory().mkdir(parents=True)
-    for name in ("compiles.db", "compiles.db-wal", "compiles-2.db.damaged"):
+    for name in (
+        "compiles.db",
+        "compiles.db-wal",
+        "compiles-2.db",
+        f"{COMPILES.path.name}.damaged",
+    ):
         (cache_directory() / name).write_bytes(b"x")
-    assert usages(tfrl)["compiles"]["size_bytes"] == 3 * 4096
-    assert tfrl("cache", "clear", "compiles").status == 0
+    # Costs were files in directories.
+    (cache_directory() / "costs" / "000").mkdir(parents=True)
+    (cache_directory() / "costs" / "000" / "5-abc").write_bytes(bytes(5000))
+    assert usages(tfrl)["compiles"]["size_bytes"] == 4 * 4096
+    assert usages(tfrl)["costs"]["size_bytes"] == 2 * 4096
+    assert tfrl("cache", "clear", "compiles", "costs").status == 0
     assert list(cache_directory().iterdir()) == []
 
 
 def test_plugins_in_use_stay(tfrl):
-    kept = PLUGINS.directories().entry("set-1")
+    directory = PLUGINS.directories().entry("set-1")
     ran = tfrl("cache", "clear")
-    assert ran.status == 1 and kept.is_dir()
+    assert ran.status == 1 and directory.is_dir()
     assert ran.err == (
         "tfrl: cache: expected plugins free, found another process that uses it; clear it again "
         "when that has ended\n"

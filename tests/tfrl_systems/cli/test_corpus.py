@@ -10,7 +10,7 @@ import shutil
 def test_info_counts_projects_and_languages(corpus, tfrl):
     described = tfrl("corpus", "info", corpus, "--json").json
     assert described["modules"] == 5 and described["languages"] == {"c": 3, "c++": 2}
-    assert [one["project"] for one in described["projects"]] == ["alpha", "beta", "gamma"]
+    assert [project["project"] for project in described["projects"]] == ["alpha", "beta", "gamma"]
     lines = tfrl("corpus", "info", corpus).out.splitlines()
     assert [line.split()[0] for line in lines] == ["project", "alpha", "beta", "gamma", "all"]
 

@@ -9,6 +9,7 @@ import pytest
 
 from environments.errors import UserError
 from tests.requirements import need_one_of
+from tests.tfrl_systems.cli.small_project import fake_clang
 from tfrl_systems.cli import doctor_checks
 
 
@@ -46,19 +47,14 @@ def test_a_clang_that_is_none_or_too_old_is_no_failure(tmp_path, monkeypatch, sc
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    (check,) = doctor_checks._clangs()
+    (check,) = doctor_checks.clangs()
     assert not check.works and not check.needed and check.remedy
 
 
 def test_a_clang_without_headers_names_their_package(tmp_path, monkeypatch):
     clang = need_one_of("clang-19", "clang-22")
-    program = tmp_path / "clang-23"
-    program.write_text(
-        '#!/bin/sh\n[ "$1" = --version ] && echo "clang version 23.1.0" && exit\n'
-        f'exec {clang} "$@"\n'
-    )
-    program.chmod(0o755)
+    fake_clang(tmp_path / "clang-23", clang, "23.1.0")
     monkeypatch.setenv("PATH", str(tmp_path))
-    (check,) = doctor_checks._plugins()
+    (check,) = doctor_checks.plugins()
     assert not check.works and not check.needed and check.name == "plugin for clang-23"
     assert check.remedy == "install them: apt-get install llvm-23-dev"

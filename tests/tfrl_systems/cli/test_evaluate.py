@@ -37,12 +37,12 @@ def test_json_has_the_documented_fields(trained, holdout, cache, tfrl):
     )
     assert ran.status == 0
     learned, default, never = ran.json["policies"]
-    for one in (learned, default, never):
-        assert one.keys() >= FIELDS and one["modules"] == 2
-        assert all(row.keys() >= MODULE_FIELDS for row in one["per_module"])
-        assert one["size_bytes"] == sum(row["size_bytes"] for row in one["per_module"])
-        saving = 100 * (1 - one["size_bytes"] / one["default_size_bytes"])
-        assert one["reduction_percent"] == pytest.approx(saving)
+    for policy in (learned, default, never):
+        assert policy.keys() >= FIELDS and policy["modules"] == 2
+        assert all(row.keys() >= MODULE_FIELDS for row in policy["per_module"])
+        assert policy["size_bytes"] == sum(row["size_bytes"] for row in policy["per_module"])
+        saving = 100 * (1 - policy["size_bytes"] / policy["default_size_bytes"])
+        assert policy["reduction_percent"] == pytest.approx(saving)
     assert default["size_bytes"] == default["default_size_bytes"]
     assert not any(any(row["decisions"]) for row in never["per_module"])
     assert ran.json["failures"] == []
@@ -63,16 +63,16 @@ def test_the_table_names_policies_and_projects(trained, holdout, cache, tfrl):
 def test_never_worse_keeps_the_smaller_and_says_what_it_cost(holdout, cache, tfrl):
     arguments = ("evaluate", "inlining", "--policy", "always", "--corpus", holdout, *ONE_WORKER)
     ran = tfrl(*arguments, "--cache", cache, "--never-worse", "--json")
-    (one,) = ran.json["policies"]
-    kept = one["never_worse"]
-    rows = one["per_module"]
-    assert kept["size_bytes"] == sum(
+    (policy,) = ran.json["policies"]
+    better = policy["never_worse"]
+    rows = policy["per_module"]
+    assert better["size_bytes"] == sum(
         min(row["size_bytes"], row["default_size_bytes"]) for row in rows
     )
-    assert kept["default_kept"] == sum(
+    assert better["default_kept"] == sum(
         row["size_bytes"] > row["default_size_bytes"] for row in rows
     )
-    assert kept["extra_seconds"] > 0 and kept["cpu_ratio"] > 1
+    assert better["extra_seconds"] > 0 and better["cpu_ratio"] > 1
     text = tfrl(*arguments, "--cache", cache, "--never-worse").out
     assert "never worse" in text and "times the CPU time" in text
 
@@ -100,7 +100,7 @@ def test_a_module_that_fails_is_named_and_the_rest_goes_on(holdout, tmp_path, tf
     arguments = ("evaluate", "inlining", "--policy", "never", "--corpus", damaged, *ONE_WORKER)
     ran = tfrl(*arguments, "--cache", cache, "--json")
     assert ran.status == 0 and "not compiled: delta/a.c: expected" in ran.err
-    assert [one["module"] for one in ran.json["failures"]] == ["delta/a.c"]
+    assert [failure["module"] for failure in ran.json["failures"]] == ["delta/a.c"]
     assert ran.json["policies"][0]["modules"] == 1
     (damaged / "delta" / "b.cc.bc").write_bytes(b"BC\xc0\xde")
     ran = tfrl(*arguments, "--cache", cache)
@@ -108,11 +108,11 @@ def test_a_module_that_fails_is_named_and_the_rest_goes_on(holdout, tmp_path, tf
 
 
 def test_a_policy_for_something_else_is_refused(trained, holdout, tmp_path, tfrl):
-    other = tmp_path / "other"
-    shutil.copytree(trained / "policy", other)
-    described = json.loads((other / "policy.json").read_text())
-    (other / "policy.json").write_text(json.dumps({**described, "environment": "tensor_graphs"}))
-    ran = tfrl("evaluate", "inlining", "--policy", other, "--corpus", holdout)
+    foreign = tmp_path / "other"
+    shutil.copytree(trained / "policy", foreign)
+    described = json.loads((foreign / "policy.json").read_text())
+    (foreign / "policy.json").write_text(json.dumps({**described, "environment": "tensor_graphs"}))
+    ran = tfrl("evaluate", "inlining", "--policy", foreign, "--corpus", holdout)
     assert ran.status == 1
     assert "expected a policy for inlining, found one for tensor_graphs" in ran.err
 
@@ -126,5 +126,5 @@ def test_a_cache_that_cannot_be_written_is_one_line_and_is_done_without(
         *("--cache", tmp_path / "file" / "x.db", *ONE_WORKER),
     )
     assert ran.status == 0 and "never" in ran.out
-    (line,) = [one for one in caplog.messages if one.startswith("cache: ")]
+    (line,) = [message for message in caplog.messages if message.startswith("cache: ")]
     assert "x.db, found: " in line and line.endswith("; going on without it")

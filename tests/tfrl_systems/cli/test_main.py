@@ -1,11 +1,16 @@
-"""Help, exit statuses, and what a user sees of a mistake."""
+"""Help, exit statuses, what a user sees of a mistake, and Ctrl-C at any moment."""
 
 from __future__ import annotations
 
+import importlib
+import os
+import signal
 import subprocess
 import sys
 
 import pytest
+
+from tfrl_systems.cli import cache, main
 
 HELPS = [
     [],
@@ -41,11 +46,30 @@ def test_help_imports_nothing_heavy():
     assert done.stdout.strip() == "[]"
 
 
-def test_every_field_is_explained_in_the_help(tfrl):
-    out = tfrl("train", "inlining", "--help").out
-    for field in ("iterations=", "num_rounds=", "model=", "explore=true", "hidden_sizes=64,64"):
-        assert field in out
-    assert "\n  seed=" not in out
+@pytest.mark.parametrize(
+    ("system", "agent", "fields", "others"),
+    [
+        ("inlining", "bc_max", ("num_rounds=", "model=", "explore=true"), ("num_chunks=", "clip=")),
+        ("inlining", "ppo", ("clip=", "hidden_sizes=64,64"), ("head=", "action_std=", "explore=")),
+        ("tensor_graphs", "ppo", ("clip=", "head=local"), ("action_std=", "num_waves=")),
+        ("learn_to_optimize", "es", ("noise_std=", "hidden_sizes=32,32"), ("head=", "clip=")),
+    ],
+)
+def test_the_fields_of_the_agent_are_explained_in_the_help(tfrl, system, agent, fields, others):
+    """Those that the system's specs leave without effect are not shown."""
+    out = tfrl("train", system, "--agent", agent, "--help").out
+    lines = out.partition(f"\nwith --agent {agent}: ")[2].splitlines()
+    assert not [field for field in ("iterations=", *fields) if not starts(lines, field)]
+    assert not [field for field in ("seed=", *others) if starts(lines, field)]
+
+
+def starts(lines, field):
+    return any(line.startswith(f"  {field}") for line in lines)
+
+
+def test_without_an_agent_the_help_names_those_that_can_learn(tfrl):
+    last = tfrl("train", "inlining", "--help").out.splitlines()[-1]
+    assert last.endswith("tfrl train inlining --agent {ppo,reinforce,es,bc_max} --help")
 
 
 @pytest.mark.parametrize(
@@ -111,3 +135,66 @@ def test_a_reader_who_has_seen_enough_is_no_error(corpus):
     command = f"{sys.executable} -m tfrl_systems.cli.main corpus info {corpus} | true"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr
+
+
+def test_a_user_without_home_and_name():
+    """Even the help names a file in the cache."""
+    code = """
+import os, pwd, sys
+os.getuid = lambda: 1 << 30
+from tfrl_systems.cli.main import main
+sys.exit(main(["doctor", "--help"]))
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "HOME"}
+    environment.pop("XDG_CACHE_HOME", None)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+INTERRUPTED = (130, "", "tfrl: interrupted\n")
+
+
+def press(*_):
+    """Ctrl-C."""
+    signal.raise_signal(signal.SIGINT)
+
+
+def press_while_something_loads(_):
+    """Whose import says so in its own way."""
+    try:
+        press()
+    except KeyboardInterrupt:
+        raise ImportError("cannot import name 'half' from partially initialised module") from None
+
+
+@pytest.mark.parametrize("run", [press, press_while_something_loads])
+def test_ctrl_c_in_a_verb(tfrl, run, default_signals, monkeypatch):
+    monkeypatch.setattr(cache, "run_info", run)
+    ran = tfrl("cache", "info")
+    assert (ran.status, ran.out, ran.err) == INTERRUPTED
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_before_the_command_line_is_read(tfrl, default_signals, monkeypatch):
+    monkeypatch.setattr(importlib, "import_module", press)
+    ran = tfrl("cache", "info")
+    assert (ran.status, ran.out, ran.err) == INTERRUPTED
+
+
+def test_an_error_is_no_interruption(tfrl, default_signals, monkeypatch):
+    def fail(_):
+        raise ImportError("a fault of ours")
+
+    monkeypatch.setattr(cache, "run_info", fail)
+    with pytest.raises(ImportError, match="a fault of ours"):
+        tfrl("cache", "info")
+
+
+def test_an_ignored_ctrl_c_stays_ignored(tfrl, default_signals, monkeypatch):
+    """As under nohup."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    monkeypatch.setattr(cache, "run_info", lambda _: press() or 0)
+    assert tfrl("cache", "info").status == 0
+    assert main.signal.getsignal(signal.SIGINT) is signal.SIG_IGN

@@ -43,7 +43,7 @@ def test_a_run_leaves_what_the_help_says(trained):
     assert result.keys() >= FIELDS
     assert (result["environment"], result["agent"], result["seed"]) == ("inlining", "bc_max", 0)
     assert result["environment_steps"] > 0 and result["seconds"]["collecting"] > 0
-    assert [one["number"] for one in result["evaluation"]["iterations"]] == [1, 2, 3]
+    assert [iteration["number"] for iteration in result["evaluation"]["iterations"]] == [1, 2, 3]
     assert result["evaluation"]["holdout"]["contexts"] == 2
     assert result["policy_sha256"] == CallSitePolicy.load(trained / "policy").fingerprint
     assert sorted(path.name for path in trained.iterdir()) == [
@@ -56,7 +56,7 @@ def test_a_run_leaves_what_the_help_says(trained):
     described = json.loads((trained / "policy" / "policy.json").read_text())
     chosen = result["evaluation"]["chosen_iteration"]
     assert described["environment"] == "inlining" and described["iteration"] == chosen
-    scores = [one["score"] for one in result["evaluation"]["iterations"]]
+    scores = [iteration["score"] for iteration in result["evaluation"]["iterations"]]
     # Of the corpus one project was set aside to choose by; the default is always a candidate.
     assert max(scores) == scores[chosen - 1] >= 0
     validation = result["evaluation"]["validation"]

@@ -53,15 +53,18 @@ def test_the_best_of_learned_baselines_is_imitated(
 ):
     ran = train(contrary, trained / "policy")
     assert ran.status == 0, ran.err
-    told = tfrl(
+    evaluation = tfrl(
         *("evaluate", "inlining", "--policy", contrary, "--policy", trained / "policy"),
         *("--corpus", saving, "--cache", cache, "--json"),
     ).json
     of_each = [
-        {row["module"]: (row["size_bytes"], row["default_size_bytes"]) for row in one["per_module"]}
-        for one in told["policies"]
+        {
+            row["module"]: (row["size_bytes"], row["default_size_bytes"])
+            for row in policy["per_module"]
+        }
+        for policy in evaluation["policies"]
     ]
-    best = [min(size for one in of_each for size in one[name]) for name in of_each[0]]
+    best = [min(size for sizes in of_each for size in sizes[name]) for name in of_each[0]]
     (record,) = ran.json["evaluation"]["iterations"]
     assert record["oracle_cost"] == sum(best) < record["default_cost"]
     # Resuming needs the same policies, not only the same directories.

@@ -14,7 +14,7 @@ from tfrl_systems.systems.inlining import workers
 def test_the_same_policy_is_learned(tfrl, corpus, holdout, plugin_cache, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(plugin_cache))
     skip_if(compiler.why_no_plugins("clang-22"))
-    told, results = [], []
+    logs, results = [], []
     for name in ("inside", "asked"):
         if name == "asked":
             for module in (compiler, workers):
@@ -24,9 +24,9 @@ def test_the_same_policy_is_learned(tfrl, corpus, holdout, plugin_cache, tmp_pat
         command += ["--iterations", "2", "--set", "num_models=1", "--set", "epochs=2"]
         ran = tfrl(*command, "--compiler", "clang-22", "--collect", "inprocess")
         assert ran.status == 0, ran.err
-        told.append(ran.err)
+        logs.append(ran.err)
         results.append(json.loads((tmp_path / name / "result.json").read_text()))
-    assert "clang-22 has the policies inside" in told[0]
-    assert "clang-22 is asked at each call site" in told[1] and "no headers here" in told[1]
+    assert "clang-22 has the policies inside" in logs[0]
+    assert "clang-22 is asked at each call site" in logs[1] and "no headers here" in logs[1]
     for figure in ("policy_sha256", "experience_sha256", "environment_steps"):
         assert results[0][figure] == results[1][figure]

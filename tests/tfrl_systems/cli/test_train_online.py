@@ -52,7 +52,9 @@ def test_ppo_learns(train, tfrl, saving, cache, tmp_path):
         *("evaluate", "inlining", "--policy", tmp_path / "run" / "policy", "--corpus", saving),
         *("--cache", cache, "--json"),
     )
-    sizes = {one["module"]: one["size_bytes"] for one in ran.json["policies"][0]["per_module"]}
+    sizes = {
+        module["module"]: module["size_bytes"] for module in ran.json["policies"][0]["per_module"]
+    }
     assert sum(sizes.values()) - sizes["alpha/none.c"] == last["cost"]
 
 

@@ -27,8 +27,8 @@ class Countdown(py_environment.PyEnvironment):
         self._info: dict[str, object] = {}
         self.seed(seed)
 
-    def seed(self, seed: int) -> None:
-        self._seed, self._num_begun = seed, 0
+    def seed(self, seed: int, num_begun: int = 0) -> None:
+        self._seed, self._num_begun = seed, num_begun
 
     def observation_spec(self) -> dict[str, array_spec.ArraySpec]:
         return {
@@ -83,8 +83,7 @@ class Countdowns(py_environment.PyEnvironment):
 
     def seed(self, seed: int) -> None:
         for number, row in enumerate(self._rows):
-            row.seed(seed)
-            row._num_begun = number
+            row.seed(seed, number)
 
     def observation_spec(self) -> dict[str, array_spec.ArraySpec]:
         return self._rows[0].observation_spec()
@@ -105,7 +104,9 @@ class Countdowns(py_environment.PyEnvironment):
         return _side_by_side([row.reset() for row in self._rows])
 
     def _step(self, action: np.ndarray) -> ts.TimeStep:
-        return _side_by_side([row.step(one) for row, one in zip(self._rows, action, strict=True)])
+        return _side_by_side(
+            [row.step(row_action) for row, row_action in zip(self._rows, action, strict=True)]
+        )
 
 
 def _side_by_side(steps: list[ts.TimeStep]) -> ts.TimeStep:

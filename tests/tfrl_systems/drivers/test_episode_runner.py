@@ -75,8 +75,8 @@ def test_the_chunk_and_the_data_decide_everything(make_environment):
 
     runner = make_runner()
     first = runner.run(Chunk(3, 1, 5))
-    for other in (Chunk(3, 2, 5), Chunk(4, 1, 5), Chunk(3, 1, 6)):
-        assert runner.run(other).sha256() != first.sha256()
+    for chunk in (Chunk(3, 2, 5), Chunk(4, 1, 5), Chunk(3, 1, 6)):
+        assert runner.run(chunk).sha256() != first.sha256()
     assert runner.run(Chunk(3, 1, 5)).sha256() == first.sha256()
     assert make_runner().run(Chunk(3, 1, 5)).sha256() == first.sha256()
     runner.load(b"1")
@@ -88,12 +88,12 @@ def test_the_chunk_and_the_data_decide_everything(make_environment):
 def test_another_attempt_draws_other_actions_in_the_same_contexts(make_environment):
     runner = EpisodeRunner([make_environment()], Parity(is_random=True), NUM_EPISODES)
     played = [runner.run(Chunk(3, 1, 5), attempt) for attempt in (0, 1, 2, 1)]
-    for one in played[1:]:
-        np.testing.assert_array_equal(one.contexts, played[0].contexts)
+    for experience in played[1:]:
+        np.testing.assert_array_equal(experience.contexts, played[0].contexts)
         np.testing.assert_array_equal(
-            one.trajectory.observation["noise"], played[0].trajectory.observation["noise"]
+            experience.trajectory.observation["noise"], played[0].trajectory.observation["noise"]
         )
-    assert len({one.sha256() for one in played}) == 3
+    assert len({experience.sha256() for experience in played}) == 3
     assert played[1].sha256() == played[3].sha256()
 
 
@@ -126,7 +126,7 @@ def test_each_environment_has_its_share_of_the_chunks():
     marks = [runner.run(Chunk(0, index)).info["mark"][0] for index in range(5)]
     assert marks == [0, 1, 2, 0, 1]
     runner.close()
-    assert all(one.is_closed for one in environments)
+    assert all(environment.is_closed for environment in environments)
 
 
 def test_what_a_runner_cannot_play_is_said_at_once():

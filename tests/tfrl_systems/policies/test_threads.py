@@ -144,7 +144,7 @@ def test_policies_of_call_sites():
     assert count_wrong([policy.logits] * NUM_THREADS, rows[:, np.newaxis], 300) == 0
     parts = actor_parts({(name,): 1 for name in NAMES}, "categorical", 2, is_integer=True)
     actor = ActorPolicy(NumpyNetwork(*parts), NAMES, "")
-    deciders = [actor.begin("m", NAMES).one for _ in rows]
+    deciders = [actor.begin("m", NAMES).decide_row for _ in rows]
     for mine in (deciders, deciders[:1] * NUM_THREADS):
         answer_fns = [functools.partial(decide, _=0) for decide in mine]
         assert count_wrong(answer_fns, rows.tolist(), 500) == 0

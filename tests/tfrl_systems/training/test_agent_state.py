@@ -44,12 +44,12 @@ def test_each_save_writes_the_values_of_its_time(agent, tmp_path):
         state.save(tmp_path / str(number))
         agent.step()
     for number, weight in enumerate((1, 0, -2)):
-        other = Agent()
+        restored = Agent()
         if number:
-            other.step()
-        AgentState(other).restore(tmp_path / str(number))
-        assert float(other.weight) == weight
-        assert number == 0 or float(other.momentum) == number
+            restored.step()
+        AgentState(restored).restore(tmp_path / str(number))
+        assert float(restored.weight) == weight
+        assert number == 0 or float(restored.momentum) == number
 
 
 def test_what_is_written_is_an_ordinary_checkpoint(agent, tmp_path):
@@ -71,10 +71,10 @@ def test_it_is_traced_again_only_for_other_variables(agent):
     assert len(set(map(id, writers))) == 2
 
 
-@pytest.mark.parametrize("kept", [b"", None], ids=["cut", "gone"])
-def test_a_damaged_state_is_an_error_of_one_line(agent, tmp_path, kept):
+@pytest.mark.parametrize("content", [b"", None], ids=["cut", "gone"])
+def test_a_damaged_state_is_an_error_of_one_line(agent, tmp_path, content):
     AgentState(agent).save(tmp_path)
     for path in tmp_path.glob("state.*"):
-        path.unlink() if kept is None else path.write_bytes(kept)
+        path.unlink() if content is None else path.write_bytes(content)
     with pytest.raises(UserError, match="expected the state of this agent, found: .*; remove"):
         AgentState(agent).restore(tmp_path)

@@ -16,10 +16,10 @@ COUNTS = {"bert": {"fuse": 3, "drop": 0}, "resnet": {"fold": 1}}
 
 
 def test_counts_by_hand():
-    found = Heatmap.of("rules", COUNTS)
+    heatmap = Heatmap.of("rules", COUNTS)
     # Nobody used "drop".
-    assert found.rows == ("fold", "fuse") and found.columns == ("bert", "resnet")
-    assert found.values == ((0, 1), (3, 0))
+    assert heatmap.rows == ("fold", "fuse") and heatmap.columns == ("bert", "resnet")
+    assert heatmap.values == ((0, 1), (3, 0))
 
 
 def test_more_is_darker():
@@ -45,7 +45,10 @@ def test_tensorboard_reads_what_was_written(tmp_path):
     heatmap = Heatmap.of("rules", COUNTS)
     write_curves(tmp_path, 1, [(10, {"rules": heatmap, "cost": 0.5}), (20, {"cost": 0.25})])
     events = read(tmp_path)
-    assert [(one.step, scalar(one)) for one in events.Tensors("cost")] == [(10, 0.5), (20, 0.25)]
+    assert [(event.step, scalar(event)) for event in events.Tensors("cost")] == [
+        (10, 0.5),
+        (20, 0.25),
+    ]
     (event,) = events.Tensors("rules")
     assert event.step == 10
     np.testing.assert_array_equal(picture(event), heatmap.to_image())

@@ -37,14 +37,14 @@ def run(small_run):
 
 
 def checkpoints(path):
-    return sorted(one.name for one in (path / "checkpoints").iterdir())
+    return sorted(directory.name for directory in (path / "checkpoints").iterdir())
 
 
 def test_a_run_by_hand(finished):
     path, result = finished
     # 6 iterations of 3 chunks of 4 episodes of 2 steps.
     assert result["environment_steps"] == 6 * 3 * 4 * 2
-    assert [one["iteration"] for one in result["evaluation"]["iterations"]] == [2, 4, 6]
+    assert [point["iteration"] for point in result["evaluation"]["iterations"]] == [2, 4, 6]
     # More than nine tenths of 6 is 6 alone.
     assert result["evaluation"]["last_tenth"] == result["evaluation"]["last"]
     assert json.loads((path / "result.json").read_text()) == result
@@ -65,7 +65,9 @@ def test_a_run_can_begin_with_the_policy_of_another(run, finished, tmp_path):
     begun = {"warm_start": str(finished[0] / "policy"), "learning_rate": 1e-9}
     run(tmp_path / "run", "reinforce", final_learning_rate=1e-9, **begun)
     c = np.linspace(-1, 1, 5)[:, np.newaxis]
-    policies = [OptimizerPolicy.load(one / "policy") for one in (finished[0], tmp_path / "run")]
+    policies = [
+        OptimizerPolicy.load(workdir / "policy") for workdir in (finished[0], tmp_path / "run")
+    ]
     np.testing.assert_allclose(policies[1](c), policies[0](c), atol=1e-5)
     with pytest.raises(UserError, match="expected a policy with the network of this run, found"):
         run(tmp_path / "other", "es", **begun)
@@ -74,8 +76,8 @@ def test_a_run_can_begin_with_the_policy_of_another(run, finished, tmp_path):
 
 
 def test_another_seed_is_another_run(run, finished, tmp_path):
-    other = run(tmp_path / "run", seed=1)
-    assert other["experience_sha256"] != finished[1]["experience_sha256"]
+    reseeded = run(tmp_path / "run", seed=1)
+    assert reseeded["experience_sha256"] != finished[1]["experience_sha256"]
 
 
 class Faulty:
@@ -142,9 +144,9 @@ def test_a_long_run_is_as_a_short_one_with_fewer_points(run, finished, tmp_path,
     monkeypatch.setattr(loop, "MAX_POINTS", 2)
     path = tmp_path / "run"
     result = run(path, evaluate_every=1, checkpoint_every=1)
-    assert [one["iteration"] for one in result["evaluation"]["iterations"]] == [3, 6]
-    assert [one["iteration"] for one in result["training"]] == [3, 6]
-    names = [one.name for one in path.glob("tensorboard/run/events*")]
+    assert [point["iteration"] for point in result["evaluation"]["iterations"]] == [3, 6]
+    assert [point["iteration"] for point in result["training"]] == [3, 6]
+    names = [point.name for point in path.glob("tensorboard/run/events*")]
     assert sorted(name.split(".")[-1] for name in names) == [
         "checkpoint-000003",
         "checkpoint-000006",

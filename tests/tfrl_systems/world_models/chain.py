@@ -92,12 +92,12 @@ def played_by_chance(
     nows, actions, afters = zip(*rows, strict=True)
     names = ("state", "action_mask")
     steps = trajectory.Trajectory(
-        np.array([one.step_type for one in nows], np.int32),
-        {name: np.array([one.observation[name] for one in nows]) for name in names},
+        np.array([now.step_type for now in nows], np.int32),
+        {name: np.array([now.observation[name] for now in nows]) for name in names},
         np.array(actions, np.int32),
         (),
-        np.array([one.step_type for one in afters], np.int32),
-        np.array([one.reward for one in afters], np.float32),
-        np.array([one.discount for one in afters], np.float32),
+        np.array([after.step_type for after in afters], np.int32),
+        np.array([after.reward for after in afters], np.float32),
+        np.array([after.discount for after in afters], np.float32),
     )
     return split_episodes(steps, lengths)

@@ -16,8 +16,8 @@ ACTION_SPEC = chain.Chain().action_spec()
 
 
 def starts_of(model, seed=5):
-    given = Replay(model).add(chain.played_by_chance(8, seed))
-    return dreams.Remembering(model)(given)
+    episodes = Replay(model).add(chain.played_by_chance(8, seed))
+    return dreams.Remembering(model)(episodes)
 
 
 class TestContract(EnvironmentContractTest):
@@ -35,37 +35,37 @@ class TestContract(EnvironmentContractTest):
 
 def test_dreams_of_twenty_steps_are_right(fitted):
     """Walks that go on for 20 steps or more: states, rewards, masks, and no end before its time."""
-    given = Replay(fitted).add(chain.played_by_chance(400, seed=1))
-    long = given.is_real[:, 20] > 0
+    episodes = Replay(fitted).add(chain.played_by_chance(400, seed=1))
+    long = episodes.is_real[:, 20] > 0
     assert long.sum() > 40
-    starts = dreams.Remembering(fitted)(given)
-    place = given.place[long]
+    starts = dreams.Remembering(fitted)(episodes)
+    place = episodes.place[long]
     state = tf.nest.map_structure(lambda array: array[place[:, 0]], starts.state)
     dream, right = dreams.Dream(fitted, temperature=0.1), np.ones(len(place), bool)
     for number in range(20):
         rows, after = place[:, number], place[:, number + 1]
-        actions, seed = given.steps.action[rows], np.array([7, number], np.int32)
+        actions, seed = episodes.steps.action[rows], np.array([7, number], np.int32)
         state, reward, is_end = dream.step(state, actions, seed)
-        right &= np.abs(reward - given.steps.reward[rows]) < 0.1
+        right &= np.abs(reward - episodes.steps.reward[rows]) < 0.1
         right &= ~is_end.numpy()
-        right &= np.all(state.permitted.numpy() == given.steps.permitted[after], axis=1)
-        real = given.steps.observation["state"][after]
+        right &= np.all(state.permitted.numpy() == episodes.steps.permitted[after], axis=1)
+        real = episodes.steps.observation["state"][after]
         right &= np.argmax(state.latents, axis=1) == np.argmax(real, axis=1)
     assert np.mean(right) >= 0.99
 
 
 def test_the_end_of_a_dream_is_right(fitted):
     """From every state right to the end, and jump."""
-    given = Replay(fitted).add(chain.played_by_chance(50, seed=2))
-    starts = dreams.Remembering(fitted)(given)
+    episodes = Replay(fitted).add(chain.played_by_chance(50, seed=2))
+    starts = dreams.Remembering(fitted)(episodes)
     (where,) = np.nonzero(starts.is_first & (starts.state.latents[:, 0] == 1))
     state = tf.nest.map_structure(lambda array: array[where[:1]], starts.state)
-    dream, found = dreams.Dream(fitted, temperature=0.1), []
+    dream, outcomes = dreams.Dream(fitted, temperature=0.1), []
     for number, action in enumerate([chain.RIGHT] * 4 + [chain.JUMP]):
         acted, seed = np.array([action], np.int32), np.array([3, number], np.int32)
         state, reward, is_end = dream.step(state, acted, seed)
-        found.append((round(float(reward[0])), bool(is_end[0])))
-    assert found == [(-1, False)] * 4 + [(10, True)]
+        outcomes.append((round(float(reward[0])), bool(is_end[0])))
+    assert outcomes == [(-1, False)] * 4 + [(10, True)]
 
 
 def test_what_disagreement_costs():
@@ -140,20 +140,24 @@ def test_a_batch_of_dreams(fitted, unseen):
 
 def test_real_segments(fitted):
     """An episode of 5 steps and one of 11 make segments of 4 steps, and shorter ones at the end."""
-    given = Replay(fitted).add(chain.played_by_chance(60, seed=4))
-    lengths = given.is_real.sum(axis=1).astype(int)
-    starts = dreams.Remembering(fitted)(given)
+    episodes = Replay(fitted).add(chain.played_by_chance(60, seed=4))
+    lengths = episodes.is_real.sum(axis=1).astype(int)
+    starts = dreams.Remembering(fitted)(episodes)
     info = {"number": np.arange(lengths.sum())}
-    made = dreams.real_segments(dreams.Dream(fitted), starts, given, info, 4)
+    segments = dreams.real_segments(dreams.Dream(fitted), starts, episodes, info, 4)
     expected = [min(4, length - begin) for length in lengths for begin in range(0, length, 4)]
-    assert made.is_alive.sum(axis=1).tolist() == expected
-    assert made.is_end.sum() == len(lengths) and not np.any(made.is_end & ~made.is_alive)
-    rewards = np.concatenate(
-        [row[alive] for row, alive in zip(made.reward, made.is_alive, strict=True)]
+    assert segments.is_alive.sum(axis=1).tolist() == expected
+    assert segments.is_end.sum() == len(lengths) and not np.any(
+        segments.is_end & ~segments.is_alive
     )
-    np.testing.assert_array_equal(rewards, given.steps.reward)
+    rewards = np.concatenate(
+        [row[alive] for row, alive in zip(segments.reward, segments.is_alive, strict=True)]
+    )
+    np.testing.assert_array_equal(rewards, episodes.steps.reward)
     first = int(np.flatnonzero(lengths > 4)[0])
-    segment = sum(-(-int(one) // 4) for one in lengths[:first])
+    segment = sum(-(-int(length) // 4) for length in lengths[:first])
     begin = int(lengths[:first].sum())
-    assert made.info["number"][segment].tolist() == list(range(begin, begin + 4))
-    np.testing.assert_array_equal(made.final["latent"][segment], starts.state.latents[begin + 4])
+    assert segments.info["number"][segment].tolist() == list(range(begin, begin + 4))
+    np.testing.assert_array_equal(
+        segments.final["latent"][segment], starts.state.latents[begin + 4]
+    )

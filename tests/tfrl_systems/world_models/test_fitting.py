@@ -35,21 +35,21 @@ def test_padding_does_not_count():
     together = fitter.losses(Replay(model).add(shortened(whole, lengths)))
     alone = []
     for number, length in enumerate(lengths):
-        one = tree.map_structure(lambda array, i=number: array[i : i + 1], whole)
-        alone.append(fitter.losses(Replay(model).add(shortened(one, [length]))))
+        episode = tree.map_structure(lambda array, i=number: array[i : i + 1], whole)
+        alone.append(fitter.losses(Replay(model).add(shortened(episode, [length]))))
     for name, weights in (("reward", lengths), ("end", lengths), ("mixture", [2, 7, 4])):
-        expected = np.average([getattr(one, name).numpy() for one in alone], weights=weights)
+        expected = np.average([getattr(losses, name).numpy() for losses in alone], weights=weights)
         assert getattr(together, name).numpy() == pytest.approx(expected, rel=1e-4)
 
 
 def test_every_part_learns():
     """All variables get a gradient: embeddings, memory, layers and heads of each member."""
     model = make_model(num_members=2)
-    given = Replay(model).add(chain.played_by_chance(8, seed=0))
+    episodes = Replay(model).add(chain.played_by_chance(8, seed=0))
     with tf.GradientTape() as tape:
-        total = tf.add_n(list(Fitter(model, 1e-3).losses(given)))
+        total = tf.add_n(list(Fitter(model, 1e-3).losses(episodes)))
     gradients = tape.gradient(total, model.trainable_variables)
-    names = [one.name for one in model.trainable_variables]
+    names = [variable.name for variable in model.trainable_variables]
     for name, gradient in zip(names, gradients, strict=True):
         dense = tf.convert_to_tensor(gradient).numpy()
         assert np.any(dense != 0), name
@@ -64,9 +64,11 @@ def test_a_replay_is_kept_and_read_again(tmp_path):
     again = Replay(model)
     again.restore(tmp_path, replay.steps)
     assert again.num_steps == replay.num_steps and len(again.lengths) == 5
-    for one, other in zip(tree.flatten(again.steps), tree.flatten(replay.steps), strict=True):
-        np.testing.assert_array_equal(one, other)
-        assert one.dtype == other.dtype
+    for restored, original in zip(
+        tree.flatten(again.steps), tree.flatten(replay.steps), strict=True
+    ):
+        np.testing.assert_array_equal(restored, original)
+        assert restored.dtype == original.dtype
 
 
 def test_a_replay_forgets_its_oldest_episodes(tmp_path):
@@ -77,16 +79,16 @@ def test_a_replay_forgets_its_oldest_episodes(tmp_path):
     episodes = [tree.map_structure(lambda array, i=i: array[i : i + 1], played) for i in long]
     whole, bounded = Replay(model), Replay(model, max_steps=7)
     for episode, length in zip(episodes, (3, 4, 2, 5), strict=True):
-        given = shortened(episode, [length])
-        whole.add(given)
-        bounded.add(given)
+        steps = shortened(episode, [length])
+        whole.add(steps)
+        bounded.add(steps)
         bounded.save(tmp_path)
         again = Replay(model, max_steps=7)
         again.restore(tmp_path, bounded.steps)
         bounded = again
     assert bounded.lengths.tolist() == [2, 5]
-    for one, other in zip(tree.flatten(bounded.steps), tree.flatten(whole.steps), strict=True):
-        np.testing.assert_array_equal(one, other[-7:])
+    for late, every in zip(tree.flatten(bounded.steps), tree.flatten(whole.steps), strict=True):
+        np.testing.assert_array_equal(late, every[-7:])
 
 
 def test_new_episodes_are_not_forgotten_at_once():

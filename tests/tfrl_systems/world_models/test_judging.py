@@ -8,16 +8,18 @@ import pytest
 from tests.tfrl_systems.world_models import chain
 from tests.tfrl_systems.world_models.conftest import make_model
 from tfrl_systems.world_models.fitting import Replay
-from tfrl_systems.world_models.judging import Judge, _explained, _f1
+from tfrl_systems.world_models.judging import Judge, explained, f1
 
 
 def test_a_fitted_model_is_right_about_new_episodes(fitted, unseen):
-    found = Judge(fitted).judge(unseen, np.random.default_rng(0))
-    assert found.reward_r2 > 0.999 and found.mask_f1 > 0.999 and found.done_accuracy > 0.99
-    assert len(found.error_by_step) == 20 and max(found.error_by_step) < 0.5
-    assert len(found.reward_error_by_step) == 20 and max(found.reward_error_by_step) < 0.5
-    assert found.predicted_return == pytest.approx(found.real_return, abs=0.5)
-    assert found.invalid_share < 0.02
+    judgement = Judge(fitted).judge(unseen, np.random.default_rng(0))
+    assert (
+        judgement.reward_r2 > 0.999 and judgement.mask_f1 > 0.999 and judgement.done_accuracy > 0.99
+    )
+    assert len(judgement.error_by_step) == 20 and max(judgement.error_by_step) < 0.5
+    assert len(judgement.reward_error_by_step) == 20 and max(judgement.reward_error_by_step) < 0.5
+    assert judgement.predicted_return == pytest.approx(judgement.real_return, abs=0.5)
+    assert judgement.invalid_share < 0.02
 
 
 def test_a_wrong_reward_head_is_found(fitted):
@@ -38,21 +40,21 @@ def test_a_wrong_reward_head_is_found(fitted):
 
 
 def test_a_model_that_was_never_fitted_is_no_good(unseen):
-    found = Judge(make_model()).judge(unseen, np.random.default_rng(0))
-    assert found.reward_r2 < 0.1 and found.mask_f1 < 0.9 and found.invalid_share > 0.1
+    judgement = Judge(make_model()).judge(unseen, np.random.default_rng(0))
+    assert judgement.reward_r2 < 0.1 and judgement.mask_f1 < 0.9 and judgement.invalid_share > 0.1
 
 
 def test_explained_variance():
     real = np.array([1.0, 2.0, 3.0])
-    assert _explained(real, real) == 1
-    assert _explained(np.full(3, 2.0), real) == 0
-    assert _explained(np.array([1.0, 2.0, 4.0]), real) == 0.5
-    assert _explained(np.ones(3), np.ones(3)) == 1 and _explained(np.zeros(3), np.ones(3)) == 0
+    assert explained(real, real) == 1
+    assert explained(np.full(3, 2.0), real) == 0
+    assert explained(np.array([1.0, 2.0, 4.0]), real) == 0.5
+    assert explained(np.ones(3), np.ones(3)) == 1 and explained(np.zeros(3), np.ones(3)) == 0
 
 
 def test_f1():
     real = np.array([True, True, False, False])
     # Two found, one of them right; one of two missed: precision 1/2, recall 1/2.
-    assert _f1(np.array([True, False, True, False]), real) == 0.5
-    assert _f1(real, real) == 1 and _f1(~real, real) == 0
-    assert _f1(np.zeros((3, 0), bool), np.zeros((3, 0), bool)) == 1
+    assert f1(np.array([True, False, True, False]), real) == 0.5
+    assert f1(real, real) == 1 and f1(~real, real) == 0
+    assert f1(np.zeros((3, 0), bool), np.zeros((3, 0), bool)) == 1

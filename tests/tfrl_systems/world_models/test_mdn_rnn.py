@@ -15,7 +15,7 @@ from tfrl_systems.world_models.mdn_rnn import Shape, WorldModel
 from tfrl_systems.world_models.predicted import Predicted
 
 
-def predicted(**given) -> Predicted:
+def predicted(**fields) -> Predicted:
     """One member, one row, two components of two coordinates."""
     nothing = {
         "mixture_logits": np.zeros((1, 1, 2)),
@@ -26,12 +26,12 @@ def predicted(**given) -> Predicted:
         "allowed_logits": np.zeros((1, 1, 0)),
         "log_places": np.zeros((1, 1, 0)),
     }
-    return Predicted(*[tf.constant(one, tf.float32) for one in (nothing | given).values()])
+    return Predicted(*[tf.constant(field, tf.float32) for field in (nothing | fields).values()])
 
 
 def test_density_of_a_mixture():
     """Shares 3/4 and 1/4; at z = (1, 0) the first is one σ = 2 off, the second right."""
-    found = predicted(
+    mixture = predicted(
         mixture_logits=np.log([[[3.0, 1.0]]]),
         means=np.array([[[[-1.0, 0.0], [1.0, 0.0]]]]),
         log_stds=np.log([[[[2.0, 1.0], [0.5, 1.0]]]]),
@@ -39,17 +39,17 @@ def test_density_of_a_mixture():
     first = 0.75 * math.exp(-0.5) / (2 * 1)
     second = 0.25 / (0.5 * 1)
     expected = math.log((first + second) / (2 * math.pi))
-    density = predictions.mixture_log_density(found, tf.constant([[1.0, 0.0]]))
+    density = predictions.mixture_log_density(mixture, tf.constant([[1.0, 0.0]]))
     assert density.numpy() == pytest.approx(expected, rel=1e-5)
     # (3 (-1, 0) + (1, 0)) / 4
-    np.testing.assert_allclose(predictions.mean_latents(found), [[-0.5, 0]], atol=1e-6)
+    np.testing.assert_allclose(predictions.mean_latents(mixture), [[-0.5, 0]], atol=1e-6)
 
 
 def test_temperature_zero_takes_the_likeliest_mean():
-    found = predicted(
+    mixture = predicted(
         mixture_logits=np.array([[[0.0, 0.1]]]), means=np.array([[[[1.0, 1.0], [2.0, 3.0]]]])
     )
-    drawn = predictions.sample_latents(found, tf.constant([0]), 0.0, tf.constant([1, 2]))
+    drawn = predictions.sample_latents(mixture, tf.constant([0]), 0.0, tf.constant([1, 2]))
     np.testing.assert_allclose(drawn, [[2, 3]], atol=1e-2)
 
 
@@ -57,17 +57,17 @@ def test_two_hot_rewards_mean_what_they_should():
     model = make_model()
     model.reward_scale.assign(2.0)
     rewards = np.array([0.0, 1.0, -3.7, 25.0, 290.0], np.float32)
-    shares = model._two_hot(rewards / 2).numpy()
+    shares = model.two_hot(rewards / 2).numpy()
     np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-5)
     assert np.all((shares > 0).sum(axis=1) <= 2)
     logits = tf.math.log(shares + 1e-30)[tf.newaxis]
-    found = predicted()._replace(rewards=logits)
-    np.testing.assert_allclose(model.rewards(found)[0], rewards, rtol=1e-4, atol=1e-4)
+    prediction = predicted()._replace(rewards=logits)
+    np.testing.assert_allclose(model.rewards(prediction)[0], rewards, rtol=1e-4, atol=1e-4)
 
 
 def test_rewards_beyond_all_bins_are_cut_off():
     model = make_model()
-    shares = model._two_hot(np.array([1e6, -1e6], np.float32)).numpy()
+    shares = model.two_hot(np.array([1e6, -1e6], np.float32)).numpy()
     assert shares[0, -1] == shares[1, 0] == 1
 
 
@@ -80,17 +80,17 @@ def test_permits_are_a_majority_and_places_are_whole():
     model = WorldModel(specs, action, Shape(num_members=2), np.random.default_rng(0))
     logits = np.array([[[2.0, 2.0, -1.0]], [[2.0, -3.0, -1.0]]])
     places = np.log1p([[[2.4, 3.0, 3.0]], [[2.4, 3.0, 3.0]]])
-    found = predicted()._replace(
+    prediction = predicted()._replace(
         allowed_logits=tf.constant(logits, tf.float32),
         log_places=tf.constant(places, tf.float32),
     )
-    assert model.permitted(found).numpy().tolist() == [[2, 0, 0]]
-    assert model.permitted(found).dtype == tf.int32
+    assert model.permitted(prediction).numpy().tolist() == [[2, 0, 0]]
+    assert model.permitted(prediction).dtype == tf.int32
 
 
 def test_members_differ_and_the_seed_decides_them():
     model, again = make_model(num_members=2), make_model(num_members=2)
-    first, second = (one.memory.core.trainable_variables[0].numpy() for one in model.members)
+    first, second = (member.memory.core.trainable_variables[0].numpy() for member in model.members)
     assert np.any(first != second)
-    for one, other in zip(model.variables, again.variables, strict=True):
-        np.testing.assert_array_equal(one.numpy(), other.numpy())
+    for variable, same in zip(model.variables, again.variables, strict=True):
+        np.testing.assert_array_equal(variable.numpy(), same.numpy())

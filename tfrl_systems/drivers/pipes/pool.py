@@ -74,16 +74,18 @@ class PipePool(RemotePool[Job, Result]):
         """End the workers: idle ones close their runners, the others are killed."""
         self._selector.close()
         try:
-            asked = [worker for worker in self._all_workers() if worker.is_idle]
-            for worker in asked:
+            idle = [worker for worker in self.workers if worker.is_idle]
+            for worker in idle:
                 worker.ask_to_end()
             until_s = time.monotonic() + _CLOSE_TIMEOUT_S
-            for worker in asked:
+            for worker in idle:
                 worker.wait(until_s - time.monotonic())
         finally:
             self._kill_all()
 
-    def _all_workers(self) -> list[WorkerHandle]:
+    @property
+    def workers(self) -> list[WorkerHandle]:
+        """Return the workers; spares come last."""
         return [*self._placed.values(), *self._spares]
 
     def _check_usable(self) -> None:
@@ -91,7 +93,7 @@ class PipePool(RemotePool[Job, Result]):
 
     def _are_all_started(self) -> bool:
         workers = self._placed.values()
-        return len(workers) == self.num_workers and all(one.is_ready for one in workers)
+        return len(workers) == self.num_workers and all(worker.is_ready for worker in workers)
 
     def _put(self, data_pickled: bytes) -> None:
         self._data_pickled = data_pickled
@@ -100,28 +102,27 @@ class PipePool(RemotePool[Job, Result]):
         self._fill_places()
 
     def _remove_busy(self) -> None:
-        """Remove those that are not idle; the exception came between any two bytes of a message."""
-        for worker in self._all_workers():
+        # The exception may have come between any two bytes of a message.
+        for worker in self.workers:
             if not (worker.is_idle and worker.channel.is_between_messages):
                 self._remove(worker)
 
     def _handle_next(self) -> None:
         self._fill_places()
         self._assign()
-        workers = self._all_workers()
-        for worker in workers:
+        for worker in self.workers:
             events = selectors.EVENT_READ
             if worker.channel.has_unsent:
                 events |= selectors.EVENT_WRITE
             if self._selector.get_key(worker.channel).events != events:
                 self._selector.modify(worker.channel, events, worker)
-        deadlines_s = [worker.deadline_s for worker in workers if worker.deadline_s is not None]
+        deadlines_s = [worker.deadline_s for worker in self.workers if worker.deadline_s]
         now_s = time.monotonic()
         assert deadlines_s, "someone has something to do"
         for key, events in self._selector.select(max(min(deadlines_s) - now_s, 0)):
             self._handle_socket(key.data, events)
         now_s = time.monotonic()
-        for worker in self._all_workers():
+        for worker in self.workers:
             if worker.deadline_s is not None and worker.deadline_s < now_s:
                 limits = self._supervision
                 limit_s = limits.timeout_s if worker.is_ready else limits.start_timeout_s
@@ -147,14 +148,15 @@ class PipePool(RemotePool[Job, Result]):
         worker.note_answer()
         if message.kind == Kind.READY:
             worker.is_ready = True
-            self._num_failed_starts *= self._version > 0  # else LOADED resets it
+            if not self._version:  # a worker that has to load data too has not started yet
+                self._num_failed_starts = 0
         elif message.kind == Kind.LOADED:
             worker.version = message.number
             self._num_failed_starts = 0
         elif message.kind == Kind.RESULT:
             assert job == message.number and self._queue is not None
             self._queue.finish(job, unpickled(message.payload))
-            place = next(place for place, one in self._placed.items() if one is worker)
+            place = next(place for place, occupant in self._placed.items() if occupant is worker)
             self._timings[place] += WorkerTimings(1, message.seconds)
             self._jobs_are_short = message.seconds < _SHORT_S
             self._num_failed_starts = 0
@@ -173,7 +175,7 @@ class PipePool(RemotePool[Job, Result]):
         error = unpickled(message.payload)
         is_refusal = message.kind == Kind.LOAD_FAILED and self._is_broadcasting
         if is_refusal and not error.is_out_of_memory:
-            # The other workers will refuse the data too. No job will run with this version.
+            # The other workers will refuse the data too, so no job will run with this version.
             worker.version = message.number
             self._refusals.append(error)
         else:
@@ -190,9 +192,9 @@ class PipePool(RemotePool[Job, Result]):
 
         Args:
           worker: the worker.
-          why: why it ended; "" if there is an error.
+          why: why it ended; "" if `error` says it.
           error: why it cannot go on.
-          may_begin_again: whether another one may succeed although this one was among the first.
+          may_begin_again: whether another worker may start although none has so far.
 
         Raises:
           PoolError, UserError: there is no use in starting another worker.
@@ -211,8 +213,8 @@ class PipePool(RemotePool[Job, Result]):
             return
         self._num_failed_starts += 1
         is_first = not self._has_started and not may_begin_again
-        # While others are at work, somebody ends processes here; it is not that none can start.
-        is_last = not any(one.is_ready for one in self._placed.values()) and (
+        # While others work, workers can start: somebody has killed this one.
+        is_last = not any(occupant.is_ready for occupant in self._placed.values()) and (
             self._num_failed_starts >= self._supervision.max_attempts * self.num_workers
         )
         if (is_first or is_last) and not is_spare:
@@ -223,8 +225,8 @@ class PipePool(RemotePool[Job, Result]):
         with contextlib.suppress(KeyError):
             self._selector.unregister(worker.channel)
         worker.kill()
-        for place, one in list(self._placed.items()):
-            if one is worker:
+        for place, occupant in list(self._placed.items()):
+            if occupant is worker:
                 del self._placed[place]
         if worker in self._spares:
             self._spares.remove(worker)

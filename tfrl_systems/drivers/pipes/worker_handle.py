@@ -61,7 +61,7 @@ class WorkerHandle:
             os.close(self._life_fd)
             raise
         finally:
-            # While they were open here too, this process would not notice that the worker ended.
+            # While this process holds them too, it cannot notice that the worker has ended.
             its.close()
             os.close(life_its)
         mine.setblocking(False)
@@ -74,6 +74,11 @@ class WorkerHandle:
         settings = (search_path(), os.environ.get("PYTHONPATH"), make_runner_pickled)
         with contextlib.suppress(OSError):  # if it has ended, the next read finds out
             self.channel.send(Message(Kind.START, pickled(settings)))
+
+    @property
+    def pid(self) -> int:
+        """Return the number of the process."""
+        return self._process.pid
 
     @property
     def was_killed(self) -> bool:
@@ -115,7 +120,9 @@ class WorkerHandle:
             return "its worker closed its socket"
         if ended.si_code == os.CLD_EXITED:
             return f"its worker ended with status {ended.si_status}"
-        names = {int(one): one.name for one in signal.Signals}
+        names = {
+            int(number): number.name for number in signal.Signals
+        }  # real-time signals have none
         return f"its worker was ended by {names.get(ended.si_status, ended.si_status)}"
 
     def ask_to_end(self) -> None:

@@ -6,8 +6,8 @@ Ray is optional. Importing this package without it raises a `UserError` that say
 
     the caller's process                                       a node
     ────────────────────                                       ──────
-    clusters.connect          joins a cluster, or starts
-      own_cluster.OwnCluster    one on this machine         local_cluster: holds that one
+    clusters.joined           joins a cluster, or starts
+      own_cluster.OwnCluster    one on this machine         own_cluster.main: holds that one
     pool.RayPool              one loop over all answers        worker.Worker: an actor that holds
       worker_handle.WorkerHandle  ── a call: bytes ──────────▶   one runner: makes it, loads data
         places, times and         ◀── an answer: bytes ───────   and runs jobs
@@ -21,7 +21,7 @@ import os
 
 from environments.errors import UserError
 
-# Ray reads it when it is imported: no reports to its makers.
+# Without it, read at import, Ray reports its usage to its makers.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 try:

@@ -14,7 +14,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import ray
@@ -22,22 +22,21 @@ import ray
 from environments.errors import UserError, one_line
 from environments.machine import home_directory
 from tfrl_systems.drivers.jobs import PoolError
-from tfrl_systems.drivers.ray_pool import losses
-from tfrl_systems.drivers.ray_pool.own_cluster import OwnCluster
+from tfrl_systems.drivers.ray_pool.own_cluster import OwnCluster, loss_message
 
 _ASK_TIMEOUT_S = 10.0
-# Whoever listens on this machine's ports cannot join without it. Ray keeps the first one it reads,
-# so there is one for each process.
+# Nobody can join an own cluster without it, though its ports are open to all users of this machine.
+# Ray keeps the first token that a process reads, so there is one for each process.
 _TOKEN = secrets.token_hex(32)
 _TOKEN_FILE = ".ray/auth_token"
-# Ray ends a process whose cluster does not answer for so long, by default for a minute, though it
-# may be learning and need no cluster for now. Pools notice the loss of an own cluster themselves.
+# Ray ends a process whose cluster has not answered for a minute, even while it learns and needs no
+# cluster. Pools notice the loss of an own cluster themselves, so Ray may wait longer.
 _SILENCE = "RAY_gcs_rpc_server_reconnect_timeout_s"
 _SILENCE_S = 3600
 
 
 class Membership:
-    """This process's place in a cluster, until the last user has left.
+    """This process's membership of a cluster; it ends when the last user has left.
 
     Args:
       address: HOST:PORT of a cluster that this machine is a node of, or "auto" for the one that
@@ -85,7 +84,7 @@ class Membership:
                 f"address: expected HOST:PORT or auto, found {address!r}; make this machine a node "
                 "of the cluster (ray start --address=HOST:PORT) and give the same address"
             )
-        # `ray start` decides alike, on each machine of the cluster.
+        # `ray start` decides in the same way on each machine of the cluster.
         if _token_is_known() and "RAY_AUTH_MODE" not in os.environ:
             self._end.enter_context(_environment({"RAY_AUTH_MODE": "token"}))
         try:
@@ -115,47 +114,39 @@ _lock = threading.Lock()
 _membership: Membership | None = None
 
 
-def connect(address: str) -> Callable[[], None]:
-    """Join a cluster, unless this process is in it already.
+@contextlib.contextmanager
+def joined(address: str) -> Iterator[None]:
+    """Join a cluster, unless this process is in it already; the last of its users leaves it.
 
     Args:
       address: see `Membership`.
-
-    Returns:
-      A function that leaves the cluster, if nobody else in this process uses it. It may be called
-      more than once.
 
     Raises:
       UserError: there is no such cluster, or this process is in another one.
       PoolError: no cluster can be started.
     """
     global _membership
-    # Ray warns of what its own defaults have decided.
+    # Ray warns about its own defaults.
     logging.getLogger("ray").setLevel(logging.ERROR)
     with _lock:
         if _membership is None:
             _membership = Membership(address)
         check_not_lost()
-        joined = _membership
-        if joined.address != address:
+        membership = _membership
+        if membership.address != address:
             raise UserError(
-                f"address: expected {joined.address!r}, the cluster that this process is in, found "
-                f"{address!r}; close the pools of that cluster first"
+                f"address: expected {membership.address!r}, the cluster that this process is in, "
+                f"found {address!r}; close the pools of that cluster first"
             )
-        joined.num_users += 1
-    has_left = False
-
-    def leave() -> None:
-        nonlocal has_left
-        global _membership
+        membership.num_users += 1
+    try:
+        yield
+    finally:
         with _lock:
-            joined.num_users -= not has_left
-            has_left = True
-            if not joined.num_users and _membership is joined:
+            membership.num_users -= 1
+            if not membership.num_users:
                 _membership = None
-                joined.leave()
-
-    return leave
+                membership.leave()
 
 
 def is_local() -> bool:
@@ -169,13 +160,13 @@ def is_lost() -> bool:
 
 
 def check_not_lost() -> None:
-    """Refuse to use a cluster that no longer works: Ray would end this process, or wait for ever.
+    """Check that the own cluster still works: without it Ray ends this process or waits for ever.
 
     Raises:
       PoolError: the cluster that this process has started was lost.
     """
     if _membership is not None and (lost := _membership.lost()):
-        raise PoolError(losses.message(lost))
+        raise PoolError(loss_message(lost))
 
 
 @contextlib.contextmanager
@@ -196,16 +187,16 @@ def _environment(variables: dict[str, str]) -> Iterator[None]:
 
 
 def _read_environment_again() -> None:
-    """Have Ray read the variables that it has read when it was imported."""
+    """Have Ray read its variables again; it reads them only when it is imported."""
     importlib.import_module("ray._raylet").Config.initialize("")
 
 
 @contextlib.contextmanager
 def _without_reports() -> Iterator[None]:
-    """Have Ray not print, on stdout, what befalls workers and nodes; the pools say so themselves.
+    """Keep Ray from printing lost workers and nodes on stdout, where results go.
 
-    Ray prints it in a thread that it starts when it joins a cluster, and has no setting for that.
-    What workers print takes another way.
+    The pools log them. Ray has no setting for the thread that prints, which starts when a process
+    joins a cluster.
     """
     module: Any = importlib.import_module("ray._private.worker")
     before = getattr(module, "listen_error_messages", None)
@@ -218,7 +209,7 @@ def _without_reports() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _own_signal_handlers() -> Iterator[None]:
-    """Keep the caller's answer to SIGTERM, which Ray replaces."""
+    """Restore the caller's handler of SIGTERM, which Ray replaces."""
     before = signal.getsignal(signal.SIGTERM)
     try:
         yield
@@ -229,7 +220,7 @@ def _own_signal_handlers() -> Iterator[None]:
 
 
 def _check_that_someone_listens(address: str) -> None:
-    """Ask before Ray does, because Ray asks again for many minutes.
+    """Check that an address answers, because Ray tries for many minutes.
 
     Raises:
       OSError, ValueError: nobody listens there.
@@ -269,11 +260,11 @@ def num_processors() -> int:
     """
     until_s = time.monotonic() + _ASK_TIMEOUT_S
     # A process that has just joined does not know the nodes yet.
-    while not (found := int(ray.cluster_resources().get("CPU", 0))):
+    while not (num_cpus := int(ray.cluster_resources().get("CPU", 0))):
         if time.monotonic() > until_s:
             raise PoolError(
                 "address: expected a cluster with processors, found none; add nodes to it: "
                 "ray start --address=HOST:PORT"
             )
         time.sleep(0.1)
-    return found
+    return num_cpus

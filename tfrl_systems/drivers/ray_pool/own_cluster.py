@@ -1,4 +1,17 @@
-"""A Ray cluster that is started on this machine for this process, and how its loss is noticed."""
+"""A Ray cluster of this machine alone, which ends however the process that started it ends.
+
+`ray.init` starts a cluster, but not one that keeps a pool's promises. If the caller is killed,
+Ray's agents live on for more than a minute, and the session's files stay. If a process of the
+cluster ends, Ray ends the caller without a word. So a program of its own holds the cluster::
+
+    python -m tfrl_systems.drivers.ray_pool.own_cluster LIFE ANSWER SAYS DIRECTORY
+
+LIFE, ANSWER and SAYS are numbers of inherited file descriptors. The program writes one line of JSON
+to ANSWER: the cluster's address and the numbers of its processes, or why there is none. LIFE is the
+read end of a pipe whose write end only the caller has. When the caller writes to it, or the kernel
+closes it, the program kills all processes of the cluster, and removes DIRECTORY, which holds their
+sockets and logs. If Ray has ended the caller, the program says why on SAYS, the caller's stderr.
+"""
 
 from __future__ import annotations
 
@@ -8,29 +21,48 @@ import os
 import pathlib
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from typing import Any
+from typing import Any, NoReturn
 
 import psutil
+import ray
 
+from environments.errors import one_line
 from environments.machine import search_path
 from tfrl_systems.drivers.jobs import PoolError
-from tfrl_systems.drivers.processes import SINGLE_THREADED
-from tfrl_systems.drivers.ray_pool.losses import Watch
+from tfrl_systems.drivers.processes import SINGLE_THREADED, adopt_orphans
 
-_PROGRAM = "tfrl_systems.drivers.ray_pool.local_cluster"
+_PROGRAM = "tfrl_systems.drivers.ray_pool.own_cluster"
+_NO_START = "collect: Ray does not start on this machine"
 _START_TIMEOUT_S = 180.0
 _STOP_TIMEOUT_S = 30.0
 # Linux does not take longer paths of sockets; up to 74 letters come behind the directory.
 _MAX_DIRECTORY_LETTERS = 107 - 74
-# Ray would let its workers wait for all other processes of the machine.
-_ENVIRONMENT = {"RAY_worker_niceness": "0"}
+# Ray runs workers at niceness 15: beside other work they would hardly get a processor.
+_ENVIRONMENT = {**SINGLE_THREADED, "RAY_worker_niceness": "0"}
+_OBJECT_STORE_BYTES = 256 << 20
+# Ray gives its processes half a minute to start. On a busy machine that may be too little.
+_MAX_ATTEMPTS = 3
+# A process closes its connections, which others notice, before it has ended.
+_DYING_S = 0.2
+_DEATH_TIMEOUT_S = 5.0
+# The processes that a cluster cannot do without.
+_NEEDED = ("raylet", "gcs_server")
+
+
+def loss_message(name: str) -> str:
+    """Return the message for users that a process of the cluster has ended."""
+    return (
+        "collect: expected the Ray cluster that was started on this machine, found that its "
+        f"{name} has ended; run the same command with --resume"
+    )
 
 
 class OwnCluster:
-    """A cluster of this machine alone; however this process ends, the cluster ends too.
+    """The caller's handle on a cluster that the program of this module holds.
 
     Attributes:
       address: its HOST:PORT.
@@ -43,29 +75,28 @@ class OwnCluster:
         self._directory = _make_directory()
         life_its, self._life_fd = os.pipe()
         answer_fd, answer_its = os.pipe()
-        says_its = os.dup(2)
-        its = (life_its, answer_its, says_its)
+        its = (life_its, answer_its, os.dup(2))
         self._holder = subprocess.Popen(
             [sys.executable, "-P", "-m", _PROGRAM, *map(str, its), self._directory],
             pass_fds=its,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env={
-                **os.environ,
-                **_ENVIRONMENT,
-                **SINGLE_THREADED,
-                "PYTHONPATH": os.pathsep.join(search_path()),
-            },
+            env={**os.environ, **_ENVIRONMENT, "PYTHONPATH": os.pathsep.join(search_path())},
             # A Ctrl-C is for this process; it decides what ends.
             start_new_session=True,
         )
         for number in its:
             os.close(number)
-        self._watch = Watch({})
+        self._ends: dict[int, str] = {}
         try:
             answer = _answer(answer_fd)
-            self._watch = Watch({**answer["pids"], "holder": self._holder.pid})
+            if hasattr(os, "pidfd_open"):  # elsewhere Ray ends this process, and the holder says so
+                pids = {**answer["pids"], "holder": self._holder.pid}
+                self._ends = {os.pidfd_open(pid): name for name, pid in pids.items()}
+        except ProcessLookupError as error:
+            self.close()
+            raise PoolError(f"{_NO_START}: a process of it has ended") from error
         except BaseException:
             self.close()
             raise
@@ -73,7 +104,10 @@ class OwnCluster:
 
     def lost(self) -> str:
         """Return which of the processes that it cannot do without has ended; "" for none."""
-        return self._watch.ended()
+        poller = select.poll()
+        for end in self._ends:
+            poller.register(end, select.POLLIN)
+        return next((self._ends[end] for end, _ in poller.poll(0)), "")
 
     def close(self) -> None:
         """End the cluster, and remove its files."""
@@ -88,7 +122,8 @@ class OwnCluster:
         if self._holder.returncode:
             _kill_session(self._holder.pid)
         shutil.rmtree(self._directory, ignore_errors=True)
-        self._watch.close()
+        while self._ends:
+            os.close(self._ends.popitem()[0])
 
 
 def _kill_session(number: int) -> None:
@@ -111,7 +146,7 @@ def _answer(answer_fd: int) -> dict[str, Any]:
             line = answers.readline()
             answer = json.loads(line) if line else {"error": "a process of it has ended"}
     if "error" in answer:
-        raise PoolError(f"collect: Ray does not start on this machine: {answer['error']}")
+        raise PoolError(f"{_NO_START}: {answer['error']}")
     return answer
 
 
@@ -132,3 +167,68 @@ def _make_directory() -> pathlib.Path:
             f"collect: expected room for Ray's sockets in {base}, found: {error.strerror}; set "
             "TMPDIR to another directory, whose name is short"
         ) from error
+
+
+def main() -> None:
+    """Hold a cluster until the caller ends."""
+    life_fd, answer_fd, says_fd = map(int, sys.argv[1:4])
+    directory = pathlib.Path(sys.argv[4])
+    signal.signal(signal.SIGTERM, _exit)
+    adopt_orphans()
+    try:
+        answer = _start(directory)
+        needed = {psutil.Process(pid): name for name, pid in answer.get("pids", {}).items()}
+        with contextlib.suppress(BrokenPipeError), os.fdopen(answer_fd, "w") as file:
+            file.write(json.dumps(answer))
+        signal.signal(signal.SIGTERM, _exit)  # Ray has set its own handler
+        is_orderly = bool(os.read(life_fd, 1))
+        if not is_orderly:
+            ended: list[psutil.Process] = []
+            psutil.wait_procs(list(needed), _DYING_S, ended.append)
+            if ended:
+                os.write(says_fd, f"tfrl: {loss_message(needed[ended[0]])}\n".encode())
+    finally:
+        # Ray does not end its agents, and orphans of what it ends become children of this process.
+        family = psutil.Process().children(recursive=True)
+        ray.shutdown()
+        family += psutil.Process().children(recursive=True)
+        for process in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(family, _DEATH_TIMEOUT_S)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _exit(*_: object) -> NoReturn:
+    sys.exit(0)
+
+
+def _start(directory: pathlib.Path) -> dict[str, Any]:
+    """Start the cluster; return its `address` and `pids` by name, or an `error` in one line."""
+    for _ in range(_MAX_ATTEMPTS):
+        try:
+            ray.init(
+                "local",
+                # Workers of a local cluster ask for no processors; see `worker_handle`.
+                num_cpus=0,
+                num_gpus=0,
+                object_store_memory=_OBJECT_STORE_BYTES,
+                include_dashboard=False,
+                configure_logging=False,
+                log_to_driver=False,
+                # All users may enter the directory that Ray makes; the one around it is private.
+                _temp_dir=str(directory / "ray"),
+                # The history of tasks, which nobody reads, would grow with each of them.
+                _system_config={"task_events_report_interval_ms": 0},
+            )
+            children = {child.name(): child.pid for child in psutil.Process().children()}
+            pids = {name: children[name] for name in _NEEDED}
+            return {"address": ray.get_runtime_context().gcs_address, "pids": pids}
+        except Exception as error:  # whatever Ray raises, the caller has to know
+            why = one_line(error)
+            ray.shutdown()
+    return {"error": why}
+
+
+if __name__ == "__main__":
+    main()

@@ -10,6 +10,7 @@ process, or wait for ever, so the pool asks `clusters` before it asks Ray for an
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import time
@@ -70,13 +71,11 @@ class RayPool(RemotePool[Job, Result]):
     ) -> None:
         super().__init__(collect.workers, supervision)
         make_runner_pickled = pickled(make_runner)
-        leave = clusters.connect(collect.address)
-        try:
-            self._needs = Needs.of_this_process(search_path(), requirements, clusters.is_local())
-        except BaseException:
-            leave()
-            raise
         self._placed: dict[int, WorkerHandle] = {}
+        with contextlib.ExitStack() as end:
+            end.enter_context(clusters.joined(collect.address))
+            self._needs = Needs.of_this_process(search_path(), requirements, clusters.is_local())
+            leave = end.pop_all().close
         # Called when this process or the pool ends; so it must not refer to the pool itself.
         self._end = weakref.finalize(self, _end, self._placed, leave)
         self._address = collect.address
@@ -98,10 +97,10 @@ class RayPool(RemotePool[Job, Result]):
         if not self._end.alive:
             return
         try:
-            idle = [one for one in self._placed.values() if one.state is State.IDLE]
-            asked = [worker.ask_to_end() for worker in idle if not clusters.is_lost()]
-            if asked:
-                ray.wait(asked, num_returns=len(asked), timeout=_CLOSE_TIMEOUT_S)
+            idle = [worker for worker in self._placed.values() if worker.state is State.IDLE]
+            closing = [worker.ask_to_end() for worker in idle if not clusters.is_lost()]
+            if closing:
+                ray.wait(closing, num_returns=len(closing), timeout=_CLOSE_TIMEOUT_S)
         finally:
             self._end()
 
@@ -122,7 +121,7 @@ class RayPool(RemotePool[Job, Result]):
         """Return whether all places that can have a worker have one in one of these states."""
         workers = self._placed.values()
         num_able = self.num_workers - len(self._given_up)
-        return len(workers) == num_able and all(one.state in states for one in workers)
+        return len(workers) == num_able and all(worker.state in states for worker in workers)
 
     def _put(self, data_pickled: bytes) -> None:
         # Stored once; each node fetches it once.
@@ -138,11 +137,13 @@ class RayPool(RemotePool[Job, Result]):
         clusters.check_not_lost()
         self._fill_places()
         self._assign()
-        places = {one.call: place for place, one in self._placed.items() if one.call is not None}
+        places = {
+            worker.call: place for place, worker in self._placed.items() if worker.call is not None
+        }
         assert places, "someone has something to do"
         now_s = time.monotonic()
-        deadlines_s = [one.deadline_s for one in self._placed.values() if one.deadline_s]
-        wait_s = min([_TICK_S, *(max(one - now_s, 0) for one in deadlines_s)])
+        deadlines_s = [worker.deadline_s for worker in self._placed.values() if worker.deadline_s]
+        wait_s = min([_TICK_S, *(max(deadline_s - now_s, 0) for deadline_s in deadlines_s)])
         answered, others = ray.wait(list(places), num_returns=1, timeout=wait_s)
         clusters.check_not_lost()
         if answered and others:
@@ -169,10 +170,11 @@ class RayPool(RemotePool[Job, Result]):
         self._without_workers_s = self._without_workers_s or now_s
         limit_s = self._supervision.start_timeout_s
         if now_s - self._without_workers_s > limit_s:
-            found = next(iter(self._unfit.values()), self._early_loss or "none")
+            obstacle = next(iter(self._unfit.values()), self._early_loss or "none")
             raise PoolError(
-                f"workers: expected a node with room for one within {limit_s:g} s, found {found}; "
-                "add a node (ray start --address=HOST:PORT), or end what uses the cluster"
+                f"workers: expected a node with room for one within {limit_s:g} s, found "
+                f"{obstacle}; add a node (ray start --address=HOST:PORT), or end what uses the "
+                "cluster"
             )
 
     def _take_answer(self, place: int) -> None:
@@ -206,21 +208,21 @@ class RayPool(RemotePool[Job, Result]):
             self._note_start(place, state, answer)
 
     def _doubt(self, worker: WorkerHandle) -> None:
-        """Expect nothing of a lost worker's node for a while, in case the whole node was lost."""
+        """Avoid a lost worker's node for a while: the whole node may be lost."""
         if worker.place is None or clusters.is_local():
             return
         self._doubtful[worker.place.node_id] = time.monotonic() + _DOUBT_S
-        # The node may have copies of these. Ray would wait for them, before it looks elsewhere.
+        # The node may hold these objects, and Ray would wait for it before it looks elsewhere.
         self._make_runner = ray.put(ray.get(self._make_runner))
         if self._data is not None:
             self._data = ray.put(ray.get(self._data))
         self._parts.clear()
 
     def _note_early_loss(self, place: int, why: str) -> None:
-        """Remove a worker that was lost before it was anywhere; another one will be asked for.
+        """Remove a worker that was lost before it had a place; `_fill_places` asks for another.
 
-        Ray goes on for seconds to send workers to a node that is gone. So this is no failed start,
-        of which there may be a few only; `_look_for_late_ones` limits the time instead.
+        Ray sends workers to a node for seconds after it is gone. So these losses do not count as
+        failed starts; `_look_for_late_ones` limits their time instead.
         """
         if why != self._early_loss:
             _log.warning("%s", why)
@@ -246,12 +248,13 @@ class RayPool(RemotePool[Job, Result]):
             elif missing is not None:
                 worker.fetch(missing, self._parts_of(missing))
             else:
-                # A worker has started when it has all that it needs.
-                self._num_failed_starts *= worker.version != self._version
+                # A worker that has to load data too has not started yet.
+                if worker.version == self._version:
+                    self._num_failed_starts = 0
             return
         error: RemoteError = answer.value
         if state is State.LOADING and self._is_broadcasting and not error.is_out_of_memory:
-            # The other workers will refuse the data too. No job will run with this version.
+            # The other workers will refuse the data too, so no job will run with this version.
             self._refusals.append(error)
         elif state is State.FETCHING:
             self._leave_out(place, error.message)
@@ -262,7 +265,7 @@ class RayPool(RemotePool[Job, Result]):
     def _parts_of(self, number: int) -> list[Any]:
         """Return references to the parts of files, stored when a node first lacks them."""
         if number not in self._parts:
-            self._parts[number] = [ray.put(one) for one in self._needs.files[number].parts()]
+            self._parts[number] = [ray.put(part) for part in self._needs.files[number].parts()]
         return self._parts[number]
 
     def _leave_out(self, place: int, lacking: str) -> None:
@@ -312,7 +315,9 @@ class RayPool(RemotePool[Job, Result]):
         self._num_failed_starts += 1
         is_hopeless = self._num_failed_starts >= self._supervision.max_attempts
         is_first = not (error is None or error.is_out_of_memory or self._has_started)
-        if is_first or (is_hopeless and not any(one.is_ready for one in self._placed.values())):
+        if is_first or (
+            is_hopeless and not any(occupant.is_ready for occupant in self._placed.values())
+        ):
             raise failure.exception("workers")
         if is_hopeless:
             # One node may lack something that the others have.

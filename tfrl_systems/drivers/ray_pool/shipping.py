@@ -89,11 +89,14 @@ class Copies:
 
     Args:
       directory: where the copies lie; made when it is first needed.
+
+    Attributes:
+      held: file descriptors of the copies that this process uses, each with a shared lock.
     """
 
     def __init__(self, directory: pathlib.Path) -> None:
         self._directory = directory
-        self._held: list[int] = []
+        self.held: list[int] = []
 
     def find(self, wanted: DigestedFiles) -> pathlib.Path | None:
         """Return the directory that holds the files: the caller's, or a copy; None if neither."""
@@ -108,7 +111,7 @@ class Copies:
         # It may have been deleted, and made anew, before it was locked.
         is_there = copy.is_dir() and os.path.samestat(os.fstat(held), copy.stat())
         if is_there and wanted.are_in(copy):
-            self._held.append(held)
+            self.held.append(held)
             return copy
         os.close(held)
         return None

@@ -88,34 +88,34 @@ class Needs:
 
     def lacking(self) -> str:
         """Return what this process lacks, in one line; "" if nothing."""
-        found = versions()
-        wrong = [name for name, version in self.versions.items() if found[name] != version]
+        installed = versions()
+        wrong = [name for name, version in self.versions.items() if installed[name] != version]
         if not wrong:
             return self._lacking_programs()
         expected = ", ".join(f"{name} {self.versions[name] or 'not installed'}" for name in wrong)
-        told = ", ".join(f"{name} {found[name] or 'not installed'}" for name in wrong)
-        return f"expected {expected}, found {told}; install there what is installed here"
+        actual = ", ".join(f"{name} {installed[name] or 'not installed'}" for name in wrong)
+        return f"expected {expected}, found {actual}; install there what is installed here"
 
     def _lacking_programs(self) -> str:
         for name, (identity_fn, expected) in unpickled(self.programs_pickled).items():
             try:
-                found = identity_fn()
+                identity = identity_fn()
             except UserError as error:
                 return f"expected {name} ({expected}), found none ({error})"
-            if found != expected:
-                return f"expected {name} ({expected}), found {found}; install there what is here"
+            if identity != expected:
+                return f"expected {name} ({expected}), found {identity}; install there what is here"
         return ""
 
 
 def versions() -> dict[str, str]:
     """Return the versions of the packages that results depend on; "" where one is missing."""
-    found = {}
+    by_name = {}
     for name in _PACKAGES:
         try:
-            found[name] = importlib.metadata.version(name)
+            by_name[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            found[name] = ""
-    return found
+            by_name[name] = ""
+    return by_name
 
 
 class Place(NamedTuple):
@@ -201,16 +201,16 @@ class Worker:
 
     def fetch(self, number: int, part_refs: list[Any]) -> Answer:
         """Copy missing files to this node; the references are to their parts."""
-        parts = (ray.get(one) for one in part_refs)
+        parts = (ray.get(part_ref) for part_ref in part_refs)
         return _answer(lambda: self._copies.add(self._files[number], parts))
 
     def load(self, data_pickled: bytes, version: int, sha256: str) -> Answer:
         """Load data of a broadcast."""
 
         def load() -> None:
-            found = hashlib.sha256(data_pickled).hexdigest()
-            if found != sha256:
-                raise RuntimeError(f"expected data with sha256 {sha256}, found {found}")
+            actual = hashlib.sha256(data_pickled).hexdigest()
+            if actual != sha256:
+                raise RuntimeError(f"expected data with sha256 {sha256}, found {actual}")
             self._ready_runner.load(data_pickled, version)
 
         return _answer(load)

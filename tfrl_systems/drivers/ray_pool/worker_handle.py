@@ -65,7 +65,7 @@ class WorkerHandle:
             options = {"num_cpus": _PROCESSORS, "runtime_env": {"env_vars": SINGLE_THREADED}}
         options["label_selector"] = _elsewhere({*unfit, *doubtful})
         options["fallback_strategy"] = [{"label_selector": _elsewhere(unfit)}]
-        # Neither is restarted or tried again by Ray: the pool does both.
+        # The pool restarts workers and repeats jobs; Ray must do neither.
         make_actor: Any = ray.remote(**options, max_restarts=0, max_task_retries=0)(Worker)
         self._actor: Any = make_actor.remote()
         self._supervision = supervision
@@ -123,20 +123,20 @@ class WorkerHandle:
         answer: Place | Answer = ray.get(self.call)
         self.call = self.deadline_s = None
         if self.state is State.LOADING:
-            # Not the pool's version, which may be a later one by now.
+            # The pool may have broadcast a later version by now.
             self.version = self._loading
         return answer
 
     def why_unable(self, error: Exception) -> str:
-        """Return why no worker can begin there, in one line; "" if it was only lost."""
-        # A node that cannot import this project says so in the middle of many lines.
+        """Return why no worker can start on this node, in one line; "" if it was only lost."""
+        # Ray puts the node's ImportError in the middle of many lines.
         missing = re.search(r"^\s*(\w*Error: .*)$", str(error), re.MULTILINE)
         if isinstance(error, ray.exceptions.RayTaskError) or missing:
             return f"its worker cannot begin on {self.node}: {missing[1] if missing else error}"
         return ""
 
     def why_lost(self, error: Exception) -> str:
-        """Return why it owes an answer for ever, in one line."""
+        """Return how the worker was lost, in one line."""
         return f"its worker on {self.node} was lost ({type(error).__name__})"
 
     def ask_to_end(self) -> Any:
@@ -146,12 +146,12 @@ class WorkerHandle:
     def kill(self) -> None:
         """End the process, whatever it does. May be called more than once."""
         self.call = self.deadline_s = None
-        # The connection to the cluster may be gone, and the workers with it.
+        # Without its cluster Ray would end this process; the workers are gone with it.
         if not clusters.is_lost():
             with contextlib.suppress(Exception):
                 ray.kill(self._actor)
 
 
 def _elsewhere(node_ids: Collection[str]) -> dict[str, str]:
-    """Return what labels a node has if it is none of these, in Ray's words."""
+    """Return Ray's selector of nodes that are none of these."""
     return {"ray.io/node-id": f"!in({','.join(sorted(node_ids))})"} if node_ids else {}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfrl_systems.agents.table import Agent
 from tfrl_systems.reporting import Reporter
 from tfrl_systems.settings import Settings
-from tfrl_systems.systems.inlining import texts
+from tfrl_systems.systems.inlining import tables, texts
 from tfrl_systems.systems.inlining.problem import (
     Benchmarks,
     Evaluation,
@@ -17,7 +18,7 @@ from tfrl_systems.systems.inlining.problem import (
     Problem,
     ScopeConfig,
 )
-from tfrl_systems.training.system import System
+from tfrl_systems.training.system import FLOAT_SETTINGS, GRAPH_SETTINGS, System
 from tfrl_systems.training.training_run import TrainingRun
 
 if TYPE_CHECKING:
@@ -85,25 +86,31 @@ class Inlining(System):
         "train": texts.TRAIN,
         "evaluate": texts.EVALUATE,
         "bench": texts.BENCH,
+        "build": texts.BUILD,
+        "export": texts.EXPORT,
+        "corpus build": texts.CORPUS_BUILD,
+        "corpus info": texts.CORPUS_INFO,
     }
+    unused_settings = (*GRAPH_SETTINGS, *FLOAT_SETTINGS)
+    export_formats = ("clang-plugin", "mlgo")
 
     def settings(self, agent: str, problem: Problem | None) -> Settings:
         """See `System.settings`."""
         from environments.inlining.exploration.explore import ExplorationConfig
 
-        found = self.agent(agent)
+        method = self.agent(agent)
         if agent in self.own_agents:
             return {
-                "loop": found.make_loop_config(),
+                "loop": method.make_loop_config(),
                 "exploration": ExplorationConfig(),
                 "objective": ObjectiveConfig(),
                 "scope": ScopeConfig(),
-                "agent": found.make_config(baseline_feature="inlining_default"),
+                "agent": method.make_config(baseline_feature="inlining_default"),
             }
         from tfrl_systems.systems.inlining.learning import EpisodeConfig
 
         return {
-            "loop": found.make_loop_config(
+            "loop": method.make_loop_config(
                 iterations=100,
                 num_chunks=8,
                 episodes_per_chunk=4,
@@ -112,7 +119,7 @@ class Inlining(System):
             ),
             "episodes": EpisodeConfig(**_EPISODES_OF.get(agent, {})),
             "objective": ObjectiveConfig(),
-            "agent": found.make_config(**_OF.get(agent, {})),
+            "agent": method.make_config(**_OF.get(agent, {})),
         }
 
     def describe(self, run: TrainingRun) -> dict[str, Any]:
@@ -121,8 +128,8 @@ class Inlining(System):
         from tfrl_systems.systems.inlining.corpora import Corpora
 
         described = Corpora.of(run.problem).settings()
-        found = policies.fingerprints(getattr(run.settings["loop"], "baselines", ()))
-        return {**described, "baselines_sha256": found} if found else described
+        digests = policies.fingerprints(getattr(run.settings["loop"], "baselines", ()))
+        return {**described, "baselines_sha256": digests} if digests else described
 
     @contextlib.contextmanager
     def online_task(
@@ -147,18 +154,44 @@ class Inlining(System):
             return task.train(run, imitation, workdir, reporter)
 
     def evaluate(
-        self, policies: Sequence[str], asked: Evaluation, seed: int, reporter: Reporter
+        self, policies: Sequence[str], settings: Evaluation, seed: int, reporter: Reporter
     ) -> dict[str, Any]:
         """See `System.evaluate`."""
         from tfrl_systems.systems.inlining import evaluating
 
-        return evaluating.evaluate(policies, asked, seed, reporter)
+        return evaluating.evaluate(policies, settings, seed, reporter)
 
-    def bench(self, asked: Benchmarks, reporter: Reporter) -> dict[str, Any]:
+    def bench(self, settings: Benchmarks, reporter: Reporter) -> dict[str, Any]:
         """See `System.bench`."""
         from tfrl_systems.systems.inlining.benchmarks import bench
 
-        return bench.measure(asked, reporter)
+        return bench.measure(settings, reporter)
+
+    def export(
+        self, policy: str, form: str, compiler: str | None, output: pathlib.Path
+    ) -> tuple[dict[str, Any], str]:
+        """See `System.export`."""
+        from tfrl_systems.systems.inlining import exporting
+
+        if form == "mlgo":
+            report = exporting.export_mlgo(policy, compiler or "embedded", output)
+            return report, f"build LLVM with -DLLVM_INLINER_MODEL_PATH={output.resolve()}"
+        clang = compiler or "clang"
+        report = exporting.export_plugin(policy, clang, output)
+        return report, f"{clang} -Oz -fpass-plugin={output.resolve()} -c x.c"
+
+    def outcome(self, result: Mapping[str, Any]) -> tuple[str, str]:
+        """See `System.outcome`; the lines of progress have said it."""
+        return "", ""
+
+    def next_command(self, policy: pathlib.Path, problem: Problem) -> str:
+        """See `System.next_command`."""
+        corpus = problem.holdout or problem.corpus
+        return f"tfrl evaluate inlining --policy {policy} --policy default --corpus {corpus}"
+
+    def table(self, evaluation: Mapping[str, Any]) -> str:
+        """See `System.table`."""
+        return tables.size_tables(evaluation)
 
 
 SYSTEM = Inlining()

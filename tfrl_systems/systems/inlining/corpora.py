@@ -119,9 +119,9 @@ def small_modules(
       reporter: receives the report.
     """
     small = tuple(
-        one
-        for one in modules
-        if not max_bitcode_bytes or one.path.stat().st_size <= max_bitcode_bytes
+        module
+        for module in modules
+        if not max_bitcode_bytes or module.path.stat().st_size <= max_bitcode_bytes
     )
     if len(small) < len(modules):
         reporter.say(
@@ -135,7 +135,10 @@ def small_modules(
 def corpus_digest(corpus: Corpus) -> str:
     """Return a hash of the names, contents and compile commands of a corpus's modules."""
     try:
-        lines = [f"{one.name}\0{one.sha256}\0{' '.join(one.command)}" for one in corpus.modules]
+        lines = [
+            f"{module.name}\0{module.sha256}\0{' '.join(module.command)}"
+            for module in corpus.modules
+        ]
     except OSError as error:
         raise UserError(
             f"{corpus.directory}: expected to read its modules, found: {error}; build it again"

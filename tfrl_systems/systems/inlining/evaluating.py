@@ -58,14 +58,14 @@ class Evaluated:
 
 
 def evaluate(
-    names: Sequence[str], asked: Evaluation, seed: int, reporter: Reporter
+    names: Sequence[str], settings: Evaluation, seed: int, reporter: Reporter
 ) -> dict[str, Any]:
     """Evaluate, and return what `tfrl evaluate inlining --json` prints; see `System.evaluate`."""
     policies = [load_policy(name, seed) for name in names]
-    modules = Corpus.load(asked.corpus).modules
-    of_default = _play(asked, modules, Default(), reporter)
+    modules = Corpus.load(settings.corpus).modules
+    of_default = _play(settings, modules, Default(), reporter)
     evaluated = [
-        _evaluate(name, _play(asked, modules, policy, reporter), of_default, modules)
+        _evaluate(name, _play(settings, modules, policy, reporter), of_default, modules)
         if policy.fingerprint != Default.fingerprint
         else _evaluate(name, of_default, of_default, modules)
         for name, policy in zip(names, policies, strict=True)
@@ -73,31 +73,31 @@ def evaluate(
     failures = _failures(evaluated)
     for message in failures.values():
         reporter.say(f"not compiled: {message}")
-    if not any(one.rows for one in evaluated):
+    if not any(evaluation.rows for evaluation in evaluated):
         raise UserError(
-            f"{asked.corpus}: expected modules that compile, found that all {len(modules)} "
+            f"{settings.corpus}: expected modules that compile, found that all {len(modules)} "
             f"failed ({next(iter(failures.values()))})"
         )
-    described = _to_json(asked, evaluated, failures)
-    if asked.link:
-        compiled = [one for one in modules if one.name not in failures]
-        default_images = link_projects(asked, compiled, Default(), reporter)
-        for one, policy in zip(described["policies"], policies, strict=True):
+    described = _to_json(settings, evaluated, failures)
+    if settings.link:
+        compiled = [module for module in modules if module.name not in failures]
+        default_images = link_projects(settings, compiled, Default(), reporter)
+        for entry, policy in zip(described["policies"], policies, strict=True):
             images = default_images
             if policy.fingerprint != Default.fingerprint:
-                images = link_projects(asked, compiled, policy, reporter)
-            one["images"] = images_json(images, default_images)
+                images = link_projects(settings, compiled, policy, reporter)
+            entry["images"] = images_json(images, default_images)
     return described
 
 
 def _play(
-    asked: Evaluation, modules: Sequence[Module], policy: Policy, reporter: Reporter
+    settings: Evaluation, modules: Sequence[Module], policy: Policy, reporter: Reporter
 ) -> Played:
     # To measure what compiling twice costs, both compiles must be made, so the cache is not used.
-    store = TrajectoryStore(None if asked.never_worse else asked.cache)
+    store = TrajectoryStore(None if settings.never_worse else settings.cache)
     started_s, started_cpu_s = time.monotonic(), cpu_s()
-    collect = Collect.with_workers(asked.workers)
-    with make_collector(asked.compiler, store, collect) as collector:
+    collect = Collect.with_workers(settings.workers)
+    with make_collector(settings.compiler, store, collect) as collector:
         progress = reporter.task(policy.name, len(modules))
         if policy.fingerprint == Default.fingerprint:
             played = collector.play_default(modules, progress)
@@ -105,8 +105,8 @@ def _play(
             played = collector.play(modules, policy, progress)
     store.close()
     return Played(
-        {one.module: one for one in played if isinstance(one, Trajectory)},
-        {one.name: one.message for one in played if isinstance(one, Failure)},
+        {result.module: result for result in played if isinstance(result, Trajectory)},
+        {result.name: result.message for result in played if isinstance(result, Failure)},
         time.monotonic() - started_s,
         # The compilers' time is counted once they have ended. Closing the collector waits for that.
         cpu_s() - started_cpu_s,
@@ -125,74 +125,78 @@ def _evaluate(
 
 
 def _failures(evaluated: Sequence[Evaluated]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for one in evaluated:
-        found |= {**one.of_default.failures, **one.played.failures}
-    return dict(sorted(found.items()))
+    messages: dict[str, str] = {}
+    for evaluation in evaluated:
+        messages |= {**evaluation.of_default.failures, **evaluation.played.failures}
+    return dict(sorted(messages.items()))
 
 
 def _totals(rows: Sequence[tuple[Module, Trajectory, Trajectory]]) -> dict[str, Any]:
-    size = sum(one.size.text_bytes for _, one, _ in rows)
-    default = sum(one.size.text_bytes for _, _, one in rows)
+    size = sum(learned.size.text_bytes for _, learned, _ in rows)
+    default = sum(learned.size.text_bytes for _, _, learned in rows)
     return {
         "modules": len(rows),
         "size_bytes": size,
         "default_size_bytes": default,
         "reduction_percent": 100 * (1 - size / default) if default else 0.0,
-        "exec_bytes": sum(one.size.exec_bytes for _, one, _ in rows),
-        "default_exec_bytes": sum(one.size.exec_bytes for _, _, one in rows),
-        "worse_modules": sum(one.size.text_bytes > other.size.text_bytes for _, one, other in rows),
+        "exec_bytes": sum(learned.size.exec_bytes for _, learned, _ in rows),
+        "default_exec_bytes": sum(learned.size.exec_bytes for _, _, learned in rows),
+        "worse_modules": sum(
+            learned.size.text_bytes > default.size.text_bytes for _, learned, default in rows
+        ),
     }
 
 
-def _by_project(one: Evaluated) -> dict[str, list[tuple[Module, Trajectory, Trajectory]]]:
-    found = collections.defaultdict(list)
-    for row in one.rows:
-        found[row[0].project].append(row)
-    return dict(sorted(found.items()))
+def _by_project(evaluation: Evaluated) -> dict[str, list[tuple[Module, Trajectory, Trajectory]]]:
+    rows = collections.defaultdict(list)
+    for row in evaluation.rows:
+        rows[row[0].project].append(row)
+    return dict(sorted(rows.items()))
 
 
-def _smaller(one: Evaluated) -> tuple[tuple[Module, Trajectory, Trajectory], ...]:
+def _smaller(evaluation: Evaluated) -> tuple[tuple[Module, Trajectory, Trajectory], ...]:
     """Return the rows with the smaller of the two objects in place of the policy's."""
     return tuple(
         (module, min(default, learned, key=lambda played: played.size.text_bytes), default)
-        for module, learned, default in one.rows
+        for module, learned, default in evaluation.rows
     )
 
 
-def _never_worse(one: Evaluated) -> dict[str, Any]:
+def _never_worse(evaluation: Evaluated) -> dict[str, Any]:
     """Return the sizes if the smaller object is kept, and what the second compile costs."""
-    kept = _totals(_smaller(one))
+    totals = _totals(_smaller(evaluation))
     return {
-        **{name: kept[name] for name in ("size_bytes", "exec_bytes", "reduction_percent")},
-        "default_kept": _totals(one.rows)["worse_modules"],
-        "extra_seconds": one.of_default.seconds,
-        "cpu_ratio": (one.played.cpu_s + one.of_default.cpu_s) / one.of_default.cpu_s,
+        **{name: totals[name] for name in ("size_bytes", "exec_bytes", "reduction_percent")},
+        "default_kept": _totals(evaluation.rows)["worse_modules"],
+        "extra_seconds": evaluation.of_default.seconds,
+        "cpu_ratio": (evaluation.played.cpu_s + evaluation.of_default.cpu_s)
+        / evaluation.of_default.cpu_s,
     }
 
 
 def _to_json(
-    asked: Evaluation, evaluated: Sequence[Evaluated], failures: Mapping[str, str]
+    settings: Evaluation, evaluated: Sequence[Evaluated], failures: Mapping[str, str]
 ) -> dict[str, Any]:
     policies = []
-    for one in evaluated:
+    for evaluation in evaluated:
         described = {
-            "policy": one.name,
-            "is_default": one.played is one.of_default,
-            **_totals(one.rows),
-            "seconds": one.played.seconds,
-            "cpu_seconds": one.played.cpu_s,
+            "policy": evaluation.name,
+            "is_default": evaluation.played is evaluation.of_default,
+            **_totals(evaluation.rows),
+            "seconds": evaluation.played.seconds,
+            "cpu_seconds": evaluation.played.cpu_s,
             "projects": [
-                {"project": project, **_totals(rows)} for project, rows in _by_project(one).items()
+                {"project": project, **_totals(rows)}
+                for project, rows in _by_project(evaluation).items()
             ],
-            "per_module": [_module_json(*row) for row in one.rows],
+            "per_module": [_module_json(*row) for row in evaluation.rows],
         }
-        if asked.never_worse:
-            described["never_worse"] = _never_worse(one)
+        if settings.never_worse:
+            described["never_worse"] = _never_worse(evaluation)
         policies.append(described)
     return {
-        "compiler": make_compiler(asked.compiler).identity,
-        "corpus": str(asked.corpus),
+        "compiler": make_compiler(settings.compiler).identity,
+        "corpus": str(settings.corpus),
         "policies": policies,
         "failures": [{"module": name, "error": message} for name, message in failures.items()],
     }

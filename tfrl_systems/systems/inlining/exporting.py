@@ -94,17 +94,17 @@ def export_mlgo(name: str, compiler: str, output: pathlib.Path) -> dict[str, Any
         raise UserError(
             f"policy: expected one that bc_max learned, found {name!r}, for which there is no model"
         )
-    made = make_compiler(compiler)
-    names = [one for one in made.announced if one not in DERIVED_FEATURES]
-    made.close()
+    model_compiler = make_compiler(compiler)
+    names = [path for path in model_compiler.announced if path not in DERIVED_FEATURES]
+    model_compiler.close()
     save_mlgo(output, policy, names)
     return {
         "policy": name,
         "format": "mlgo",
-        "compiler": made.identity,
+        "compiler": model_compiler.identity,
         "path": os.fspath(output),
         "features": [*names, DEFAULT_FEATURE],
-        "size_bytes": sum(one.stat().st_size for one in output.rglob("*") if one.is_file()),
+        "size_bytes": sum(path.stat().st_size for path in output.rglob("*") if path.is_file()),
     }
 
 
@@ -125,11 +125,11 @@ def _try(plugin: pathlib.Path, toolchain: Toolchain) -> None:
             errors="replace",
             timeout=_TIMEOUT_S,
         )
-        told = log.read_text() if log.exists() else ""
-    if done.returncode == 0 and '"steered":true' in told:
+        log_text = log.read_text() if log.exists() else ""
+    if done.returncode == 0 and '"steered":true' in log_text:
         return
-    found = " ".join((done.stderr or told or "a clang that does not ask it").split())[:300]
+    message = " ".join((done.stderr or log_text or "a clang that does not ask it").split())[:300]
     raise UserError(
-        f"plugin: expected {toolchain.clang} to load it and to ask it, found: {found}; install "
+        f"plugin: expected {toolchain.clang} to load it and to ask it, found: {message}; install "
         f"headers of that very LLVM (llvm-{toolchain.major}-dev), or name another clang"
     )

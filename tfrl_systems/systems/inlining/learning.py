@@ -199,7 +199,7 @@ def make_corpus_objective(
     sizes = collector.map(CompilePlainly(), ordered, reporter.task("plain -Oz", len(ordered)))
     pairs = zip(ordered, sizes, strict=True)
     return make_objective(
-        name, [(one, size) for one, size in pairs if isinstance(size, ObjectSize)]
+        name, [(module, size) for module, size in pairs if isinstance(size, ObjectSize)]
     )
 
 
@@ -220,19 +220,19 @@ def _default_sizes(
       UserError: none of the modules has call sites to decide.
     """
     task = reporter.task("default", len(modules))
-    found = {}
+    sizes = {}
     for played in collector.play_default(largest_first(modules), task):
         if isinstance(played, Failure):
             reporter.say(f"left out: {played.message}")
         elif len(played.decisions):
-            found[played.module] = played.size
+            sizes[played.module] = played.size
     collector.close()
-    if not found:
+    if not sizes:
         raise UserError(
             f"corpus: expected modules with call sites to decide, found none among {len(modules)}; "
             "name another by --corpus"
         )
-    return found
+    return sizes
 
 
 def _evaluator(
@@ -240,17 +240,20 @@ def _evaluator(
 ) -> EvaluateFn:
     """Return a function that compiles all modules of a problem under the greedy policy."""
     actor = NumpyActor.from_policy(agent.collect_policy)
-    names = [one.path[0] for one in agent.actor_network.inputs]
+    names = [feature.path[0] for feature in agent.actor_network.inputs]
 
     def measure(data: bytes) -> Mapping[str, float]:
         actor.load(data)
         policy = ActorPolicy(actor.network, names, variables.sha256(data))
-        found = evaluate(problem, policy, "evaluation").to_json()
+        evaluation = evaluate(problem, policy, "evaluation").to_json()
         collector.close()  # the next evaluation is far, and the compilers are not needed till then
         problem.tell_failures(reporter.say)
-        del found["policy"]
-        by_project = found.pop("saving_percent_by_group")
-        return {**found, **{f"saving_percent/{name}": one for name, one in by_project.items()}}
+        del evaluation["policy"]
+        by_project = evaluation.pop("saving_percent_by_group")
+        return {
+            **evaluation,
+            **{f"saving_percent/{name}": saving for name, saving in by_project.items()},
+        }
 
     return measure
 
@@ -265,9 +268,9 @@ def saving_of_all(experience: Experience) -> float:
     return float(relative_saving(np.sum(info["cost_bytes"]), np.sum(info["default_cost_bytes"])))
 
 
-def _describe(found: Mapping[str, Any]) -> str:
+def _describe(evaluation: Mapping[str, Any]) -> str:
     return (
-        f"{percent(found['cost'], found['default_cost'])} against LLVM's own decisions, "
-        f"{found['worse']} of {found['contexts']} worse, "
-        f"{100 * found['changed']:.1f}% of decisions changed"
+        f"{percent(evaluation['cost'], evaluation['default_cost'])} against LLVM's own decisions, "
+        f"{evaluation['worse']} of {evaluation['contexts']} worse, "
+        f"{100 * evaluation['changed']:.1f}% of decisions changed"
     )

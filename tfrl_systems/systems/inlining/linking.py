@@ -22,12 +22,12 @@ from tfrl_systems.systems.inlining.workers import make_collector
 
 
 def link_projects(
-    asked: Evaluation, modules: Sequence[Module], policy: Policy, reporter: Reporter
+    settings: Evaluation, modules: Sequence[Module], policy: Policy, reporter: Reporter
 ) -> dict[str, ImageSize]:
     """Compile modules under a policy and link the objects of each project.
 
     Args:
-      asked: the compiler, and how many of them work at the same time.
+      settings: the compiler, and how many of them work at the same time.
       modules: modules that all compile.
       policy: the policy.
       reporter: receives the progress.
@@ -35,10 +35,10 @@ def link_projects(
     Returns:
       The sizes of the images by project. Projects that cannot be linked are left out and reported.
     """
-    collect = Collect.with_workers(asked.workers)
+    collect = Collect.with_workers(settings.workers)
     with (
         tempfile.TemporaryDirectory(prefix="tfrl-link-") as scratch,
-        make_collector(asked.compiler, TrajectoryStore(), collect) as collector,
+        make_collector(settings.compiler, TrajectoryStore(), collect) as collector,
     ):
         directory = pathlib.Path(scratch)
         objects = _write_objects(collector, modules, policy, directory, reporter)

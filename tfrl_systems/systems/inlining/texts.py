@@ -65,3 +65,71 @@ trajectories_per_second
 Without --corpus, a small corpus is compiled from sources in this package. Without --policy, a
 policy of the usual size is fitted to LLVM's own decisions.
 """
+
+BUILD = """\
+Runs COMMAND, and lets a policy decide what its clangs inline.
+
+  tfrl build --policy runs/quickstart/policy -- cmake --build b
+  tfrl build --policy runs/quickstart/policy -- make -j8
+  tfrl build --policy default -- ninja -C b          as COMMAND alone: LLVM's own decisions
+  tfrl build --policy DIR --compare plain/ -- ninja  sizes beside those of a plain build in plain/
+
+The tree stays configured as it is. Only functions that are compiled for size (-Oz) are decided by
+the policy; -Os, as CMake's MinSizeRel has it, is not enough. Each stock clang from LLVM 19 on is
+steered whose headers are there (llvm-N-dev); a plugin for it is built on first use and kept. GCC,
+other clangs, clang-cl, zig, the assembler and links go their way. What cannot be steered is
+compiled as it would be alone, and named at the end. The exit status is COMMAND's.
+
+With link-time optimisation (-flto) LLVM inlines when it links, so nothing is steered.
+
+Clangs learn of the policy from environment variables (CCC_OVERRIDE_OPTIONS, TFRL_INLINING_LOG and
+TFRL_INLINING_CONFIG), so a build that gives its compilers an environment of its own, as SCons and
+Bazel do, has to let these through.
+
+Make and Ninja compile only what has changed: to have everything decided by the policy, clean first.
+ccache and sccache know the policy and give no objects of another one; Go gets a cache for each.
+"""
+
+EXPORT = """\
+  tfrl export --policy runs/my/policy --format clang-plugin --compiler clang-19 -o inliner.so
+  clang-19 -Oz -fpass-plugin=./inliner.so -c x.c
+
+clang-plugin is one file for one clang and needs nothing else installed. It decides where functions
+are compiled for size (-Oz) and nowhere else. It is built with the headers of that clang's LLVM
+(llvm-N-dev) and a C++ compiler. `tfrl build` does all of this by itself for a whole build.
+
+  tfrl train inlining --agent bc_max --corpus runs/mine --workdir runs/mlgo \\
+    --set scope=all --set features=cost_estimate,callee_users,callee_basic_block_count
+  tfrl export --policy runs/mlgo/policy --format mlgo -o model
+
+mlgo is a directory for those who build LLVM with a model inside, laid out as ml-compiler-opt does:
+a SavedModel and output_spec.json. LLVM feeds it its own features alone, and no linkage or history;
+a policy that needs others is refused.
+"""
+
+CORPUS_BUILD = """\
+Compiles sources to LLVM bitcode as clang hands it to -Oz, one module for each source.
+
+  tfrl corpus build build/compile_commands.json -o runs/mine
+  tfrl corpus build third_party/zlib src/ -o runs/mine --jobs 4
+  tfrl corpus build saved/*.bc -o runs/mine
+
+SOURCE is a compile_commands.json, a directory (with one, or a tree of C and C++ sources, or of
+bitcode), a C or C++ file, or a bitcode file. CMake writes a compile_commands.json with
+-DCMAKE_EXPORT_COMPILE_COMMANDS=ON. A module's name begins with its project: the name of the top
+directory of its sources, where the outermost build file is, or NAME with --project NAME. (Folders
+of one project, given side by side, count as projects of their own.) Building again compiles only
+what changed.
+
+A compile_commands.json may be written for any compiler and machine, with launchers (ccache, nice,
+cmake -E env) and response files (@FILE): options that the corpus's compiler refuses are left out.
+What does not compile is named, and listed in DIR/not_compiled.json with the compiler's first error;
+so is a damaged entry. Sources that are neither C nor C++ are counted by their kind.
+"""
+
+CORPUS_INFO = """\
+Describes a corpus: projects, languages, modules, bytes of bitcode. Corpora that ml-compiler-opt's
+tools extracted are read too.
+
+  tfrl corpus info runs/mine
+"""

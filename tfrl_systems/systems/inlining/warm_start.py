@@ -41,8 +41,8 @@ def clone_default(
     Returns:
       The clone, and the share of the contexts in which it makes all of the default's decisions.
     """
-    features = np.concatenate([one.features for one in outcomes])
-    actions = np.concatenate([one.actions for one in outcomes]).astype(np.int64)
+    features = np.concatenate([outcome.features for outcome in outcomes])
+    actions = np.concatenate([outcome.actions for outcome in outcomes]).astype(np.int64)
     rng = np.random.default_rng(config.seed)
     rows = rng.permutation(len(actions))[:_MAX_ROWS]
     experience, weights = labelled_experience(feature_names, features[rows], actions[rows])
@@ -53,8 +53,8 @@ def clone_default(
         clone = to_numpy(agent.policy, "clone")
         columns = clone.columns(feature_names)
         same = [
-            bool(np.array_equal(clone.decide(one.features[:, columns]), one.actions))
-            for one in outcomes
+            bool(np.array_equal(clone.decide(outcome.features[:, columns]), outcome.actions))
+            for outcome in outcomes
         ]
         share = float(np.mean(same))
         if share >= ENOUGH:
@@ -76,7 +76,7 @@ def follow_feature(network: actors.ActorNetwork, feature: str, probability: floa
     """
     named = network.named_variables()
     activate = actors.ACTIVATIONS[network.describe()["activation"]]
-    place = [one.path for one in network.inputs].index((feature,))
+    place = [field.path for field in network.inputs].index((feature,))
     # The network takes the signed logarithm of integers, so 0 and 1 enter as 0 and log 2.
     ends = np.log1p(np.array([0.0, 1.0], np.float32))
     num_layers = len(named) // 2

@@ -85,8 +85,8 @@ def requirements_of(compiler: str, *corpora: Corpus | None) -> Requirements:
 
 
 def _files_of(corpus: Corpus) -> Files:
-    paths = [one for module in corpus.modules for one in (module.path, module.thinlto_index)]
-    names = [str(one.relative_to(corpus.directory)) for one in paths if one is not None]
+    paths = [path for module in corpus.modules for path in (module.path, module.thinlto_index)]
+    names = [str(path.relative_to(corpus.directory)) for path in paths if path is not None]
     return Files(corpus.directory, tuple(names))
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from environments.learn_to_optimize.settings import Settings as EnvironmentSettings
 from tfrl_systems.reporting import Reporter
 from tfrl_systems.settings import Settings, option
-from tfrl_systems.systems.learn_to_optimize import texts
+from tfrl_systems.systems.learn_to_optimize import tables, texts
 from tfrl_systems.systems.learn_to_optimize.evaluating import Evaluation, evaluate_policies
 from tfrl_systems.systems.learn_to_optimize.judging import Judging
 from tfrl_systems.systems.learn_to_optimize.problem import Problem, Resolved
-from tfrl_systems.training.system import System
+from tfrl_systems.training.system import GRAPH_SETTINGS, System
 from tfrl_systems.training.training_run import TrainingRun
 
 if TYPE_CHECKING:
@@ -132,7 +133,10 @@ class LearnToOptimize(System):
         "train": texts.TRAIN,
         "evaluate": texts.EVALUATE,
         "bench": texts.BENCH,
+        "export": texts.EXPORT,
     }
+    unused_settings = GRAPH_SETTINGS
+    export_formats = ("onnx",)
 
     def settings(self, agent: str, problem: Problem | None) -> Settings:
         """See `System.settings`."""
@@ -182,6 +186,31 @@ class LearnToOptimize(System):
         from tfrl_systems.systems.learn_to_optimize.benchmarks import bench
 
         return bench.measure(asked.only or BENCHMARKS, asked.rounds, reporter)
+
+    def export(
+        self, policy: str, form: str, compiler: str | None, output: pathlib.Path
+    ) -> tuple[dict[str, Any], str]:
+        """See `System.export`."""
+        from tfrl_systems.systems.learn_to_optimize.exporting import export_onnx
+
+        use = f"onnxruntime.InferenceSession('{output}').run(['x'], {{'c': c}})"
+        return export_onnx(policy, output), use
+
+    def outcome(self, result: Mapping[str, Any]) -> tuple[str, str]:
+        """See `System.outcome`."""
+        late = result["evaluation"]["last_tenth"]
+        return "errors", (
+            f"mse {late['mse']:.3g}, msle {late['msle']:.3g} (mean over the last tenth of the "
+            "iterations)"
+        )
+
+    def next_command(self, policy: pathlib.Path, problem: Problem) -> str:
+        """See `System.next_command`."""
+        return f"{super().next_command(policy, problem)} --policy scipy --policy random"
+
+    def table(self, evaluation: Mapping[str, Any]) -> str:
+        """See `System.table`."""
+        return tables.function_table(evaluation)
 
 
 SYSTEM = LearnToOptimize()

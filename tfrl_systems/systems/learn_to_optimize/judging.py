@@ -65,7 +65,7 @@ def judge(objective: Objective, x: np.ndarray, free: np.ndarray, by: str) -> dic
     figures: dict[str, Any] = {"cost": float(np.sum(values / len(values)))}
     if by == "truth" or objective.minimiser is not None:
         searched = objective.evaluations.count
-        least = references.truth(objective, free, MINIMA.files()).values
+        least = references.truth(objective, free, MINIMA.open()).values
         figures |= references.errors_of(objective, values, least)._asdict()
         figures["truth_evaluations"] = objective.evaluations.count - searched
     figures["function_evaluations"] = objective.evaluations.count - before

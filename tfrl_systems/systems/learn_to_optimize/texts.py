@@ -76,3 +76,9 @@ query_us, query_us_per_row
                      policy(c) -> x for one c, and for each of many at a time
 train_step_ms        PPO's training on the collected episodes
 """
+
+EXPORT = """\
+  tfrl export --policy runs/ackley/policy --format onnx -o optimiser.onnx
+
+onnx is a learned optimiser as a model from c [N, k] to x, all scaled to [-1, 1], for onnxruntime.
+"""

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from environments.tensor_graphs.settings import Settings as EnvironmentSettings
-from tfrl_systems.reporting import Reporter
+from tfrl_systems.reporting import Reporter, percent
 from tfrl_systems.settings import Settings
-from tfrl_systems.systems.tensor_graphs import texts
+from tfrl_systems.systems.tensor_graphs import tables, texts
 from tfrl_systems.systems.tensor_graphs.evaluating import Evaluation, evaluate
 from tfrl_systems.systems.tensor_graphs.problem import Benchmarks, Problem
-from tfrl_systems.training.system import System
+from tfrl_systems.training.system import FLOAT_SETTINGS, System
 from tfrl_systems.training.training_run import TrainingRun
 
 if TYPE_CHECKING:
@@ -111,7 +112,9 @@ class TensorGraphs(System):
         "train": texts.TRAIN,
         "evaluate": texts.EVALUATE,
         "bench": texts.BENCH,
+        "optimize": texts.OPTIMIZE,
     }
+    unused_settings = FLOAT_SETTINGS
 
     def settings(self, agent: str, problem: Problem | None) -> Settings:
         """See `System.settings`."""
@@ -164,6 +167,25 @@ class TensorGraphs(System):
         from tfrl_systems.systems.tensor_graphs.benchmarks import bench
 
         return bench.measure(self, asked, reporter)
+
+    def outcome(self, result: Mapping[str, Any]) -> tuple[str, str]:
+        """See `System.outcome`."""
+        change = percent(result["evaluation"]["last_tenth"]["cost"], 1.0)
+        return "costs", (
+            f"{change} of estimated cost (mean of the models and of the last tenth of the "
+            "iterations)"
+        )
+
+    def next_command(self, policy: pathlib.Path, problem: Problem) -> str:
+        """See `System.next_command`."""
+        # A built-in model or a family is no file.
+        files = [name for name in problem.models if name.endswith(".onnx")]
+        model = files[0] if files else "model.onnx"
+        return f"tfrl optimize {model} -o fast.onnx --method policy --policy {policy}"
+
+    def table(self, evaluation: Mapping[str, Any]) -> str:
+        """See `System.table`."""
+        return tables.model_tables(evaluation)
 
 
 SYSTEM = TensorGraphs()

@@ -54,3 +54,41 @@ policy_ms_MODEL                     a decision of a policy that has learned noth
 train_step_ms_MODEL                 PPO's update from 32 decisions
 dream_steps_per_second              steps of a world model of the first model, with the controller
 """
+
+OPTIMIZE = """\
+Rewrites an ONNX model by verified rules so that it runs faster and computes the same.
+
+  tfrl optimize model.onnx -o fast.onnx
+  tfrl optimize model.onnx -o fast.onnx --inputs examples.npz --report report.html
+  tfrl optimize model.onnx -o fast.onnx --policy runs/graphs/policy
+  tfrl optimize model.onnx -o fast.onnx --dimension batch=8 --objective onnxruntime-cuda
+  tfrl optimize model.onnx -o fast.onnx --dimension width=160,320 --dimension 'x[0]=1'
+  tfrl optimize model.onnx -o fast.onnx --strict
+
+A search looks for graphs that cost less, operator by operator, as measured on this machine. Its
+best candidates are run beside MODEL, on random inputs and on yours, and dropped if an output
+differs by more than a relative 1e-4 (float32), 2e-2 (float16) or one unit (8-bit integers). The
+others are measured end to end against MODEL in turns, next to a second copy of MODEL, which tells
+how far equal models differ. One is written only if it is faster than that, and not slower than
+MODEL at whichever level of onnxruntime's optimisation suits MODEL best. Otherwise OUT is a copy of
+MODEL, and "no gain available" says why.
+
+A size that MODEL leaves open has the file's own name (batch, p2o.DynamicDimension.0), or
+INPUT[AXIS]. The first size given for it leads the search; OUT is right and not slower at any of
+those given. If none is given, a batch is 1, and for the others usual sizes are tried until MODEL
+runs. What was chosen is printed with the options that change it; half and double of it are measured
+too. --inputs FILE.npz gives sizes and values from real data.
+
+--policy DIR lets a learned policy lead the search: it plays first, and the search goes on from the
+cheapest graph that it finds. With --method policy it plays alone.
+
+--seconds bounds everything before the candidates are compared and measured. Operators whose
+measurement does not fit in are estimated by a formula.
+
+Rules are right for numbers. Some may turn a NaN or an infinity into a number: x / y * y becomes x,
+also where y is 0. Some may lose digits where large numbers cancel: (x - c) * a becomes
+x * a - c * a. --strict leaves both kinds out. For integers, which wrap around, and truth values
+rules are used only if they give exactly the same.
+
+Ctrl-C ends the search and goes on with the best so far; pressed again, it ends the program.
+"""

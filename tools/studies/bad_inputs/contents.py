@@ -312,8 +312,8 @@ def database(seed: int) -> list[Damage]:
     with tempfile.TemporaryDirectory() as scratch:
         path = pathlib.Path(scratch) / "a.db"
         with sqlite3.connect(path) as db:
-            db.execute("PRAGMA user_version = 2")
-            for table in ("compiles", "records"):
+            db.execute("PRAGMA user_version = 3")
+            for table in ("entries", "used"):
                 db.execute(f"CREATE TABLE {table} (key BLOB PRIMARY KEY, value BLOB)")
                 rows = [(bytes([k]) * 32, bytes(200)) for k in range(50)]
                 db.executemany(f"INSERT INTO {table} VALUES (?, ?)", rows)

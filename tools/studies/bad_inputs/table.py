@@ -163,10 +163,10 @@ _BEGUN = tuple(
 )
 _CACHES = {
     "the cache directory": ".",
-    "compiles": "compiles-2.db",
-    "its journal": "compiles-2.db-journal",
-    "costs": "costs",
-    "verified rules": "verified_rules",
+    "compiles": "compiles-3.db",
+    "its journal": "compiles-3.db-journal",
+    "costs": "costs-5.db",
+    "verified rules": "verified_rules-1.db",
     "plugins": "plugins",
     "the lock of the plugins": "plugins/.lock",
 }

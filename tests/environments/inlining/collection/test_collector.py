@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import signal
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from environments.errors import Failure, UserError
 from environments.inlining.collection.collector import Collector
 from environments.inlining.collection.store import Trajectory, TrajectoryStore
-from environments.inlining.collection.tasks import Play, play
+from environments.inlining.collection.tasks import Play
 from environments.inlining.compilers.compilation import CompilerError
 from environments.inlining.compilers.embedded import EmbeddedLlvm
 from environments.inlining.corpus.modules import Module
@@ -22,7 +21,9 @@ from tests.environments.inlining.small_modules import (
     NO_CALL_SITES,
     UNREACHABLE_CALL_SITE,
     many_calls,
+    play,
     write_module,
+    youngest_compiler,
 )
 
 
@@ -39,7 +40,7 @@ class Counting(EmbeddedLlvm):
         compilation = super().compile(module)
         if self._num_deaths:
             self._num_deaths -= 1
-            compilation._backend.process.send_signal(signal.SIGKILL)
+            youngest_compiler().kill()
         return compilation
 
 
@@ -77,8 +78,11 @@ def test_nothing_is_compiled_twice(counting, modules, tmp_path):
     reopened = [play(counting, module, Default(), store) for module in modules]
     assert counting.num_compiles == 4
     for others in (again, same, reopened):
-        for one, other in zip(first, others, strict=True):
-            assert np.array_equal(one.features, other.features) and one.size == other.size
+        for trajectory, repeated in zip(first, others, strict=True):
+            assert (
+                np.array_equal(trajectory.features, repeated.features)
+                and trajectory.size == repeated.size
+            )
     # A file that has another name and the same bytes is the same module.
     copy = Module("copy", modules[0].path, ".", "c")
     assert play(counting, copy, Default(), store).module == "copy"
@@ -88,33 +92,36 @@ def test_nothing_is_compiled_twice(counting, modules, tmp_path):
 def test_recalled_and_compiled_are_the_same(counting, modules):
     module, store = modules[3], TrajectoryStore()
     compiled = [play(counting, module, Random(seed), store) for seed in range(6)]
-    for one in compiled:
-        fresh = play(counting, module, Replay(one.decisions), TrajectoryStore())
-        recalled = play(counting, module, Replay(one.decisions), store)
-        for other in (fresh, recalled):
-            assert np.array_equal(one.features, other.features) and one.size == other.size
-            assert np.array_equal(one.decisions, other.decisions)
+    for trajectory in compiled:
+        fresh = play(counting, module, Replay(trajectory.decisions), TrajectoryStore())
+        recalled = play(counting, module, Replay(trajectory.decisions), store)
+        for replayed in (fresh, recalled):
+            assert (
+                np.array_equal(trajectory.features, replayed.features)
+                and trajectory.size == replayed.size
+            )
+            assert np.array_equal(trajectory.decisions, replayed.decisions)
 
 
 def assert_same(played, expected):
-    for one, other in zip(played, expected, strict=True):
-        assert one.module == other.module and one.size == other.size
-        assert np.array_equal(one.features, other.features)
-        assert np.array_equal(one.decisions, other.decisions)
+    for left, right in zip(played, expected, strict=True):
+        assert left.module == right.module and left.size == right.size
+        assert np.array_equal(left.features, right.features)
+        assert np.array_equal(left.decisions, right.decisions)
 
 
 class Pool:
     """One player; remembers what it was asked, and has its results in another order."""
 
     def __init__(self, make_player):
-        self.asked = []
+        self.requests = []
         self._player = make_player()
 
     def broadcast(self, data):
         self._player.load(data)
 
     def map(self, jobs, on_result):
-        self.asked.append([module.name for module in jobs])
+        self.requests.append([module.name for module in jobs])
         for number in reversed(range(len(jobs))):
             on_result(number, self._player.run(jobs[number]))
 
@@ -140,22 +147,23 @@ def test_the_default_has_the_sizes_of_plain_compiles(counting, modules, tmp_path
     damaged = Module("damaged", tmp_path / "missing.bc", ".", "c")
     store = TrajectoryStore(tmp_path / "cache.sqlite")
     with Collector(EmbeddedLlvm, store, Pool) as collector:
-        hand, failure, found = collector.play_default([modules[0], damaged, apart])
+        hand, failure, plain = collector.play_default([modules[0], damaged, apart])
         (steered,) = collector.play([apart], Default())
     assert hand.size == counting.compile_plain(modules[0]).size and isinstance(failure, Failure)
-    assert found.size == counting.compile_plain(apart).size != steered.size
-    assert np.array_equal(found.decisions, steered.decisions)
+    assert plain.size == counting.compile_plain(apart).size != steered.size
+    assert np.array_equal(plain.decisions, steered.decisions)
     # The plain sizes are kept, and what was steered keeps its own.
-    with Collector(EmbeddedLlvm, store, Pool) as collector:
-        assert [one.size for one in collector.play_default([apart])] == [found.size]
-        assert collector._pool is None
+    with Collector(EmbeddedLlvm, store, lambda _: pytest.fail("a pool is made")) as collector:
+        assert [trajectory.size for trajectory in collector.play_default([apart])] == [plain.size]
 
 
 def test_results_are_in_order_and_each_is_counted(modules):
     counted = []
     with Collector(EmbeddedLlvm, TrajectoryStore(), Pool) as collector:
         played = collector.play(modules * 2, Random(5), counted.append)
-        alone = [play(collector.compiler, one, Random(5), TrajectoryStore()) for one in modules]
+        alone = [
+            play(collector.compiler, module, Random(5), TrajectoryStore()) for module in modules
+        ]
     assert counted == [1] * 8
     assert_same(played, alone * 2)
 
@@ -175,11 +183,11 @@ def test_only_what_is_not_in_the_store_goes_to_the_pool(modules):
         assert not pools  # so that nothing is started
         counted = []
         played = collector.play(modules, Default(), counted.append)
-        assert pools[0].asked == [["few", "many"]] and counted == [1] * 4
+        assert pools[0].requests == [["few", "many"]] and counted == [1] * 4
         assert_same(played[:2], first)
-        assert [one.module for one in played] == ["hand", "none", "few", "many"]
+        assert [trajectory.module for trajectory in played] == ["hand", "none", "few", "many"]
         assert_same(collector.play(modules, Default()), played)
-        assert len(pools) == len(pools[0].asked) == 1
+        assert len(pools) == len(pools[0].requests) == 1
 
 
 def test_what_was_finished_before_an_interruption_is_kept(modules):
@@ -198,7 +206,7 @@ def test_a_compiler_that_dies_once_is_tried_again(modules):
     compiler = Counting(num_deaths=1)
     with Collector(lambda: compiler, TrajectoryStore(), Pool) as collector:
         played = collector.play(modules, Default())
-    assert all(isinstance(one, Trajectory) for one in played)
+    assert all(isinstance(trajectory, Trajectory) for trajectory in played)
     assert compiler.num_compiles == len(modules) + 1
 
 
@@ -211,7 +219,7 @@ def test_what_fails_every_time_is_named_and_the_rest_goes_on(modules, tmp_path):
         played = collector.play(
             [broken, modules[0], missing, modules[1]], Constant(0), counted.append
         )
-    assert [type(one) for one in played] == [Failure, Trajectory, Failure, Trajectory]
+    assert [type(outcome) for outcome in played] == [Failure, Trajectory, Failure, Trajectory]
     assert [played[0].name, played[2].name] == ["broken", "missing"]
     assert counted == [1] * 4
     for failure in (played[0], played[2]):
@@ -226,4 +234,4 @@ def test_a_mistake_of_the_user_ends_the_run(modules):
         # A compiler's failure is one of the module.
         failed = collector.map(Fails(Default(), "few", CompilerError("few: no")), modules)
     assert failed[2] == Failure("few", "few: no")
-    assert [type(one) for one in failed].count(Trajectory) == 3
+    assert [type(outcome) for outcome in failed].count(Trajectory) == 3

@@ -27,13 +27,13 @@ def header_line(features: list[dict]) -> bytes:
 
 
 def parse_all(pieces: list[bytes]) -> list[bytes]:
-    parser, found = StreamParser(), []
+    parser, observations = StreamParser(), []
     for piece in pieces:
         parser.feed(piece)
         while (observation := parser.next_observation()) is not None:
-            found.append(observation)
+            observations.append(observation)
     assert parser.pending_bytes == 0
-    return found
+    return observations
 
 
 @st.composite

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-import pathlib
-import subprocess
-
 import numpy as np
-import psutil
 import pytest
 
-from environments.errors import UserError
+from environments.inlining.collection.store import TrajectoryStore
 from environments.inlining.compilers.compiler import make_compiler, run_policy
-from environments.inlining.compilers.embedded import EmbeddedLlvm
-from environments.inlining.compilers.object_size import read_function_bytes, read_object_size
 from environments.inlining.compilers.system_clang import SystemClang
+from environments.inlining.corpus.bitcode_compilers import CompilerProcesses, find_compiler
+from environments.inlining.corpus.modules import Module
+from environments.inlining.heuristics import Default, Random, Replay
 from tests.environments.inlining.small_modules import (
     HAND_WORKED,
     HAND_WORKED_DEFAULT,
@@ -22,21 +18,12 @@ from tests.environments.inlining.small_modules import (
     NO_CALL_SITES,
     NOTHING,
     UNREACHABLE_CALL_SITE,
+    default,
     many_calls,
-    num_descriptors,
+    play,
     write_module,
 )
-from tests.requirements import need_one_of
-
-
-def default(site):
-    return site.default
-
-
-@pytest.fixture
-def hand_worked(tmp_path):
-    # As text: LLVM 19 reads no bitcode of LLVM 22.
-    return write_module(tmp_path, "hand_worked", HAND_WORKED, text=True)
+from tests.requirements import need_programs
 
 
 def test_call_sites_come_in_order_with_llvms_own_decision(compiler, hand_worked):
@@ -87,8 +74,8 @@ def test_a_call_site_that_inlining_makes_unreachable_is_not_asked_about(compiler
     steered = run_policy(compiler, module, default)
     assert steered.callees == ("begin", "construct") and steered.decisions.tolist() == [1, 1]
     # It is asked about where the landing pad stays reachable.
-    kept = run_policy(compiler, module, lambda site: 0)
-    assert kept.callees == ("begin", "construct", "destroy")
+    refused = run_policy(compiler, module, lambda site: 0)
+    assert refused.callees == ("begin", "construct", "destroy")
     assert steered.size != compiler.compile_plain(module).size
 
 
@@ -113,20 +100,6 @@ def test_a_module_without_functions_has_no_text(compiler, tmp_path):
     assert run_policy(compiler, module, default).size.text_bytes == 0
 
 
-def test_a_second_module_at_the_same_time_is_refused(embedded, hand_worked):
-    with embedded.compile(hand_worked) as compilation:
-        compilation.next_site()
-        with pytest.raises(RuntimeError, match="one module at a time"):
-            embedded.compile(hand_worked)
-
-
-def test_the_order_of_modules_does_not_matter(embedded, tmp_path):
-    modules = [write_module(tmp_path, f"m{count}", many_calls(count)) for count in (3, 9)]
-    forwards = [run_policy(embedded, module, default).size for module in modules]
-    backwards = [run_policy(embedded, module, default).size for module in reversed(modules)]
-    assert forwards == backwards[::-1]
-
-
 def test_direct_calls_as_written(compiler, hand_worked):
     assert compiler.read_calls(hand_worked) == {
         "leaf": ["sink"],
@@ -136,133 +109,74 @@ def test_direct_calls_as_written(compiler, hand_worked):
     }
 
 
-def test_function_bytes_add_up(compiler, hand_worked):
-    with compiler.compile(hand_worked) as compilation:
-        while (site := compilation.next_site()) is not None:
-            compilation.advise(site.default)
-        compiled = compilation.result()
-    size, by_function = compiled.size, read_function_bytes(compiled.data)
-    assert set(by_function) == {"leaf", "caller", "other"}  # once is inlined and dropped
-    assert size.exec_bytes <= sum(by_function.values()) <= size.text_bytes
-
-
-def test_sizes_are_those_of_the_sections(tmp_path):
-    module = write_module(tmp_path, "module", HAND_WORKED)
-    compiler = EmbeddedLlvm()
-    with compiler.compile(module) as compilation:
-        while (site := compilation.next_site()) is not None:
-            compilation.advise(site.default)
-        data = compilation._backend.read_object()
-    compiler.close()
-    (tmp_path / "module.o").write_bytes(data)
-    size = read_object_size(data)
-    assert read_function_bytes(data)
-    program = need_one_of("size", "llvm-size-19")
-    shown = subprocess.check_output([program, tmp_path / "module.o"], text=True)
-    assert int(shown.splitlines()[1].split()[0]) == size.text_bytes
-
-
-def test_a_clang_of_its_own_options_is_asked_with_them(clang, tmp_path):
-    module = write_module(tmp_path, "module", HAND_WORKED, text=True)
-    options = ("-cc1", "-triple", "x86_64-pc-linux-gnu", "-emit-obj", "-Oz")
-    own = type(module)(module.name, module.path, ".", "c", options)
-    assert run_policy(clang, own, default).decisions.tolist() == HAND_WORKED_DEFAULT
-    assert run_policy(clang, own, default).size == clang.compile_plain(own).size
-
-
-def test_llvm_19_sends_its_default_in_the_place_of_another_feature(clang):
-    is_19 = clang.facts.version.startswith("19.")
-    found = "callee_basic_block_count" if is_19 else "inlining_default"
-    assert clang.facts.default_feature == found
-    assert "inlining_default" in clang.announced
-
-
-def test_a_clang_whose_default_cannot_be_asked_for(clang, hand_worked, monkeypatch):
-    """No version is known; the cost tells then, and nothing is named."""
-    facts = dataclasses.replace(clang.facts, default_feature="")
-    monkeypatch.setattr(clang, "facts", facts)
-    seen = []
-    with clang.compile(hand_worked) as compilation:
-        while (site := compilation.next_site()) is not None:
-            seen.append((site.callee, site.caller, site.default))
-            compilation.advise(site.default)
-        compiled = compilation.result()
-        linkage = compilation.linkage
-    assert seen == [(None, None, default) for _, _, default in HAND_WORKED_SITES]
-    assert compiled.callees == (None,) * 5 and linkage == {}
-    assert "inlining_default" not in compilation.announced
-
-
-def test_a_worker_that_has_grown_is_replaced(embedded, hand_worked, monkeypatch):
-    first = run_policy(embedded, hand_worked, default)
-    worker = psutil.Process(embedded._worker.process.pid)
-    assert 20 << 20 < embedded._worker.memory_bytes < 512 << 20
-    monkeypatch.setattr("environments.inlining.compilers.embedded._MAX_WORKER_BYTES", 20 << 20)
-    assert run_policy(embedded, hand_worked, default).size == first.size
-    assert not worker.is_running()
-
-
-def test_no_descriptor_is_leaked_and_memory_stays_bounded(embedded, tmp_path):
-    module = write_module(tmp_path, "module", many_calls(20))
-    run_policy(embedded, module, default)
-    worker = psutil.Process(embedded._worker.process.pid)
-    for _ in range(20):
-        run_policy(embedded, module, default)
-    descriptors, memory_bytes = num_descriptors(), worker.memory_info().rss
-    worker_descriptors = worker.num_fds()
-    for _ in range(200):
-        run_policy(embedded, module, default)
-    assert num_descriptors() <= descriptors
-    assert worker.num_fds() == worker_descriptors
-    assert worker.memory_info().rss - memory_bytes < 64 << 20
-
-
-def test_clang_leaks_no_descriptor(clang, tmp_path):
-    module = write_module(tmp_path, "module", HAND_WORKED, text=True)
-    run_policy(clang, module, default)
-    descriptors = num_descriptors()
-    for _ in range(5):
-        run_policy(clang, module, default)
-    assert num_descriptors() <= descriptors
-
-
-def script(directory: pathlib.Path, text: str) -> pathlib.Path:
-    path = directory / "compiler"
-    path.write_text("#!/bin/sh\n" + text)
-    path.chmod(0o755)
-    return path
-
-
-def test_a_program_that_is_not_there():
-    with pytest.raises(UserError, match="found no program 'no-such-clang'; install one"):
-        SystemClang("no-such-clang")
-
-
-@pytest.mark.parametrize(
-    "text, message",
-    [
-        ("echo 'gcc (Debian 12.2.0) 12.2.0'", "found .* that says 'gcc .Debian 12.2.0. 12.2.0'"),
-        ("exit 1", "that says 'nothing'"),
-        ("echo 'Debian clang version 14.0.6'", "found .* of version 14.0.6; install a newer one"),
-        ("echo 'clang version 21.0.0'", "to ask for inlining advice, found that it does not"),
-    ],
-    ids=["gcc", "silent", "too-old", "no-channel"],
-)
-def test_a_wrong_program_is_named_at_construction(tmp_path, text, message):
-    with pytest.raises(UserError, match=message) as caught:
-        SystemClang(script(tmp_path, text))
-    assert "\n" not in str(caught.value)
-
-
-def test_gcc_itself_is_refused():
-    try:
-        SystemClang("gcc")
-    except UserError as error:
-        assert "expected" in str(error) and "gcc" in str(error)
-    else:
-        pytest.fail("gcc was taken for clang")
-
-
 def test_make_compiler(clang):
     assert make_compiler().name == "embedded"
     assert make_compiler(clang.executable).identity == clang.identity
+
+
+SOURCE = """
+#include <algorithm>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+std::map<std::string, std::vector<int>> group(const std::vector<std::string>& words) {
+  std::map<std::string, std::vector<int>> groups;
+  for (int i = 0; i < static_cast<int>(words.size()); ++i) groups[words[i]].push_back(i);
+  for (auto& [word, places] : groups) std::sort(places.rbegin(), places.rend());
+  return groups;
+}
+
+int first_of(const std::vector<std::string>& words, const std::string& word) {
+  auto groups = group(words);
+  if (groups.find(word) == groups.end()) throw std::out_of_range("no " + word);
+  return groups.at(word).back();
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def real_module(tmp_path_factory) -> Module:
+    directory = tmp_path_factory.mktemp("real")
+    (directory / "group.cpp").write_text(SOURCE)
+    command = find_compiler().command("c++", ("-std=c++17",), "group.cpp", directory / "group.bc")
+    (directory / "scratch").mkdir()
+    ended = CompilerProcesses().run(command, directory, directory / "scratch", timeout_s=240)
+    assert ended.error == ""
+    return Module("group", directory / "group.bc", ".", "c++")
+
+
+def test_the_default_gives_the_bytes_of_plain_oz_of_a_real_module(embedded, real_module):
+    compiled = run_policy(embedded, real_module, lambda site: site.default)
+    assert len(compiled.decisions) > 100
+    assert compiled.size == embedded.compile_plain(real_module).size
+
+
+def test_so_it_does_on_clang_22(clangs, real_module):
+    need_programs("clang-22")
+    clang = clangs.setdefault("clang-22", SystemClang("clang-22", timeout_s=60))
+    compiled = run_policy(clang, real_module, lambda site: site.default)
+    assert len(compiled.decisions) > 100
+    assert compiled.size == clang.compile_plain(real_module).size
+
+
+def test_a_recorded_list_gives_the_recorded_bytes(embedded, real_module):
+    recorded = play(embedded, real_module, Random(3), TrajectoryStore())
+    replayed = play(embedded, real_module, Replay(recorded.decisions), TrajectoryStore())
+    assert replayed.size == recorded.size
+    assert np.array_equal(replayed.features, recorded.features)
+    default = play(embedded, real_module, Default(), TrajectoryStore())
+    assert default.size != recorded.size
+
+
+def test_callees_are_named_before_the_decision_where_the_default_refuses(embedded, real_module):
+    with embedded.compile(real_module) as compilation:
+        while (site := compilation.next_site()) is not None:
+            assert (site.callee is None) == site.default
+            assert (site.caller is None) == site.default
+            compilation.advise(site.default)
+        compiled = compilation.result()
+        linkage = compilation.linkage
+    assert None not in compiled.callees
+    assert set(compiled.callees) <= set(linkage)

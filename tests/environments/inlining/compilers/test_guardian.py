@@ -161,13 +161,17 @@ def test_sigkill_of_the_host(start, tmp_path, compiler_name, num_workers):
 def test_sigkill_of_a_worker_takes_its_compiler_along(start, tmp_path):
     host = start("embedded", 2, pause=0.03)
     family = at_work(host, 2)
-    workers = [one for one in family if "tfrl_systems.drivers.pipes.worker_main" in one.cmdline()]
+    workers = [
+        process
+        for process in family
+        if "tfrl_systems.drivers.pipes.worker_main" in process.cmdline()
+    ]
     assert len(workers) == 2
     lost = [workers[0], *workers[0].children(recursive=True)]
     assert len(lost) == 3  # a compiler and a guardian
     workers[0].kill()
     _, gone = psutil.wait_procs(lost, timeout=5)
-    assert not [one for one in gone if one.status() != psutil.STATUS_ZOMBIE]
+    assert not [process for process in gone if process.status() != psutil.STATUS_ZOMBIE]
     said, complaint = host.communicate(timeout=60)
     assert said.endswith(b"done\n") and host.returncode == 0
     assert b"module: its worker was ended by SIGKILL (attempt 1 of 3)" in complaint
@@ -206,7 +210,9 @@ def test_a_normal_end_leaves_nothing_at_once(start, tmp_path, num_workers):
 def test_a_host_whose_guardian_was_killed_goes_on(start, tmp_path):
     host = start("embedded", 1, pause=0.03)
     family = at_work(host, 1)
-    (its_guardian,) = [one for one in family if "guardian_process.py" in " ".join(one.cmdline())]
+    (its_guardian,) = [
+        process for process in family if "guardian_process.py" in " ".join(process.cmdline())
+    ]
     its_guardian.kill()
     said, _ = host.communicate(timeout=60)
     assert said.endswith(b"done\n") and host.returncode == 0
@@ -214,9 +220,10 @@ def test_a_host_whose_guardian_was_killed_goes_on(start, tmp_path):
 
 
 def test_a_host_that_was_killed_as_its_guardian_began(tmp_path):
+    script = pathlib.Path(guardian.__file__).with_name("guardian_process.py")
     reads, writes = os.pipe()
     os.close(reads)
-    command = [sys.executable, "-I", "-S", guardian._SCRIPT]
+    command = [sys.executable, "-I", "-S", script]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     done = subprocess.run(
         command, env=environment, stdin=subprocess.DEVNULL, stdout=writes, timeout=60

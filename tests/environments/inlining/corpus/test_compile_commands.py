@@ -109,6 +109,9 @@ def test_what_compiles_no_c_is_counted_by_its_kind(tmp_path, file, command, kind
 @pytest.mark.parametrize(
     ("file", "command", "language"),
     [
+        ("a.c", "cc a.c", "c"),
+        ("a.c", "/usr/bin/g++ -c a.c", "c++"),
+        ("a.c", "cc -x c++ -c a.c", "c++"),
         ("a.C", "gcc -c a.C", "c++"),
         ("a.CPP", "gcc -c a.CPP", "c++"),
         ("a.CXX", "gcc -c a.CXX", "c++"),

@@ -7,7 +7,6 @@ import json
 import pytest
 
 from environments.errors import UserError
-from environments.inlining.corpus.projects import find_project_root
 from environments.inlining.corpus.sources import gather_units
 from environments.inlining.corpus.units import BitcodeUnit
 
@@ -39,16 +38,6 @@ def test_compile_commands_in_both_forms(tmp_path):
     assert b.argument_sets == (("-std=c++20",),)
     assert a.directory == b.directory == tmp_path / "build"
     assert a.root == tmp_path / "src"
-
-
-def test_language_of_an_entry(tmp_path):
-    entries = [
-        {"directory": ".", "file": "a.c", "command": "/usr/bin/g++ -c a.c"},
-        {"directory": ".", "file": "b.c", "command": "cc -x c++ -c b.c"},
-        {"directory": ".", "file": "c.c", "command": "cc c.c"},
-    ]
-    units = gather_units([write_database(tmp_path, entries)]).units
-    assert [unit.language for unit in units] == ["c++", "c++", "c"]
 
 
 def test_one_source_compiled_twice_gives_two_names(tmp_path):
@@ -133,15 +122,6 @@ def test_trees_of_one_project_side_by_side_are_projects(tmp_path):
 
 def builds(*directories):
     return [directory / "CMakeLists.txt" for directory in directories]
-
-
-def test_the_top_of_a_project(tmp_path):
-    repository = tmp_path / "repository"
-    nested = repository / "third_party/zlib/contrib"
-    touch(repository / ".git", *builds(tmp_path, repository, nested.parent, nested))
-    assert find_project_root(nested) == nested.parent  # third_party has no build file
-    assert find_project_root(repository / "third_party") == repository
-    assert find_project_root(repository / "src/deep") == repository  # not tmp_path
 
 
 def test_cmake_tells_the_top_of_the_sources(tmp_path):

@@ -7,14 +7,13 @@ import dataclasses
 import numpy as np
 import pytest
 
+from environments.inlining.collection.playing import compile_under
 from environments.inlining.collection.store import TrajectoryStore
-from environments.inlining.collection.tasks import play
-from environments.inlining.collection.variation import Variation
+from environments.inlining.collection.variation import Variation, site_keys
 from environments.inlining.compilers.embedded import EmbeddedLlvm
-from environments.inlining.exploration.detail import compile_in_detail
 from environments.inlining.exploration.explore import ExplorationConfig, explore
 from environments.inlining.heuristics import Default, Replay, make_heuristic
-from tests.environments.inlining.small_modules import HAND_WORKED, NO_CALL_SITES, write_module
+from tests.environments.inlining.small_modules import HAND_WORKED, NO_CALL_SITES, play, write_module
 
 # LLVM fills up the last function's unwind entry to a multiple of 8.
 PADDING_BYTES = 4
@@ -110,13 +109,13 @@ def test_one_compile_tells_what_many_would(counting, module):
 
 def test_with_one_site_a_compile_deltas_are_those_of_the_object(counting, module):
     explored = explore(counting, module, Default(), TrajectoryStore(), PAPER)
-    base = compile_in_detail(counting, module, Default())
+    base = compile_under(Default(), counting, module)
     for step, delta in deltas_by_step(explored).items():
-        flip = base.keys[step]
+        flip = site_keys(base.names)[step]
         assert flip is not None
-        variation = compile_in_detail(counting, module, Default(), Variation(frozenset({flip})))
-        assert variation.trajectory.decisions[step] == 1 - base.trajectory.decisions[step]
-        assert variation.cost - base.cost == delta
+        varied = compile_under(Default(), counting, module, Variation(frozenset({flip})))
+        assert varied.decisions[step] == 1 - base.decisions[step]
+        assert varied.size.text_bytes - base.size.text_bytes == delta
 
 
 def test_what_saves_is_changed_together_and_kept_as_best(counting, tmp_path):
@@ -162,8 +161,15 @@ def test_nothing_is_explored_twice(counting, module, tmp_path):
     played = play(counting, module, Default(), store)
     assert counting.num_compiles == 0
     assert deltas_by_step(again) == deltas_by_step(first)
-    for one, other in ((again.base, first.base), (again.best, first.best), (played, first.base)):
-        assert np.array_equal(one.features, other.features) and one.size == other.size
+    for recalled, trajectory in (
+        (again.base, first.base),
+        (again.best, first.best),
+        (played, first.base),
+    ):
+        assert (
+            np.array_equal(recalled.features, trajectory.features)
+            and recalled.size == trajectory.size
+        )
     # How much to explore is part of what is asked for; which modules are small enough is not.
     larger = dataclasses.replace(ExplorationConfig(), max_bitcode_bytes=1)
     explore(counting, module, Default(), store, larger)
@@ -208,8 +214,8 @@ def test_a_module_without_call_sites(counting, tmp_path):
 
 def test_flips_are_named_by_caller_callee_and_occurrence(counting, tmp_path):
     hand_worked = write_module(tmp_path, "hand", HAND_WORKED)
-    base = compile_in_detail(counting, hand_worked, Default())
-    assert base.keys == (
+    keys = site_keys(compile_under(Default(), counting, hand_worked).names)
+    assert keys == (
         ("caller", "leaf", 1),
         ("caller", "leaf", 2),
         None,
@@ -217,9 +223,9 @@ def test_flips_are_named_by_caller_callee_and_occurrence(counting, tmp_path):
         ("other", "caller", 1),
     )
     second = ("caller", "leaf", 2)
-    flipped = compile_in_detail(counting, hand_worked, Default(), Variation(frozenset({second})))
-    assert flipped.keys[:3] == base.keys[:3]
-    assert flipped.trajectory.decisions.tolist()[:3] == [0, 1, 1]
+    flipped = compile_under(Default(), counting, hand_worked, Variation(frozenset({second})))
+    assert site_keys(flipped.names)[:3] == keys[:3]
+    assert flipped.decisions.tolist()[:3] == [0, 1, 1]
 
 
 # An inline function of C++ that LLVM calls twice. It goes away once both calls are inlined.
@@ -266,7 +272,7 @@ def test_departures_are_also_taken_back_together(counting, tmp_path):
 
 def test_a_call_that_llvm_inlines_is_tried_as_a_call(counting, tmp_path):
     hand_worked = write_module(tmp_path, "hand", HAND_WORKED)
-    assert compile_in_detail(counting, hand_worked, Default()).keys[2] is None
+    assert site_keys(compile_under(Default(), counting, hand_worked).names)[2] is None
     base = play(counting, hand_worked, Default(), TrajectoryStore())
     refused = play(counting, hand_worked, Replay([0, 0, 0]), TrajectoryStore())
     explored = explore(counting, hand_worked, Default(), TrajectoryStore(), ExplorationConfig())

@@ -9,18 +9,17 @@ from environments.inlining.collection.store import Trajectory
 from environments.inlining.collection.variation import Variation
 from environments.inlining.compilers.object_size import ObjectSize
 from environments.inlining.exploration.credit import UNKNOWN_PLACE, Change
-from environments.inlining.exploration.detail import DetailedCompile
 from environments.inlining.exploration.plans import (
     Planned,
     joint_changes,
     plan_rounds,
-    single_changes,
+    single_change,
     together,
 )
 
 
 def compiled(*sites):
-    """A compile of `sites`: (key, LLVM's own decision, the policy's decision) each."""
+    """A compile and its sites' names, of (name, LLVM's own decision, the policy's) each."""
     keys, defaults, decisions = zip(*sites, strict=True)
     trajectory = Trajectory(
         "module",
@@ -29,7 +28,7 @@ def compiled(*sites):
         np.array(decisions, np.int8),
         ObjectSize(0, 0),
     )
-    return DetailedCompile(trajectory, keys, 0.0, {})
+    return trajectory, keys
 
 
 # The policy inlines k into g, g and h into f, and one call that LLVM would inline stays a call.
@@ -51,24 +50,24 @@ def test_departures_are_taken_back_by_function_and_by_chain():
         (0, 1, 3), Change(frozenset("fg"), frozenset("ghk")), Variation(restored=frozenset("fg"))
     )
     # What is taken back in g is one decision alone, and so no joint change.
-    assert joint_changes(DEPARTED) == [in_f, from_f]
+    assert joint_changes(*DEPARTED) == [in_f, from_f]
 
 
 def test_a_policy_that_follows_llvm_has_nothing_to_take_back():
-    assert joint_changes(compiled((("f", "g", 1), 0, 0), (None, 1, 1))) == []
+    assert joint_changes(*compiled((("f", "g", 1), 0, 0), (None, 1, 1))) == []
 
 
 def test_recursion_has_an_end():
     looped = compiled((("f", "g", 1), 0, 1), (("g", "f", 1), 0, 1))
-    assert [one.steps for one in joint_changes(looped)] == [(0, 1)]
+    assert [planned.steps for planned in joint_changes(*looped)] == [(0, 1)]
 
 
 def test_a_call_site_without_a_name_is_changed_by_its_place():
-    first, second = single_changes(DEPARTED, [5, 2])
-    assert first == Planned(
+    keys = DEPARTED[1]
+    assert single_change(5, keys[5]) == Planned(
         (5,), Change.at("other", "k"), Variation(flips=frozenset({("other", "k", 1)}))
     )
-    assert second == Planned((2,), UNKNOWN_PLACE, Variation(step=2))
+    assert single_change(2, keys[2]) == Planned((2,), UNKNOWN_PLACE, Variation(step=2))
 
 
 @pytest.mark.parametrize(
@@ -82,29 +81,25 @@ def test_a_call_site_without_a_name_is_changed_by_its_place():
     ],
 )
 def test_what_a_trial_plays(variation, actions):
-    trajectory = DEPARTED.trajectory
-    played = [
-        variation.action(int(decision), int(default), key, step)
-        for step, (decision, default, key) in enumerate(
-            zip(
-                trajectory.decisions,
-                trajectory.column("inlining_default"),
-                DEPARTED.keys,
-                strict=True,
-            )
-        )
-    ]
+    trajectory, keys = DEPARTED
+    defaults = trajectory.column("inlining_default").tolist()
+    sites = zip(trajectory.decisions.tolist(), defaults, keys, strict=True)
+    played = [variation.action(*site, step) for step, site in enumerate(sites)]
     assert played == actions
 
 
+def steps_of(rounds):
+    return [[planned.steps[0] for planned in chosen] for chosen in rounds]
+
+
 def test_rounds_hold_what_shares_no_function_and_is_worth_a_compile():
-    planned = single_changes(DEPARTED, [0, 1, 3, 4, 5])
+    planned = [single_change(step, DEPARTED[1][step]) for step in (0, 1, 3, 4, 5)]
     # g-k; then f-g shares g with it, f-h shares f with that, and other-k shares k with the first.
     rounds = plan_rounds(planned, 9, 9, decisions_per_flip=6, num_decisions=6)
-    assert [[one.steps[0] for one in chosen] for chosen in rounds] == [[0, 3], [1, 5], [4]]
+    assert steps_of(rounds) == [[0, 3], [1, 5], [4]]
     # The third compile would change one decision of six.
     rounds = plan_rounds(planned, 9, 9, decisions_per_flip=5, num_decisions=6)
-    assert [[one.steps[0] for one in chosen] for chosen in rounds] == [[0, 3], [1, 5]]
+    assert steps_of(rounds) == [[0, 3], [1, 5]]
     assert together([planned[0], planned[2]]) == Variation(
         flips=frozenset({("g", "k", 1), ("f", "h", 1)})
     )

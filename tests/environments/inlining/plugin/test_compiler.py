@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from environments.errors import UserError
-from environments.inlining.collection.playing import Played, compile_under
-from environments.inlining.collection.variation import Variation
-from environments.inlining.compilers.compilation import CompilerError
+from environments.inlining.collection.playing import compile_under
+from environments.inlining.collection.variation import Variation, site_keys
+from environments.inlining.compilers.compilation import CompiledModule, CompilerError
 from environments.inlining.corpus.modules import Module
 from environments.inlining.exploration.explore import ExplorationConfig, Explore
 from environments.inlining.heuristics import Replay, make_heuristic
@@ -46,28 +46,28 @@ def samples(clang, lend):
     return samples_of(clang, lend)
 
 
-def assert_same(found: Played, expected: Played) -> None:
-    assert found.trajectory.names == expected.trajectory.names
-    assert found.trajectory.features.tolist() == expected.trajectory.features.tolist()
-    assert found.trajectory.decisions.tolist() == expected.trajectory.decisions.tolist()
-    assert found.trajectory.size == expected.trajectory.size
-    assert found.keys == expected.keys
-    assert found.data == expected.data
+def assert_same(compiled: CompiledModule, expected: CompiledModule) -> None:
+    assert compiled.features.tolist() == expected.features.tolist()
+    assert compiled.decisions.tolist() == expected.decisions.tolist()
+    assert compiled.size == expected.size
+    assert compiled.names == expected.names
+    assert compiled.data == expected.data
 
 
 @pytest.mark.parametrize(("clang", "name"), CLANGS_AND_POLICIES, indirect=["clang"])
 def test_a_compile_is_the_channels(clang, inside, samples, name):
     policy, compared = make_heuristic(name), 0
     for module in samples.values():
-        found = compile_under(policy, inside, module)
-        assert_same(found, compile_under(policy, clang, module))
-        compared += len(found.keys)
+        compiled = compile_under(policy, inside, module)
+        assert_same(compiled, compile_under(policy, clang, module))
+        compared += len(compiled.names)
     assert compared > 500
 
 
-def variations(base: Played) -> list[Variation]:
-    named = [key for key in base.keys if key is not None]
-    unnamed = [step for step, key in enumerate(base.keys) if key is None]
+def variations(base: CompiledModule) -> list[Variation]:
+    keys = site_keys(base.names)
+    named = [key for key in keys if key is not None]
+    unnamed = [step for step, key in enumerate(keys) if key is None]
     callers = sorted({key[0] for key in named})
     return [
         Variation(flips=frozenset(named[::3])),
@@ -81,9 +81,9 @@ def test_so_is_one_that_does_not_follow_the_policy_everywhere(clang, inside, sam
     for module in (samples["odd"], samples["mixed"], samples["int"]):
         base = compile_under(policy, inside, module)
         for variation in variations(base):
-            found = compile_under(policy, inside, module, variation)
-            assert_same(found, compile_under(policy, clang, module, variation))
-            num_changed += found.data != base.data
+            compiled = compile_under(policy, inside, module, variation)
+            assert_same(compiled, compile_under(policy, clang, module, variation))
+            num_changed += compiled.data != base.data
     assert num_changed > 5
 
 
@@ -93,10 +93,10 @@ def test_so_is_one_that_does_not_follow_the_policy_everywhere(clang, inside, sam
 def test_exploration_finds_the_same(clang, inside, samples, name):
     task = Explore(make_heuristic("default"), ExplorationConfig(num_rounds=4))
     module = samples[name]
-    found, expected = task.run(inside, module), task.run(clang, module)
-    assert found.steps.tolist() == expected.steps.tolist() and len(found.steps)
-    np.testing.assert_array_equal(found.deltas, expected.deltas)
-    assert found.best.decisions.tolist() == expected.best.decisions.tolist()
+    explored, expected = task.run(inside, module), task.run(clang, module)
+    assert explored.steps.tolist() == expected.steps.tolist() and len(explored.steps)
+    np.testing.assert_array_equal(explored.deltas, expected.deltas)
+    assert explored.best.decisions.tolist() == expected.best.decisions.tolist()
 
 
 def test_a_policy_that_cannot_be_inside_uses_the_channel(clang, inside, tmp_path, monkeypatch):

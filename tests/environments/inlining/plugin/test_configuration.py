@@ -78,8 +78,8 @@ def test_what_clang_says_about_its_files_is_read(tmp_path):
         "exit 0\n"
     )
     clang.chmod(0o755)
-    found = read_defaults(str(clang))
-    assert found == Defaults(
+    defaults = read_defaults(str(clang))
+    assert defaults == Defaults(
         LINUX, {"clang": (), "clang++": ("/etc/my clang++.cfg",)}, f"{tmp_path}/user"
     )
     assert read_defaults("/no/such/clang").is_empty

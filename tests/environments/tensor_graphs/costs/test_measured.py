@@ -12,8 +12,7 @@ import numpy as np
 import onnx
 import pytest
 
-from environments.caches.digests import SIZE
-from environments.caches.files import FileCache, files_in
+from environments.caches.cache import Cache
 from environments.errors import UserError
 from environments.tensor_graphs import models, onnx_io
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
@@ -26,6 +25,7 @@ from environments.tensor_graphs.execution.sizes import OpenSizes
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.rules.library import all_rules
+from tests.environments.caches.entries import contents
 from tests.environments.tensor_graphs.costs.graphs import graph_cost, graph_of, layer_norm
 from tests.environments.tensor_graphs.random_graphs import random_graph
 
@@ -81,7 +81,7 @@ def test_costs_by_difference_of_random_graphs() -> None:
 
 
 def test_measured_once(backend: CountedBackend, tmp_path: pathlib.Path) -> None:
-    cache = FileCache(tmp_path / "costs", 1_000_000)
+    cache = Cache(tmp_path / "costs.db", 1_000_000, 1)
     objective = MeasuredObjective(backend, CostTable(cache))
     graph = layer_norm([1, 8, 16])
     cost_ms = graph_cost(objective, graph)
@@ -92,8 +92,8 @@ def test_measured_once(backend: CountedBackend, tmp_path: pathlib.Path) -> None:
     assert graph_cost(objective, graph) == cost_ms
     assert graph_cost(MeasuredObjective(backend, CostTable(cache)), graph) == cost_ms
     assert CountedBackend.num_opened == opened
-    contents = [entry.path.read_bytes()[SIZE:] for entry in files_in(tmp_path / "costs")]
-    assert sorted({json.loads(content)["what"] for content in contents}) == [
+    descriptions = {json.loads(content)["what"] for content in contents(tmp_path / "costs.db")}
+    assert sorted(descriptions) == [
         "Add([1, 8, 16], [1, 8, 16]); LayerNormalization([1, 8, 16], [16], [16])",
         "Sigmoid([1, 8, 16])",
         "SkipLayerNormalization([1, 8, 16], [1, 8, 16], [16], [16])",

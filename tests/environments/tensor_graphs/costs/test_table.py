@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import pathlib
-import shutil
 
 import pytest
 
-from environments.caches.files import FileCache
+from environments.caches import cache as caches
+from environments.caches.cache import Cache
+from environments.caches.table import COSTS
 from environments.tensor_graphs.costs.table import CostTable, processor, table_of
 from environments.tensor_graphs.execution.backends import OnnxRuntime
 
 
 def test_table(tmp_path: pathlib.Path) -> None:
-    cache = FileCache(tmp_path / "costs", 1_000_000)
+    cache = Cache(tmp_path / "costs.db", 1_000_000, 1)
     first, second = CostTable(cache), CostTable(cache)
     assert first.get("a") is None
     assert first.put("a", 1.0) == 1.0
@@ -23,7 +24,7 @@ def test_table(tmp_path: pathlib.Path) -> None:
     # Another backend or processor has costs of its own.
     assert CostTable(cache, "another").get("a") is None
     # A run goes by the cost that it has seen, although the cache is cleared and filled anew.
-    shutil.rmtree(tmp_path / "costs")
+    assert caches.clear(tmp_path / "costs.db")
     assert CostTable(cache).put("a", 3.0) == 3.0
     assert first.get("a") == second.put("a", 4.0) == 1.0
     assert CostTable(cache).get("a") == 3.0
@@ -35,4 +36,4 @@ def test_table_of_a_machine(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPa
     table_of(OnnxRuntime()).put("a", 1.0)
     assert table_of(OnnxRuntime()).get("a") == 1.0
     assert table_of(OnnxRuntime("basic")).get("a") is None
-    assert (tmp_path / "tfrl" / "costs").is_dir()
+    assert COSTS.path.is_file()

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from environments.caches.files import files_in
+from environments.caches.table import VERIFIED_RULES
 from environments.errors import UserError
 from environments.tensor_graphs.rules import files as rule_files
 from environments.tensor_graphs.rules import library
@@ -22,6 +22,7 @@ from environments.tensor_graphs.rules.verification import verify as verify_modul
 from environments.tensor_graphs.rules.verification.instances import InstanceDrawer
 from environments.tensor_graphs.rules.verification.verify import needs, verify
 from tests.checkout import copy_sources
+from tests.environments.caches.entries import contents, execute
 
 SHIPPED = rule_files.read()
 BY_NAME = {rule.name: rule for rule in SHIPPED.rules}
@@ -76,7 +77,7 @@ REPRESENTATIVES = {operators(rule): rule for rule in reversed(SHIPPED.rules)}.va
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache"
+    return VERIFIED_RULES.path
 
 
 def changed(rule):
@@ -265,7 +266,7 @@ def test_a_file_that_lies_is_refused(few_instances, tmp_path, cache):
         with pytest.raises(UserError, match="rule lie is refused: wrong for") as error:
             rule_files.load(path)
         assert "\n" not in str(error.value)
-    assert len([*files_in(cache)]) == 1  # The mark of what is right.
+    assert len(contents(cache)) == 1  # The mark of what is right.
 
 
 def test_what_was_verified_once_is_not_verified_again(few_instances, tmp_path, monkeypatch):
@@ -279,12 +280,11 @@ def test_what_was_verified_once_is_not_verified_again(few_instances, tmp_path, m
 def test_a_broken_record_is_made_again(few_instances, tmp_path, cache):
     path = write(tmp_path / "rules.json", RIGHT)
     (rule,) = rule_files.load(path)
-    (record,) = files_in(cache)
-    whole = record.path.read_bytes()
+    (whole,) = contents(cache)
     for damaged in (b"", whole[:-1], whole.replace(b"identity", b"IDENTITY"), b"{}"):
-        record.path.write_bytes(damaged)
+        execute(cache, "UPDATE entries SET content = ?", damaged)
         assert rule_files.load(path) == (rule,)
-        assert record.path.read_bytes() == whole
+        assert contents(cache) == [whole]
 
 
 def test_strict_leaves_out_what_may_change_nan_or_lose_digits():

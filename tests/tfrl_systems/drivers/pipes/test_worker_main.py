@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 import signal
@@ -17,7 +16,6 @@ import pytest
 
 from tests.tfrl_systems.drivers.conftest import is_alive, wait_for_end, workers
 from tests.tfrl_systems.drivers.runners import Noise, Task
-from tfrl_systems.drivers.collect import Collect, Supervision, make_pool
 from tfrl_systems.drivers.pipes import worker_main
 from tfrl_systems.drivers.pipes.messages import Channel, Kind, Message, pickled, unpickled
 
@@ -201,31 +199,3 @@ class TestByHand:
     def test_what_cannot_be_read_is_a_failed_job(self, channel):
         channel.send(Message(Kind.JOB, b"no pickle", number=11))
         assert channel.receive().kind == Kind.JOB_FAILED
-
-
-def test_a_worker_sees_no_gpu_has_one_thread_and_the_parents_path(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
-    (tmp_path / "only_here.py").write_text("NUMBER = 5")
-    names = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-    names += ("TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS", "PYTHONPATH")
-
-    class Look(Noise):
-        def run(self, job):
-            import only_here
-
-            return only_here.NUMBER, json.dumps([os.environ.get(name) for name in names])
-
-    monkeypatch.delenv("PYTHONPATH", raising=False)
-    with make_pool(Collect("pipes"), Look, Supervision(num_spares=0)) as pool:
-        ((number, seen),) = pool.map([0])
-    assert number == 5
-    assert json.loads(seen) == ["", "1", "1", "1", "1", None]
-
-
-def test_a_worker_imports_no_tensorflow():
-    class Look(Noise):
-        def run(self, job):
-            return sorted({"tensorflow", "tf_agents", "tree", "sklearn"} & set(sys.modules))
-
-    with make_pool(Collect("pipes"), Look, Supervision(num_spares=0)) as pool:
-        assert pool.map([0]) == [[]]

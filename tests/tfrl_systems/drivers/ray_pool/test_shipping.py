@@ -39,9 +39,9 @@ def wanted(tmp_path):
 @pytest.fixture
 def parts(wanted, tmp_path):
     """What is sent; the caller's own files are then out of sight, as on another machine."""
-    made = list(wanted.parts())
+    contents = list(wanted.parts())
     (tmp_path / "corpus").rename(tmp_path / "elsewhere")
-    return made
+    return contents
 
 
 @pytest.fixture
@@ -64,20 +64,20 @@ def test_files_at_the_same_path_are_used_if_they_are_the_same(wanted, copies, tm
 def test_a_copy_is_private_and_found_and_runners_ask_where_it_is(wanted, parts, copies, tmp_path):
     assert copies.find(wanted) is None
     copies.add(wanted, parts)
-    found = copies.find(wanted)
-    assert found == tmp_path / "copies" / wanted.sha256 and read(found) == CONTENTS
-    assert found.parent.stat().st_mode & 0o777 == 0o700
+    copy = copies.find(wanted)
+    assert copy == tmp_path / "copies" / wanted.sha256 and read(copy) == CONTENTS
+    assert copy.parent.stat().st_mode & 0o777 == 0o700
     original = tmp_path / "corpus" / "b.bc"
     assert here(original) == original
-    note_copies(wanted.files, found)
-    assert here(str(original)) == found / "b.bc"
+    note_copies(wanted.files, copy)
+    assert here(str(original)) == copy / "b.bc"
     assert here(tmp_path / "corpus" / "c.bc") == tmp_path / "corpus" / "c.bc"
 
 
 def test_other_contents_are_refused_and_leave_nothing(wanted, copies, tmp_path, parts):
-    other = [pickled([("alpha/a.bc", b"first"), ("b.bc", b"Second")])]
+    wrong_parts = [pickled([("alpha/a.bc", b"first"), ("b.bc", b"Second")])]
     with pytest.raises(UserError, match="expected the files as they were when the run began"):
-        copies.add(wanted, other)
+        copies.add(wanted, wrong_parts)
     assert list((tmp_path / "copies").iterdir()) == []
 
 
@@ -162,24 +162,24 @@ def test_what_a_killed_worker_leaves_is_removed_by_the_next(wanted, parts, copie
     (left,) = (tmp_path / "copies").iterdir()
     assert read(left) == {"a": b"half"}
     copies.add(wanted, parts)
-    assert [one.name for one in (tmp_path / "copies").iterdir()] == [wanted.sha256]
+    assert [copy.name for copy in (tmp_path / "copies").iterdir()] == [wanted.sha256]
 
 
 def test_copies_that_nobody_uses_go_when_others_come(wanted, parts, copies, tmp_path):
     copies.add(wanted, parts)
     (tmp_path / "c").write_bytes(b"third")
-    other = DigestedFiles.of(Files(tmp_path, ("c",)))
-    other_parts = list(other.parts())
+    new = DigestedFiles.of(Files(tmp_path, ("c",)))
+    other_parts = list(new.parts())
     (tmp_path / "c").unlink()
     assert copies.find(wanted) is not None  # from now on it is used
-    copies.add(other, other_parts)
-    assert {one.name for one in (tmp_path / "copies").iterdir()} == {wanted.sha256, other.sha256}
-    for held in copies._held:  # as the kernel does when the process ends
+    copies.add(new, other_parts)
+    assert {copy.name for copy in (tmp_path / "copies").iterdir()} == {wanted.sha256, new.sha256}
+    for held in copies.held:  # as the kernel does when the process ends
         os.close(held)
-    copies._held.clear()
-    (tmp_path / "copies" / other.sha256 / "c").unlink()
-    copies.add(other, other_parts)
-    assert [one.name for one in (tmp_path / "copies").iterdir()] == [other.sha256]
+    copies.held.clear()
+    (tmp_path / "copies" / new.sha256 / "c").unlink()
+    copies.add(new, other_parts)
+    assert [copy.name for copy in (tmp_path / "copies").iterdir()] == [new.sha256]
 
 
 def test_a_directory_that_others_can_enter_is_refused(wanted, parts, copies, tmp_path):

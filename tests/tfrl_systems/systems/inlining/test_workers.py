@@ -50,8 +50,8 @@ def leaves(result):
 
 
 def assert_same(first, second):
-    for one, other in zip(first, second, strict=True):
-        for leaf, same in zip(leaves(one), leaves(other), strict=True):
+    for left, right in zip(first, second, strict=True):
+        for leaf, same in zip(leaves(left), leaves(right), strict=True):
             assert np.array_equal(leaf, same) and np.asarray(leaf).dtype == np.asarray(same).dtype
 
 
@@ -61,29 +61,31 @@ def test_results_do_not_depend_on_the_number_of_workers(collectors, modules, tra
     assert collectors[2].compiler.announced == names
     exploration = ExplorationConfig(num_rounds=3)
     for task in (Play(Random(3)), Play(policy), Explore(policy, exploration)):
-        found = {number: one.map(task, modules) for number, one in collectors.items()}
-        assert_same(found[1], found[2])
+        results = {number: collector.map(task, modules) for number, collector in collectors.items()}
+        assert_same(results[1], results[2])
         # And recalled from the store of the other.
         shelves = [collectors[2].store, collectors[1].store]
         for collector, store in zip(collectors.values(), shelves, strict=True):
             collector.store = store
-        assert_same(collectors[1].map(task, modules), found[1])
+        assert_same(collectors[1].map(task, modules), results[1])
 
 
 def test_workers_import_no_tensorflow(collectors, modules, trained):
-    found = collectors[2].map(LookAround(CallSitePolicy.load(trained / "policy")), modules)
-    assert os.getpid() not in {pid for pid, *_ in found}
-    assert [names for _, *names in found] == [[]] * len(modules)
+    sightings = collectors[2].map(LookAround(CallSitePolicy.load(trained / "policy")), modules)
+    assert os.getpid() not in {pid for pid, *_ in sightings}
+    assert [names for _, *names in sightings] == [[]] * len(modules)
 
 
 def test_a_module_that_kills_its_worker_is_named_and_the_rest_goes_on(collectors, modules):
     played = collectors[2].map(Deadly(Default()), modules)
-    (failure,) = [one for one in played if isinstance(one, Failure)]
+    (failure,) = [result for result in played if isinstance(result, Failure)]
     message = "beta/more.cc: its worker was ended by SIGKILL (attempt 3 of 3)"
     assert failure == Failure("beta/more.cc", message)
     assert_same(
-        [one for one in played if one is not failure],
-        collectors[1].play([one for one in modules if one.name != failure.name], Default()),
+        [result for result in played if result is not failure],
+        collectors[1].play(
+            [module for module in modules if module.name != failure.name], Default()
+        ),
     )
 
 

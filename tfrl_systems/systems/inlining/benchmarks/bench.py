@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 
 from environments.errors import Failure, UserError
-from environments.inlining.collection.playing import compile_under
 from environments.inlining.collection.store import Trajectory, TrajectoryStore
+from environments.inlining.collection.tasks import Play
 from environments.inlining.compilers.compilation import CompilerError
 from environments.inlining.compilers.compiler import Compiler, run_policy
 from environments.inlining.compilers.embedded import EmbeddedLlvm
 from environments.inlining.compilers.system_clang import SystemClang
 from environments.inlining.corpus.modules import Corpus, Module
 from environments.inlining.features import feature_names
-from environments.inlining.heuristics import Policy, make_heuristic, one_at_a_time
+from environments.inlining.heuristics import Policy, make_heuristic, row_by_row
 from environments.inlining.plugin.compiler import make_clang
 from tfrl_systems.cpu_time import cpu_s
 from tfrl_systems.drivers.collect import Collect
@@ -46,32 +46,34 @@ _CLANGS = (*(f"clang-{version}" for version in range(23, 16, -1)), "clang")
 _MAX_TIMED_ROWS = 2000
 
 
-def measure(asked: Benchmarks, reporter: Reporter) -> dict[str, Any]:
+def measure(settings: Benchmarks, reporter: Reporter) -> dict[str, Any]:
     """Measure, and return what `tfrl bench inlining --json` prints."""
     embedded = EmbeddedLlvm()
-    collect = Collect.with_workers(asked.workers)
+    collect = Collect.with_workers(settings.workers)
     with (
         contextlib.closing(embedded),
-        _corpus(asked.corpus) as corpus,
-        _clang(asked.compiler) as clang,
+        _corpus(settings.corpus) as corpus,
+        _clang(settings.compiler) as clang,
     ):
-        modules = _spread(corpus.modules, asked.modules)
+        modules = _spread(corpus.modules, settings.modules)
         played = _play(modules, collect, reporter)
         modules = [module for module in modules if module.name in played]
-        policy = _fit_usual_policy(played) if asked.policy is None else load_policy(asked.policy)
+        policy = (
+            _fit_usual_policy(played) if settings.policy is None else load_policy(settings.policy)
+        )
         benchmarks: list[dict[str, Any]] = []
         if clang is None:
             reporter.say("no clang of version 17 or newer on PATH: nothing is compared with one")
         else:
             steered = make_steered(clang, policy, reporter)
-            costs = _measure(clang, embedded, modules, policy, steered, asked.rounds, reporter)
+            costs = _measure(clang, embedded, modules, policy, steered, settings.rounds, reporter)
             benchmarks += _ratios(costs, clang)
             if steered is not None:
                 benchmarks += steered.benchmarks(costs, clang)
                 benchmarks += measure_huge_functions(
-                    clang.executable, steered.option, asked.huge_calls, asked.rounds, reporter
+                    clang.executable, steered.option, settings.huge_calls, settings.rounds, reporter
                 )
-        rows = np.concatenate([one.features for one in played.values()])
+        rows = np.concatenate([trajectory.features for trajectory in played.values()])
         names = feature_names(embedded.announced)
         benchmarks.append(_time_policy("policy_us_per_decision", policy, rows, names))
         inside = rows[rows[:, names.index(SCOPES["linkonce"])] == 1]
@@ -79,7 +81,7 @@ def measure(asked: Benchmarks, reporter: Reporter) -> dict[str, Any]:
             # A policy learned with a scope need not be asked about other call sites.
             name = "policy_us_per_decision_in_scope"
             benchmarks.append(_time_policy(name, policy, inside, names))
-        benchmarks.append(_time_trajectories(modules, policy, collect, asked.rounds))
+        benchmarks.append(_time_trajectories(modules, policy, collect, settings.rounds))
     return {"benchmarks": benchmarks, "modules": [module.name for module in modules]}
 
 
@@ -94,7 +96,7 @@ def _corpus(directory: pathlib.Path | None) -> Iterator[Corpus]:
 
 @contextlib.contextmanager
 def _clang(name: str | None) -> Iterator[SystemClang | None]:
-    names = [name] if name is not None else [one for one in _CLANGS if shutil.which(one)]
+    names = [name] if name is not None else [clang for clang in _CLANGS if shutil.which(clang)]
     if not names:
         yield None
         return
@@ -107,7 +109,7 @@ def _clang(name: str | None) -> Iterator[SystemClang | None]:
 
 def _spread(modules: Sequence[Module], count: int) -> list[Module]:
     """Choose `count` modules at most, evenly spread by the size of their bitcode."""
-    ordered = sorted(modules, key=lambda one: (one.path.stat().st_size, one.name))
+    ordered = sorted(modules, key=lambda module: (module.path.stat().st_size, module.name))
     places = (np.arange(count) + 0.5) * len(ordered) / count
     return [ordered[k] for k in np.unique(places.astype(int))]
 
@@ -116,16 +118,18 @@ def _play(modules: Sequence[Module], collect: Collect, reporter: Reporter) -> di
     """Compile modules under LLVM's own decisions; report and leave out those that fail."""
     with make_collector("embedded", TrajectoryStore(), collect) as collector:
         played = collector.play(modules, make_heuristic("default"))
-    for one in played:
-        if isinstance(one, Failure):
-            reporter.say(f"left out: {one.message}")
-    found = {one.module: one for one in played if isinstance(one, Trajectory)}
-    if not sum(len(one.decisions) for one in found.values()):
+    for result in played:
+        if isinstance(result, Failure):
+            reporter.say(f"left out: {result.message}")
+    trajectories = {
+        trajectory.module: trajectory for trajectory in played if isinstance(trajectory, Trajectory)
+    }
+    if not sum(len(trajectory.decisions) for trajectory in trajectories.values()):
         raise UserError(
             f"bench: expected modules with call sites to decide, found none among {len(modules)}; "
             "name another --corpus, or more --modules"
         )
-    return found
+    return trajectories
 
 
 def _fit_usual_policy(played: Mapping[str, Trajectory]) -> Policy:
@@ -135,8 +139,10 @@ def _fit_usual_policy(played: Mapping[str, Trajectory]) -> Policy:
     from tfrl_systems.systems.inlining.imitation.outcomes import decision_specs
 
     names = next(iter(played.values())).names
-    features = np.concatenate([one.features for one in played.values()])
-    decisions = np.concatenate([one.decisions for one in played.values()]).astype(np.int64)
+    features = np.concatenate([trajectory.features for trajectory in played.values()])
+    decisions = np.concatenate([trajectory.decisions for trajectory in played.values()]).astype(
+        np.int64
+    )
     # Some decisions are flipped, so that every tree has something to learn. The margin makes the
     # policy follow the default all the same, so that the same objects are compiled.
     turned = np.random.default_rng(0).random(len(decisions)) < 0.2
@@ -164,7 +170,7 @@ def _measure(
     }
     if steered is not None:
         ways["steered"] = steered.compile
-    found: dict[str, list[float]] = collections.defaultdict(list)
+    costs: dict[str, list[float]] = collections.defaultdict(list)
     decisions = 0
     with _on_one_processor():
         advance = reporter.task("compiling in turns", len(modules))
@@ -180,13 +186,13 @@ def _measure(
                 advance(1)
             decisions += decisions_here
             for way, seconds in taken.items():
-                found[way].append(statistics.median(seconds))
-    if not found:
+                costs[way].append(statistics.median(seconds))
+    if not costs:
         raise UserError(
             f"bench: expected modules that {clang.name} compiles, found none; name a newer clang "
             "by --compiler, or a corpus that was built with this one"
         )
-    return Costs(found, decisions)
+    return Costs(costs, decisions)
 
 
 def _take_turns(
@@ -203,7 +209,7 @@ def _take_turns(
 
 def _score(compiler: Compiler, module: Module, policy: Policy) -> Trajectory:
     """Make one trajectory, as collection does."""
-    return compile_under(policy, compiler, module).trajectory
+    return Play(policy).run(compiler, module)
 
 
 @contextlib.contextmanager
@@ -248,7 +254,7 @@ def _time_policy(
     name: str, policy: Policy, rows: np.ndarray, names: tuple[str, ...]
 ) -> dict[str, Any]:
     """Time decisions on one row at a time, as a compile asks for them."""
-    decide = one_at_a_time(policy.begin("bench", names))
+    decide = row_by_row(policy.begin("bench", names))
     timed = rows[:: -(-len(rows) // _MAX_TIMED_ROWS)].tolist()
     taken = []
     for _ in range(5):

@@ -93,8 +93,8 @@ def _take_turns(ways: dict[str, Callable[[], int]], rounds: int) -> dict[str, fl
 
 def _build(command: Sequence[str], clang: str, reporter: Reporter) -> int:
     """Build as `tfrl build` does; all that it does around the command counts."""
-    asked = Build(command, "default", compilers=(clang,), quiet=True)
-    return build(asked, reporter)["status"]
+    steered = Build(command, "default", compilers=(clang,), quiet=True)
+    return build(steered, reporter)["status"]
 
 
 def _run(command: Sequence[str]) -> int:

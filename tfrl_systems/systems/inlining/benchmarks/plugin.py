@@ -43,7 +43,7 @@ class Costs:
     def median_ratio(self, way: str, against: str) -> float:
         """Return the median over the modules of each module's ratio of CPU times."""
         pairs = zip(self.cpu_s[way], self.cpu_s[against], strict=True)
-        return statistics.median(one / other for one, other in pairs)
+        return statistics.median(ours / theirs for ours, theirs in pairs)
 
 
 class Steered:
@@ -79,9 +79,9 @@ class Steered:
                 options, environment = (self.option,), {"TFRL_INLINING_LOG": os.fspath(log)}
                 compile_plainly(self._clang, module, options, environment)
             lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
-        told = [json.loads(line) for line in lines]
-        decisions = sum(one.get("decisions", 0) for one in told)
-        spent_ns = sum(one.get("policy_ns", 0) for one in told)
+        records = [json.loads(line) for line in lines]
+        decisions = sum(record.get("decisions", 0) for record in records)
+        spent_ns = sum(record.get("policy_ns", 0) for record in records)
         against = f"{clang.name} -Oz -c"
         ratio = costs.ratio("steered", "plain")
         return [

@@ -104,7 +104,10 @@ def build_small_corpus(directory: pathlib.Path) -> Corpus:
     sources = directory / "containers"
     sources.mkdir()
     for count in range(1, len(_TYPES) + 1):
-        uses = [_USES % {"type": one, "name": one.split()[-1]} for one in _TYPES[:count]]
+        uses = [
+            _USES % {"type": type_name, "name": type_name.split()[-1]}
+            for type_name in _TYPES[:count]
+        ]
         (sources / f"types_{count}.cc").write_text(_CONTAINERS + "".join(uses))
     build_corpus([sources], directory / "corpus")
     return Corpus.load(directory / "corpus")

@@ -57,68 +57,68 @@ class Build:
     quiet: bool = False
 
 
-def build(asked: Build, reporter: Reporter) -> dict[str, Any]:
+def build(settings: Build, reporter: Reporter) -> dict[str, Any]:
     """Run a build with its clangs steered; return what `tfrl build --json` prints.
 
     Raises:
       UserError: there is no such policy or command. A plugin that cannot be built is no error: the
         command then runs as it would alone, and the reporter says why.
     """
-    if not asked.command or shutil.which(asked.command[0]) is None:
+    if not settings.command or shutil.which(settings.command[0]) is None:
         raise UsageError(
             f"build: expected a command after --, found "
-            f"{asked.command[0] if asked.command else 'none'}; for instance: "
+            f"{settings.command[0] if settings.command else 'none'}; for instance: "
             "tfrl build --policy DIR -- cmake --build b"
         )
-    if asked.compared is not None and not asked.compared.is_dir():
+    if settings.compared is not None and not settings.compared.is_dir():
         raise UsageError(
-            f"--compare: expected the directory of a plain build, found {asked.compared}, which is "
-            "none; build the same tree there without tfrl"
+            f"--compare: expected the directory of a plain build, found {settings.compared}, which "
+            "is none; build the same tree there without tfrl"
         )
-    source = policy_source(asked.policy)
-    tree = Tree.of(asked.command)
+    source = policy_source(settings.policy)
+    tree = Tree.of(settings.command)
     with contextlib.ExitStack() as stack:
-        steering, excuse = _prepare(asked, source, tree, stack)
+        steering, excuse = _prepare(settings, source, tree, stack)
         if steering is not None:
             for failure in steering.failures:
                 reporter.say(failure)
         elif excuse != _NOTHING_TO_DO:
             reporter.say(f"{excuse}; the command runs as it would alone")
         began_ns = _now_ns()
-        status = _run(asked, steering)
+        status = _run(settings, steering)
         compiles = []
         if steering is not None:
             compiles = steering.compiles()
             steering.clean_fragments()
             excuse = steering.why_no_log()
-    made = look(tree, began_ns, asked.compared)
-    plain = _plain(compiles, made, is_heard=steering is not None and not excuse)
+    changes = look(tree, began_ns, settings.compared)
+    plain = _plain(compiles, changes, is_heard=steering is not None and not excuse)
     steered = sum(not compile.reason for compile in compiles)
     return {
         "status": status,
-        "compiles": steered + len(plain) + (0 if steering is not None else len(made.objects)),
+        "compiles": steered + len(plain) + (0 if steering is not None else len(changes.objects)),
         "steered": steered,
         "plain": plain,
         **_counts(compiles),
         "reason": excuse,
-        "images": made.images,
+        "images": changes.images,
     }
 
 
-def _plain(compiles: Sequence[Compile], made: Made, is_heard: bool) -> list[dict[str, str]]:
+def _plain(compiles: Sequence[Compile], changes: Made, is_heard: bool) -> list[dict[str, str]]:
     """Return what the policy did not decide, and why.
 
     Args:
       compiles: what clangs told.
-      made: what is on disk.
+      changes: what is on disk.
       is_heard: whether each clang would have told of what it compiled.
     """
     reasons = [(compile.source, compile.reason) for compile in compiles if compile.reason]
-    reasons += made.foreign.items()
+    reasons += changes.foreign.items()
     if is_heard:
-        silent = unheard(made.objects, [compile.source for compile in compiles])
-        if not compiles and not made.objects:
-            silent = made.linked
+        silent = unheard(changes.objects, [compile.source for compile in compiles])
+        if not compiles and not changes.objects:
+            silent = changes.linked
         reasons += [(path, _UNHEARD) for path in silent]
     return [{"file": file, "reason": reason} for file, reason in reasons]
 
@@ -132,12 +132,12 @@ def _counts(compiles: Sequence[Compile]) -> dict[str, Any]:
 
 
 def _prepare(
-    asked: Build, source: PolicySource, tree: Tree, stack: contextlib.ExitStack
+    settings: Build, source: PolicySource, tree: Tree, stack: contextlib.ExitStack
 ) -> tuple[Steering | None, str]:
     """Return how to steer; None and the reason if nothing can be steered."""
     if source == LLVMS_OWN:
         return None, _NOTHING_TO_DO
-    clangs = find_clangs(asked.compilers or candidates(tree.roots, asked.command))
+    clangs = find_clangs(settings.compilers or candidates(tree.roots, settings.command))
     toolchains: dict[int, Toolchain] = {}
     excuses: dict[int, str] = {}
     for clang, major in clangs.items():
@@ -149,8 +149,8 @@ def _prepare(
         except UserError as error:
             excuses.setdefault(major, str(error))
     if not toolchains:
-        if asked.compilers and not clangs:
-            return None, f"expected a clang, found none called {', '.join(asked.compilers)}"
+        if settings.compilers and not clangs:
+            return None, f"expected a clang, found none called {', '.join(settings.compilers)}"
         return None, "; ".join(excuses.values()) or "no clang of LLVM 19 or newer was found"
     try:
         steering = steer(list(toolchains.values()), source, list(clangs), excuses)
@@ -168,18 +168,18 @@ def _now_ns() -> int:
         return time.time_ns() - 10**9
 
 
-def _run(asked: Build, steering: Steering | None) -> int:
+def _run(settings: Build, steering: Steering | None) -> int:
     """Run the command to its end; return its exit status, as a shell would."""
     environment = {**os.environ, **(steering.environment if steering is not None else {})}
-    output = _STDERR if asked.quiet else None
+    output = _STDERR if settings.quiet else None
     try:
         # Open files stay open: make tells its parts through them which of them may run.
         process = subprocess.Popen(
-            list(asked.command), env=environment, stdout=output, close_fds=False
+            list(settings.command), env=environment, stdout=output, close_fds=False
         )
     except (OSError, ValueError) as error:
         raise UsageError(
-            f"build: expected {asked.command[0]} to start, found: {error}; name a program"
+            f"build: expected {settings.command[0]} to start, found: {error}; name a program"
         ) from error
     with _passing_on(process):
         status = process.wait()
@@ -209,32 +209,32 @@ def _passing_on(process: subprocess.Popen) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def to_text(found: Mapping[str, Any]) -> str:
+def to_text(report: Mapping[str, Any]) -> str:
     """Return the end of a build for a reader."""
     from tfrl_systems.reporting import format_table, percent
 
-    lines = [f"{found['steered']} of {found['compiles']} compiles steered"]
-    if found["decisions"]:
+    lines = [f"{report['steered']} of {report['compiles']} compiles steered"]
+    if report["decisions"]:
         lines[0] += (
-            f": {found['decisions']:,} call sites decided, {found['departures']:,} of them "
+            f": {report['decisions']:,} call sites decided, {report['departures']:,} of them "
             "otherwise than by LLVM"
         )
     reasons: dict[str, list[str]] = {}
-    for one in found["plain"]:
-        reasons.setdefault(one["reason"], []).append(one["file"])
+    for compile_ in report["plain"]:
+        reasons.setdefault(compile_["reason"], []).append(compile_["file"])
     lines += [f"  {len(files)} not: {reason} ({files[0]})" for reason, files in reasons.items()]
-    if found["reason"]:
-        lines.append(f"  {'' if found['steered'] else 'none: '}{found['reason']}")
-    elif not found["compiles"]:
+    if report["reason"]:
+        lines.append(f"  {'' if report['steered'] else 'none: '}{report['reason']}")
+    elif not report["compiles"]:
         lines.append("  no new object was found: to build all anew, clean the tree first")
     rows = []
     parts = ("text", "unwind", "rodata", "file")
-    for one in found["images"]:
-        cells = [f"{one[f'{part}_bytes']:,}" for part in parts]
-        if "default_text_bytes" in one:
-            pairs = [(one[f"{part}_bytes"], one[f"default_{part}_bytes"]) for part in parts]
+    for image in report["images"]:
+        cells = [f"{image[f'{part}_bytes']:,}" for part in parts]
+        if "default_text_bytes" in image:
+            pairs = [(image[f"{part}_bytes"], image[f"default_{part}_bytes"]) for part in parts]
             cells += [percent(*pair) for pair in pairs]
-        rows.append([one["path"], *cells, *[""] * (8 - len(cells))])
+        rows.append([image["path"], *cells, *[""] * (8 - len(cells))])
     if rows:
         header = ["image", *parts, *["change"] * len(parts)]
         lines.append(format_table(header, rows))

@@ -59,11 +59,11 @@ class Tree:
                 if text and files.is_directory(path):
                     named.append(path.resolve())
         unique = sorted(set(named), key=lambda path: len(path.parts))
-        kept: list[pathlib.Path] = []
+        roots: list[pathlib.Path] = []
         for path in unique:
-            if not any(path.is_relative_to(root) for root in kept):
-                kept.append(path)
-        return cls(tuple(kept))
+            if not any(path.is_relative_to(root) for root in roots):
+                roots.append(path)
+        return cls(tuple(roots))
 
     def binaries(
         self, began_ns: int, names: Collection[str] = ()
@@ -139,12 +139,12 @@ def look(tree: Tree, began_ns: int, compared: pathlib.Path | None) -> Made:
         shown even if they were not linked now.
     """
     names = set() if compared is None else {entry.name for entry in _files_below(compared)}
-    made = Made({}, [], [], [])
+    changes = Made({}, [], [], [])
     for root, path in tree.binaries(began_ns, names):
         try:
             is_new = path.stat().st_mtime_ns >= began_ns
             if _is_other_object(path):
-                made.objects.extend([shown(path)] if is_new else [])
+                changes.objects.extend([shown(path)] if is_new else [])
                 continue
             twin = None if compared is None else _twin(path, root, compared)
             with path.open("rb") as file:
@@ -152,17 +152,17 @@ def look(tree: Tree, began_ns: int, compared: pathlib.Path | None) -> Made:
                 kind, comment = elf["e_type"], _comment(elf)
             if kind == "ET_REL" and is_new:
                 if compiler := _foreign(comment):
-                    made.foreign[shown(path)] = compiler
+                    changes.foreign[shown(path)] = compiler
                 elif _CLANG in comment:
-                    made.objects.append(shown(path))
+                    changes.objects.append(shown(path))
             if kind in _IMAGES and _OF_CMAKE not in path.parts and (is_new or twin is not None):
-                made.images.append(_weigh(path, twin))
+                changes.images.append(_weigh(path, twin))
                 if is_new and _CLANG in comment:
-                    made.linked.append(shown(path))
+                    changes.linked.append(shown(path))
         except (OSError, ELFError, UserError):
             continue  # removed meanwhile, or half written by a build that was interrupted
-    made.images.sort(key=lambda image: image["path"])
-    return made
+    changes.images.sort(key=lambda image: image["path"])
+    return changes
 
 
 def unheard(objects: Sequence[str], sources: Sequence[str]) -> list[str]:
@@ -210,11 +210,11 @@ def _twin(path: pathlib.Path, root: pathlib.Path, compared: pathlib.Path) -> pat
     return None
 
 
-def _weigh(path: pathlib.Path, other: pathlib.Path | None) -> dict[str, Any]:
-    found = {"path": shown(path), **_sizes(path)}
-    if other is not None:
-        found |= {f"default_{part}": value for part, value in _sizes(other).items()}
-    return found
+def _weigh(path: pathlib.Path, plain_path: pathlib.Path | None) -> dict[str, Any]:
+    image = {"path": shown(path), **_sizes(path)}
+    if plain_path is not None:
+        image |= {f"default_{part}": value for part, value in _sizes(plain_path).items()}
+    return image
 
 
 def _sizes(path: pathlib.Path) -> dict[str, int]:

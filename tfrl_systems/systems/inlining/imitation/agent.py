@@ -32,11 +32,7 @@ from tf_agents.trajectories import trajectory
 
 from environments.errors import UserError
 from tfrl_systems import episodes
-from tfrl_systems.systems.inlining.policy import (
-    decision_network,
-    decision_policy,
-    votes,
-)
+from tfrl_systems.systems.inlining.policy import decision_network, decision_policy, votes
 from tfrl_systems.systems.inlining.policy.decision_policy import to_numpy
 
 # Loss and agreement are computed on at most this many rows, evenly spread.

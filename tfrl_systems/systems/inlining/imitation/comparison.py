@@ -40,15 +40,19 @@ class Comparison:
         """Compare two policies' outcomes in the contexts of `problem` that both have."""
         group_of = dict(zip(problem.contexts, problem.groups, strict=True))
         column = problem.feature_names.index(problem.baseline_feature)
-        default_cost = {one.context: one.cost for one in default_outcomes}
-        played = [one for one in outcomes if one.context in default_cost]
-        changed = [int(np.sum(one.features[:, column] != one.actions)) for one in played]
+        default_cost = {outcome.context: outcome.cost for outcome in default_outcomes}
+        played = [outcome for outcome in outcomes if outcome.context in default_cost]
+        changed = [
+            int(np.sum(outcome.features[:, column] != outcome.actions)) for outcome in played
+        ]
         return cls(
-            groups=tuple(group_of[one.context] for one in played),
-            costs=np.array([one.cost for one in played], np.float64),
-            default_costs=np.array([default_cost[one.context] for one in played], np.float64),
+            groups=tuple(group_of[outcome.context] for outcome in played),
+            costs=np.array([outcome.cost for outcome in played], np.float64),
+            default_costs=np.array(
+                [default_cost[outcome.context] for outcome in played], np.float64
+            ),
             num_changed=np.array(changed, np.int64),
-            num_decisions=np.array([len(one.actions) for one in played], np.int64),
+            num_decisions=np.array([len(outcome.actions) for outcome in played], np.int64),
         )
 
     @property
@@ -105,16 +109,16 @@ class Evaluation:
 
     def to_json(self) -> dict[str, Any]:
         """Return the totals as JSON values; costs are sums over the contexts."""
-        found = self.comparison
+        comparison = self.comparison
         return {
             "policy": self.policy,
-            "contexts": len(found.groups),
-            "cost": found.costs.sum().item(),
-            "default_cost": found.default_costs.sum().item(),
-            "worse": found.worse,
-            "changed": found.changed,
-            "saving_percent": found.saving_percent,
-            "saving_percent_by_group": found.saving_percent_by_group(),
+            "contexts": len(comparison.groups),
+            "cost": comparison.costs.sum().item(),
+            "default_cost": comparison.default_costs.sum().item(),
+            "worse": comparison.worse,
+            "changed": comparison.changed,
+            "saving_percent": comparison.saving_percent,
+            "saving_percent_by_group": comparison.saving_percent_by_group(),
         }
 
 

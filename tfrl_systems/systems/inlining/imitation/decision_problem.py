@@ -86,13 +86,13 @@ class InliningProblem:
         """Compile each module once under a policy."""
         modules = self._playable()
         played = self._collector.play(modules, policy, self._progress(label, len(modules)))
-        return [self._outcome(one) for one in self._succeeded(played)]
+        return [self._outcome(trajectory) for trajectory in self._succeeded(played)]
 
     def play_default(self, label: str) -> list[Outcome]:
         """Return LLVM's own decisions in each module, with the object sizes of plain compiles."""
         modules = self._playable()
         played = self._collector.play_default(modules, self._progress(label, len(modules)))
-        return [self._outcome(one) for one in self._succeeded(played)]
+        return [self._outcome(trajectory) for trajectory in self._succeeded(played)]
 
     def explore(
         self, policy: Policy, certainty_fn: CertaintyFn | None, label: str, scoped: bool
@@ -103,8 +103,13 @@ class InliningProblem:
         task = Explore(policy, self._exploration, certainty_fn, scope, self._objective)
         explored = self._collector.map(task, modules, self._progress(label, len(modules)))
         return [
-            Exploration(self._outcome(one.base), one.steps, one.deltas, self._outcome(one.best))
-            for one in self._succeeded(explored)
+            Exploration(
+                self._outcome(exploration.base),
+                exploration.steps,
+                exploration.deltas,
+                self._outcome(exploration.best),
+            )
+            for exploration in self._succeeded(explored)
         ]
 
     def tell_failures(self, say_fn: Callable[[str], None]) -> None:

@@ -76,7 +76,10 @@ def advantage_labels(
       offset: weight of a step at which both actions cost the same.
       clip: the greatest weight.
     """
-    parts = [_advantage(one, group_of[one.base.context], offset, clip) for one in explorations]
+    parts = [
+        _advantage(exploration, group_of[exploration.base.context], offset, clip)
+        for exploration in explorations
+    ]
     return Labels.concatenate(parts)
 
 

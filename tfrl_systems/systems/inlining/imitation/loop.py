@@ -237,7 +237,7 @@ class BcMaxLoop:
             number=self._number,
             policy=policy.name,
             **self._costs(base),
-            flips=sum(len(one.steps) for one in self._explorations),
+            flips=sum(len(exploration.steps) for exploration in self._explorations),
             rows=len(labels.actions),
             cloned=cloned,
             **fit,
@@ -248,7 +248,7 @@ class BcMaxLoop:
     @property
     def environment_steps(self) -> int:
         """Return the number of decisions in the episodes kept for learning, without trials."""
-        return sum(len(one.actions) for outcomes in self._pool for one in outcomes)
+        return sum(len(outcome.actions) for outcomes in self._pool for outcome in outcomes)
 
     def labels(self) -> Labels:
         """Return all rows that the next fit learns from."""
@@ -291,8 +291,11 @@ class BcMaxLoop:
         if self._config.context_weights == "buckets":
             return bc_max.bucket_weights(costs)
         best = dict(zip(contexts, costs, strict=True))
-        played = [best | {one.context: one.cost for one in outcomes} for outcomes in self._learned]
-        learned = [[found[context] for context in contexts] for found in played]
+        played = [
+            best | {outcome.context: outcome.cost for outcome in outcomes}
+            for outcomes in self._learned
+        ]
+        learned = [[costs_of[context] for context in contexts] for costs_of in played]
         return bc_max.hedge_weights(costs, learned, self._config.hedge_eta)
 
     def _in_scope(self, labels: Labels) -> Labels:
@@ -315,9 +318,9 @@ class BcMaxLoop:
             certainty_fn = functools.partial(self.bold.certainty, self._problem.feature_names)
         explorations = self._problem.explore(policy, certainty_fn, label, self._config.scoped)
         self._explorations += explorations
-        self._pool.append([one.base for one in explorations])
-        self._pool.append([one.best for one in explorations])
-        return [one.base for one in explorations]
+        self._pool.append([exploration.base for exploration in explorations])
+        self._pool.append([exploration.best for exploration in explorations])
+        return [exploration.base for exploration in explorations]
 
     def _adopt(self, learned: CallSitePolicy, bold: CallSitePolicy) -> dict[str, Any]:
         """Use a policy that was fitted earlier; return the same fields as `_fit`."""
@@ -371,14 +374,16 @@ class BcMaxLoop:
     def _costs(self, base: Sequence[Outcome]) -> dict[str, Any]:
         """Return the fields of `Iteration` that describe the explored policy's episodes."""
         best = best_per_context(self._pool)
-        self.explored = found = Comparison.of(self._problem, base, self._pool[0])
-        default_contexts = {one.context for one in self._pool[0]}
-        met = [best[one.context].cost for one in base if one.context in default_contexts]
+        self.explored = comparison = Comparison.of(self._problem, base, self._pool[0])
+        default_contexts = {outcome.context for outcome in self._pool[0]}
+        met = [
+            best[outcome.context].cost for outcome in base if outcome.context in default_contexts
+        ]
         return {
-            "contexts": len(found.groups),
-            "default_cost": float(found.default_costs.sum()),
-            "policy_cost": float(found.costs.sum()),
+            "contexts": len(comparison.groups),
+            "default_cost": float(comparison.default_costs.sum()),
+            "policy_cost": float(comparison.costs.sum()),
             "oracle_cost": float(sum(met)),
-            "changed": found.changed,
-            "worse": found.worse,
+            "changed": comparison.changed,
+            "worse": comparison.worse,
         }

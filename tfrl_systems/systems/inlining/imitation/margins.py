@@ -121,22 +121,22 @@ class Judge:
         if self._defaults is None:
             self._defaults = self._validation.play_default("validation, default")
         played = self._validation.play(policy, f"validation, {label}")
-        found = Comparison.of(self._validation, played, self._defaults)
-        savings = found.saving_percent_by_group().values()
+        comparison = Comparison.of(self._validation, played, self._defaults)
+        savings = comparison.saving_percent_by_group().values()
         mean = statistics.fmean(savings) if savings else 0.0
-        return Judged(policy, found, mean, score(found, self._max_loss_percent))
+        return Judged(policy, comparison, mean, score(comparison, self._max_loss_percent))
 
     def _descend(self, make_fn: Callable[[float], CallSitePolicy], label: str) -> list[Judged]:
         """Judge candidates from the largest margin down, until the mean stops gaining."""
-        found: list[Judged] = []
+        candidates: list[Judged] = []
         without_gain = 0
         for margin in self._margins:
             judged = self.judge(make_fn(margin), f"{label}, margin {margin:g}")
-            if found and judged.mean <= max(one.mean for one in found):
+            if candidates and judged.mean <= max(candidate.mean for candidate in candidates):
                 without_gain += 1
             else:
                 without_gain = 0
-            found.append(judged)
+            candidates.append(judged)
             if without_gain == _PATIENCE:
                 break
-        return found
+        return candidates

@@ -67,9 +67,9 @@ def run_bc_max(
     write_settings(workdir.tensorboard, workdir.settings)
     records = []
     for number in range(1, config.iterations + 1):
-        kept = workdir.load(number)
-        if kept is not None:
-            record, learned = kept.record, _load_policy(kept)
+        checkpoint = workdir.load(number)
+        if checkpoint is not None:
+            record, learned = checkpoint.record, _load_policy(checkpoint)
             bold = learned.with_margins(record["bold_margin"], record["bold_outside_margin"])
             loop.step((learned, bold))
         else:
@@ -82,7 +82,7 @@ def run_bc_max(
             _write_curves(workdir.tensorboard, record, loop.explored, validated, evaluation)
             workdir.save(number, _saver(loop.agent, {**metadata, "iteration": number}), record)
         records.append(record)
-        on_iteration(record, kept is not None)
+        on_iteration(record, checkpoint is not None)
     chosen = best_iteration(records)
     result = _result(loop, records, chosen, config, metadata, workdir)
     workdir.finish(chosen, result)
@@ -96,8 +96,8 @@ def best_iteration(records: Sequence[Mapping[str, Any]]) -> int:
 
 def load_policies(workdir: Workdir, iterations: int) -> list[CallSitePolicy]:
     """Return the policies of the first `iterations` iterations, as far as `workdir` keeps them."""
-    kept = [workdir.load(number) for number in range(1, iterations + 1)]
-    return [_load_policy(one) for one in kept if one is not None]
+    checkpoints = [workdir.load(number) for number in range(1, iterations + 1)]
+    return [_load_policy(checkpoint) for checkpoint in checkpoints if checkpoint is not None]
 
 
 def _saver(agent: Any, about: Mapping[str, Any]) -> Callable[[pathlib.Path], None]:
@@ -107,8 +107,10 @@ def _saver(agent: Any, about: Mapping[str, Any]) -> Callable[[pathlib.Path], Non
     return save
 
 
-def _load_policy(kept: Checkpoint) -> CallSitePolicy:
-    return CallSitePolicy.load(kept.directory / "policy", f"learned-{int(kept.directory.name)}")
+def _load_policy(checkpoint: Checkpoint) -> CallSitePolicy:
+    return CallSitePolicy.load(
+        checkpoint.directory / "policy", f"learned-{int(checkpoint.directory.name)}"
+    )
 
 
 def _check(problem: DecisionProblem, config: Config, agent_config: decision_agent.Config) -> None:
@@ -130,8 +132,8 @@ def _measure(holdout: DecisionProblem | None, learned: Policy) -> tuple[Evaluati
     started_s = time.monotonic()
     if holdout is None:
         return None, 0.0
-    found = evaluate(holdout, learned, "held-out")
-    return found, time.monotonic() - started_s
+    evaluation = evaluate(holdout, learned, "held-out")
+    return evaluation, time.monotonic() - started_s
 
 
 def _record(
@@ -213,13 +215,13 @@ def _result(
         "iterations": config.iterations,
         "environment_steps": loop.environment_steps,
         "seconds": {
-            "collecting": sum(one["collecting_s"] for one in records),
+            "collecting": sum(record["collecting_s"] for record in records),
             # In one process nothing is sent, and nothing waits for slower workers.
             "broadcasting": 0.0,
             "waiting": 0.0,
-            "training": sum(one["training_s"] for one in records),
-            "validating": sum(one["validating_s"] for one in records),
-            "evaluating": sum(one["evaluating_s"] for one in records),
+            "training": sum(record["training_s"] for record in records),
+            "validating": sum(record["validating_s"] for record in records),
+            "evaluating": sum(record["evaluating_s"] for record in records),
         },
         "experience_sha256": loop.labels().sha256(),
         "policy_sha256": CallSitePolicy.load(policy).fingerprint,

@@ -65,10 +65,10 @@ def _describe(record: Mapping[str, Any], resumed: bool) -> str:
         f"{record['flips']} decisions explored",
     ]
     for part, title in (("validation", "validation"), ("holdout", "held-out")):
-        if (found := record[part]) is not None:
+        if (evaluation := record[part]) is not None:
             parts.append(
                 f"{record['learned']} on {title} modules "
-                f"{percent(found['cost'], found['default_cost'])}, "
-                f"{found['worse']} of {found['contexts']} worse"
+                f"{percent(evaluation['cost'], evaluation['default_cost'])}, "
+                f"{evaluation['worse']} of {evaluation['contexts']} worse"
             )
     return "; ".join(parts)

@@ -58,13 +58,13 @@ class ActorPolicy:
         network = load_network(directory)
         described = policy_files.load_policy_json(directory)
         inputs, actions = described["inputs"], described["actions"]
-        is_ours = all(len(one["path"]) == one["size"] == 1 for one in inputs)
+        is_ours = all(len(field["path"]) == field["size"] == 1 for field in inputs)
         if not is_ours or (actions["kind"], actions["size"]) != ("categorical", 2):
             raise UserError(
                 f"{directory}: expected a policy that decides 0 or 1 from named numbers, found "
                 f"one of {described.get('environment', 'something else')}; name another"
             )
-        names = [one["path"][0] for one in inputs]
+        names = [field["path"][0] for field in inputs]
         return cls(network, names, described["arrays_sha256"], name or str(directory))
 
     def begin(
@@ -104,9 +104,9 @@ class _Decider:
 
     def __call__(self, features: np.ndarray, first: int) -> np.ndarray:
         rows = enumerate(features.tolist(), first)
-        return np.array([self.one(row, step) for step, row in rows], np.int8)
+        return np.array([self.decide_row(row, step) for step, row in rows], np.int8)
 
-    def one(self, row: Sequence[int], _: int) -> int:
+    def decide_row(self, row: Sequence[int], _: int) -> int:
         """Return the decision for a single row."""
         values = np.array([row], np.int64)
         observation = {name: values[:, place] for name, place in self._columns}

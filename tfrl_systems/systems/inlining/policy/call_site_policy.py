@@ -219,7 +219,7 @@ class _Decider:
     def __call__(self, features: np.ndarray, _: int) -> np.ndarray:
         return self._policy.decide(features.take(self._columns, axis=1))
 
-    def one(self, row: Sequence[int], _: int) -> int:
+    def decide_row(self, row: Sequence[int], _: int) -> int:
         """Return the decision for a single row."""
         settled = self._policy.settle(row, self._places)
         if settled is not None:
@@ -236,19 +236,21 @@ def _check(description: Mapping[str, Any]) -> None:
     margins = [description["margin"], description.get("outside_margin", votes.NEVER)]
     if not 1 <= num_models <= _MAX_MODELS:
         raise ValueError(f"num_models {num_models}")
-    if not features or not all(isinstance(one, str) for one in features):
+    if not features or not all(isinstance(value, str) for value in features):
         raise ValueError("features that are no list of names")
-    if not all(type(one) in (int, float) and abs(one) <= _MAX_MARGIN for one in margins):
+    if not all(type(value) in (int, float) and abs(value) <= _MAX_MARGIN for value in margins):
         raise ValueError(f"the margins {str(margins)[:80]}")
 
 
 def _fingerprint(description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
-    told = [description[name] for name in ("kind", "num_models", "features", "baseline_feature")]
+    deciding = [
+        description[name] for name in ("kind", "num_models", "features", "baseline_feature")
+    ]
     scope = description.get("scope_feature")
-    told += [float(description["margin"]), *([scope] if scope else [])]
+    deciding += [float(description["margin"]), *([scope] if scope else [])]
     outside_margin = float(description.get("outside_margin", votes.NEVER))
-    told += [outside_margin] if outside_margin < votes.NEVER else []
-    digest = hashlib.sha256(json.dumps(told).encode())
+    deciding += [outside_margin] if outside_margin < votes.NEVER else []
+    digest = hashlib.sha256(json.dumps(deciding).encode())
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
         digest.update(f"{name} {array.dtype} {array.shape}".encode())

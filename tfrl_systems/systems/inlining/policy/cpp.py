@@ -86,7 +86,7 @@ def _decide(policy: Tables) -> str:
     assert len(names), "a model has features"
     if baseline is None:
         return "bool decide(const std::int64_t *Row, bool) { return votes(Row) > 0; }\n"
-    inside, outside = (_margin(policy, one) for one in (policy.margin, policy.outside_margin))
+    inside, outside = (_margin(policy, margin) for margin in (policy.margin, policy.outside_margin))
     if scope is None:
         body = f"  return {inside};"
     else:
@@ -125,8 +125,8 @@ def _networks(policy: Tables, arrays: Mapping[str, np.ndarray]) -> str:
             rows.pop()  # unused segments repeat the last one
         counts.append(str(len(rows)))
         knots += [f"{{{', '.join(map(_int64, row))}}}" for row in rows]
-    weights = [_floats(one[member] for one, _ in layers) for member in members]
-    biases = [_floats(one[member] for _, one in layers) for member in members]
+    weights = [_floats(array[member] for array, _ in layers) for member in members]
+    biases = [_floats(array[member] for _, array in layers) for member in members]
     return f"""\
 constexpr Knot Knots[] = {_table(knots)};
 constexpr int NumKnots[] = {_table(counts)};

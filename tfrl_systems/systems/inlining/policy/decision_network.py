@@ -83,11 +83,11 @@ class DecisionNetworks(tf.Module):
         hidden = tuple(arrays[f"biases_{layer}"].shape[-1] for layer in range(num_layers - 1))
         num_features, num_knots = arrays["start"].shape
         num_models = len(arrays["weights_0"])
-        made = cls(num_features, NetworkSettings(num_models, hidden, num_knots, 0, 1, 0.0, 0.0))
-        made.normalise.assign(arrays)
-        for number, variable in enumerate(made.grid):
+        networks = cls(num_features, NetworkSettings(num_models, hidden, num_knots, 0, 1, 0.0, 0.0))
+        networks.normalise.assign(arrays)
+        for number, variable in enumerate(networks.grid):
             variable.assign(arrays[f"{('weights', 'biases')[number % 2]}_{number // 2}"])
-        return made
+        return networks
 
     def fit(
         self, features: np.ndarray, actions: np.ndarray, weights: np.ndarray, seed: int

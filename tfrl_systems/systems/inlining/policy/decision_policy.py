@@ -131,15 +131,15 @@ def unwrap(policy: tf_policy.TFPolicy) -> DecisionPolicy:
     Raises:
       UserError: there is none.
     """
-    found = policy
-    while not isinstance(found, DecisionPolicy):
-        if not hasattr(found, "wrapped_policy"):
+    inner = policy
+    while not isinstance(inner, DecisionPolicy):
+        if not hasattr(inner, "wrapped_policy"):
             raise UserError(
                 f"policy: expected one made by agents.bc_max, found {type(policy).__name__}; "
                 "only decision policies are saved with a NumPy twin"
             )
-        found = found.wrapped_policy
-    return found
+        inner = inner.wrapped_policy
+    return inner
 
 
 def to_numpy(policy: tf_policy.TFPolicy, name: str = "learned") -> CallSitePolicy:

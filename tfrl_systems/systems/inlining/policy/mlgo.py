@@ -43,8 +43,8 @@ def save_mlgo(
     Raises:
       UserError: the policy needs other features, or the directory cannot be written.
     """
-    known = (*llvm_features, _DEFAULT_FEATURE)
-    if missing := [name for name in policy.feature_names if name not in known]:
+    offered = (*llvm_features, _DEFAULT_FEATURE)
+    if missing := [name for name in policy.feature_names if name not in offered]:
         raise UserError(
             f"{policy.name}: expected a policy of LLVM's own features alone, found one that needs "
             f"{', '.join(missing)}, which LLVM's modes do not feed; use --format clang-plugin, or "
@@ -67,7 +67,7 @@ def save_mlgo(
             prefix=f".{directory.name}.", dir=directory.parent
         ) as scratch:
             fresh = pathlib.Path(scratch) / "new"
-            specs = _input_specs(dict.fromkeys(known))
+            specs = _input_specs(dict.fromkeys(offered))
             with quiet():
                 signature = model.action.get_concrete_function(**specs)
                 tf.saved_model.save(model, str(fresh), signatures={_SIGNATURE: signature})
@@ -102,7 +102,7 @@ def _to_tensorflow(policy: CallSitePolicy) -> DecisionPolicy:
     model = DecisionNetworks.from_arrays(arrays)
     baseline, scope = description["baseline_feature"], description.get("scope_feature", "")
     observed = tuple(dict.fromkeys(name for name in (*features, baseline, scope) if name))
-    made = DecisionPolicy(
+    decision_policy = DecisionPolicy(
         ts.time_step_spec({name: tensor_spec.TensorSpec([], tf.int64) for name in observed}),
         tensor_spec.BoundedTensorSpec([], tf.int64, 0, 1),
         model,
@@ -112,8 +112,8 @@ def _to_tensorflow(policy: CallSitePolicy) -> DecisionPolicy:
         description.get("settings", {}),
         scope,
     )
-    made.set_margins(policy.margin, policy.outside_margin)
-    return made
+    decision_policy.set_margins(policy.margin, policy.outside_margin)
+    return decision_policy
 
 
 def _input_specs(names: Iterable[str]) -> dict[str, tf.TensorSpec]:

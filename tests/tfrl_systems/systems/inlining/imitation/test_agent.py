@@ -45,9 +45,9 @@ def test_clones_the_default_from_its_inputs():
 def test_same_seed_same_policy_whatever_was_trained_before():
     rows = decision_rows.draw(800, 2)
     experience = episodes.labelled_experience(NAMES, rows, decision_rows.labels(rows))
-    other = episodes.labelled_experience(NAMES, rows, 1 - decision_rows.labels(rows))
+    contrary = episodes.labelled_experience(NAMES, rows, 1 - decision_rows.labels(rows))
     agents = [decision_rows.make_agent(epochs=2, seed=seed) for seed in (0, 0, 1)]
-    agents[1].train(*other)
+    agents[1].train(*contrary)
     for agent in agents:
         agent.train(*experience)
     first, again, another = (agent.collect_policy.arrays() for agent in agents)

@@ -101,4 +101,4 @@ def test_digests_tell_labels_apart():
         Labels(labels.features, labels.actions, 2 * labels.weights, labels.groups),
         Labels(labels.features, labels.actions, labels.weights, np.array(["p", "q", "q", "q"])),
     ]
-    assert len({one.sha256() for one in [labels, *others]}) == 5
+    assert len({digestible.sha256() for digestible in [labels, *others]}) == 5

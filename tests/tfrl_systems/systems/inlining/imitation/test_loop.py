@@ -35,7 +35,7 @@ def run(problem, config=CONFIG, agent_config=AGENT, num_iterations=2, before=(),
 
 
 def cost_of(problem, policy):
-    return sum(one.cost for one in problem.play(policy, "test"))
+    return sum(outcome.cost for outcome in problem.play(policy, "test"))
 
 
 def test_it_learns_the_optimum_in_two_iterations():
@@ -43,14 +43,14 @@ def test_it_learns_the_optimum_in_two_iterations():
     loop, records = run(problem)
     default = cost_of(problem, problem.baseline("default"))
     available = default - problem.best_cost()
-    found = default - cost_of(problem, loop.learned)
-    assert found >= 0.98 * available
+    saving = default - cost_of(problem, loop.learned)
+    assert saving >= 0.98 * available
     # What it learned is a rule: it holds in contexts that it has not seen.
     others = SiteProblem(draw_sites(1))
     of_others = cost_of(others, others.baseline("default"))
     saved = of_others - cost_of(others, loop.learned)
     assert saved >= 0.95 * (of_others - others.best_cost())
-    assert [one.policy for one in records] == ["default", "learned-1"]
+    assert [record.policy for record in records] == ["default", "learned-1"]
     assert loop.learned.name == "learned-2"
 
 
@@ -88,17 +88,19 @@ def test_the_first_exploration_has_no_certainty_and_later_ones_the_policy_s():
 
 def test_hedge_shifts_weight_to_what_the_learned_policy_left_large(monkeypatch):
     """By Hedge the first iteration weighs as buckets do; a second knows the policy's costs."""
-    given = []
+    calls = []
 
     def noted(sizes, learned_sizes, eta, weigh=bc_max.hedge_weights):
-        given.append((list(sizes), [list(one) for one in learned_sizes], eta))
+        calls.append(
+            (list(sizes), [list(sizes_of_policy) for sizes_of_policy in learned_sizes], eta)
+        )
         return weigh(sizes, learned_sizes, eta)
 
     monkeypatch.setattr(bc_max, "hedge_weights", noted)
     problem = SiteProblem(draw_sites(0))
     config = dataclasses.replace(CONFIG, context_weights="hedge", hedge_eta=0.5)
     loop, records = run(problem, config)
-    (sizes, learned, eta), (_, again, _) = given
+    (sizes, learned, eta), (_, again, _) = calls
     assert eta == 0.5 and learned == [] and len(sizes) == len(problem.contexts)
     # The contexts are in the same order; what was played is the first policy.
     (costs,) = again
@@ -114,7 +116,7 @@ def test_without_exploration_it_is_algorithm_1():
     loop, records = run(problem, dataclasses.replace(CONFIG, explore=False), validation=problem)
     never = cost_of(problem, problem.baseline("never"))
     assert cost_of(problem, loop.learned) == never == problem.best_cost()
-    assert [one.flips for one in records] == [0, 0]
+    assert [record.flips for record in records] == [0, 0]
     assert records[1].policy_cost == never
 
 
@@ -158,8 +160,15 @@ def test_a_resumed_run_ends_as_one_that_was_not_interrupted():
     assert resumed.learned.fingerprint == whole.learned.fingerprint != first[0].fingerprint
     assert resumed.labels().sha256() == whole.labels().sha256()
     same = [
-        (one.policy, one.policy_cost, one.oracle_cost, one.rows, one.loss, one.margin)
-        for one in (record, expected)
+        (
+            iteration.policy,
+            iteration.policy_cost,
+            iteration.oracle_cost,
+            iteration.rows,
+            iteration.loss,
+            iteration.margin,
+        )
+        for iteration in (record, expected)
     ]
     assert same[0] == same[1]
 
@@ -179,8 +188,8 @@ def test_contexts_that_fail_are_left_out_of_every_sum():
     default = cost_of(problem, problem.baseline("default"))
     assert first.default_cost == first.policy_cost == default
     assert first.flips == 6 * 12
-    found = evaluate(problem, problem.baseline("never"), "")
-    assert found.to_json()["contexts"] == 6
+    evaluation = evaluate(problem, problem.baseline("never"), "")
+    assert evaluation.to_json()["contexts"] == 6
 
 
 def test_contexts_without_decisions_do_no_harm():
@@ -218,8 +227,8 @@ def test_evaluation_by_hand():
         "c": ("q", []),  #                              1000              1000
     }
     problem = SiteProblem(sites)
-    found = evaluate(problem, problem.baseline("always"), "x")
-    assert found.to_json() == {
+    evaluation = evaluate(problem, problem.baseline("always"), "x")
+    assert evaluation.to_json() == {
         "policy": "always",
         "contexts": 3,
         "cost": 2994.0,
@@ -232,8 +241,10 @@ def test_evaluation_by_hand():
             "q": pytest.approx(-100 * 7 / 2000),
         },
     }
-    curves = found.comparison.curves()
-    assert curves["saving_percent_by_group/q"] == found.to_json()["saving_percent_by_group"]["q"]
+    curves = evaluation.comparison.curves()
+    assert (
+        curves["saving_percent_by_group/q"] == evaluation.to_json()["saving_percent_by_group"]["q"]
+    )
     # One number for each context; one without decisions has no share of them.
     np.testing.assert_allclose(
         curves["histogram/saving_percent"], [100 * 3 / 990, -100 * 7 / 1000, 0]
@@ -249,9 +260,9 @@ def test_a_scoped_policy_departs_only_inside_the_scope(scoped):
     problem.scope_feature = "default_action"
     loop, (first, _) = run(problem, dataclasses.replace(CONFIG, scoped=scoped))
     episodes = problem.play(loop.learned, "test")
-    outside = [one.actions[one.features[:, 1] == 0] for one in episodes]
-    inside = [one.actions[one.features[:, 1] == 1] for one in episodes]
+    outside = [episode.actions[episode.features[:, 1] == 0] for episode in episodes]
+    inside = [episode.actions[episode.features[:, 1] == 1] for episode in episodes]
     assert 0 < np.concatenate(inside).mean() < 1
     assert (np.concatenate(outside).max() == 0) == scoped
-    in_scope = sum(int(one.features[:, 1].sum()) for one in episodes)
+    in_scope = sum(int(episode.features[:, 1].sum()) for episode in episodes)
     assert first.flips == (in_scope if scoped else 16 * 12)

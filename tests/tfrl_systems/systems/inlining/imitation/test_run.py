@@ -41,10 +41,10 @@ def train(
     margins=(0.0, 1.0),
 ):
     config = Config(iterations=iterations, baselines=("default", "never"), margins=margins)
-    told = []
+    reports = []
 
     def on_iteration(record, resumed):
-        told.append((record["number"], resumed))
+        reports.append((record["number"], resumed))
         if record["number"] == stop_after:
             raise Interrupted
 
@@ -59,24 +59,24 @@ def train(
             {"environment": "sites"},
             on_iteration,
         )
-    return result, told
+    return result, reports
 
 
 def test_a_resumed_run_is_the_run_itself(tmp_path):
-    whole, told = train(tmp_path / "whole")
-    assert told == [(1, False), (2, False)]
+    whole, reports = train(tmp_path / "whole")
+    assert reports == [(1, False), (2, False)]
     with pytest.raises(Interrupted):
         train(tmp_path / "cut", stop_after=1)
-    resumed, told = train(tmp_path / "cut", resume=True)
-    assert told == [(1, True), (2, False)]
+    resumed, reports = train(tmp_path / "cut", resume=True)
+    assert reports == [(1, True), (2, False)]
     for name in ("policy_sha256", "experience_sha256", "environment_steps"):
         assert resumed[name] == whole[name]
 
 
 def test_more_iterations_go_on_from_where_the_run_ended(tmp_path):
     train(tmp_path, iterations=1)
-    result, told = train(tmp_path, iterations=2, resume=True)
-    assert told == [(1, True), (2, False)] and result["iterations"] == 2
+    result, resumed = train(tmp_path, iterations=2, resume=True)
+    assert resumed == [(1, True), (2, False)] and result["iterations"] == 2
     policy = CallSitePolicy.load(tmp_path / "policy")
     assert policy.fingerprint == result["policy_sha256"]
 
@@ -92,11 +92,11 @@ def test_held_out_contexts_are_measured_and_nothing_is_chosen_by_them(tmp_path):
 
 def test_the_policy_is_that_of_the_best_iteration_on_the_validation_contexts(tmp_path):
     result, _ = train(tmp_path, iterations=3)
-    found = result["evaluation"]
-    scores = [one["score"] for one in found["iterations"]]
-    assert found["chosen_iteration"] == 1 + scores.index(max(scores))
+    evaluation = result["evaluation"]
+    scores = [iteration["score"] for iteration in evaluation["iterations"]]
+    assert evaluation["chosen_iteration"] == 1 + scores.index(max(scores))
     chosen = CallSitePolicy.load(
-        tmp_path / "checkpoints" / f"{found['chosen_iteration']:06d}/policy"
+        tmp_path / "checkpoints" / f"{evaluation['chosen_iteration']:06d}/policy"
     )
     assert CallSitePolicy.load(tmp_path / "policy").fingerprint == chosen.fingerprint
 
@@ -109,10 +109,10 @@ def test_a_run_that_gains_nothing_ends_with_the_default(tmp_path):
         features[:, 2] = np.where(features[:, 1] == 1, -30, 30)
     config_problem = SiteProblem(sites)
     result, _ = train(tmp_path, validation=config_problem, problem=opposite)
-    assert [one["score"] for one in result["evaluation"]["iterations"]] == [0, 0]
+    assert [iteration["score"] for iteration in result["evaluation"]["iterations"]] == [0, 0]
     policy = CallSitePolicy.load(tmp_path / "policy")
-    for one in config_problem.play(policy, "test"):
-        assert np.array_equal(one.actions, one.features[:, 1])
+    for outcome in config_problem.play(policy, "test"):
+        assert np.array_equal(outcome.actions, outcome.features[:, 1])
 
 
 def test_a_setting_out_of_range_is_found_before_anything_is_played(tmp_path):
@@ -177,12 +177,14 @@ def write_state(workdir):
 )
 def test_a_full_disk_is_one_line_also_where_tensorflow_writes(tmp_path, write, where):
     with (
-        pytest.raises(UserError, match="expected to write there, found: .*free some space") as told,
+        pytest.raises(
+            UserError, match="expected to write there, found: .*free some space"
+        ) as error,
         open_workdir(tmp_path, SETTINGS, resume=False) as workdir,
         no_room(),
     ):
         write(workdir)
-    message = str(told.value)
+    message = str(error.value)
     assert where in message and "File too large" in message
     assert not set("\n[]{}") & set(message.replace(str(tmp_path), ""))
 

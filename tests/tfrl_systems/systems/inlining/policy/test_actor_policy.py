@@ -47,7 +47,7 @@ def test_it_decides_as_the_agent_s_policy(agent, policy, rows):
 
 def test_rows_together_and_one_by_one_are_the_same(policy, rows):
     decide = policy.begin("module", OFFERED)
-    alone = [decide.one(row, step) for step, row in enumerate(rows.tolist())]
+    alone = [decide.decide_row(row, step) for step, row in enumerate(rows.tolist())]
     assert decide(rows, 0).tolist() == alone
     assert decide(rows[:0], 0).shape == (0,)
 
@@ -58,7 +58,7 @@ def test_a_feature_that_is_not_offered_is_named(policy):
 
 
 def test_a_policy_of_something_else_is_refused(tmp_path):
-    other = make_agent(AGENTS["ppo"], "float")
-    save_policy(tmp_path / "policy", other.policy, {"environment": "learn_to_optimize"})
+    float_agent = make_agent(AGENTS["ppo"], "float")
+    save_policy(tmp_path / "policy", float_agent.policy, {"environment": "learn_to_optimize"})
     with pytest.raises(UserError, match="decides 0 or 1 .* found one of learn_to_optimize"):
         ActorPolicy.load(tmp_path / "policy")

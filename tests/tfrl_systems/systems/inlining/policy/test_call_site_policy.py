@@ -71,7 +71,7 @@ def test_single_rows_are_decided_as_many_are(scope):
     rows = decision_rows.draw(500, 21)
     agent.train(*episodes.labelled_experience(NAMES, rows, decision_rows.labels(rows)))
     decide = to_numpy(agent.policy).begin("m", NAMES)
-    alone = [decide.one(row, k) for k, row in enumerate(rows.tolist())]
+    alone = [decide.decide_row(row, k) for k, row in enumerate(rows.tolist())]
     assert alone == decide(rows, 0).tolist()
 
 

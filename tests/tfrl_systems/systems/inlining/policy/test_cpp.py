@@ -32,7 +32,7 @@ int main() {
 }
 """
 COMPILER = next(
-    ([found] for name in ("clang++-19", "c++", "g++", "clang++") if (found := shutil.which(name))),
+    ([path] for name in ("clang++-19", "c++", "g++", "clang++") if (path := shutil.which(name))),
     [sys.executable, "-m", "ziglang", "c++"],
 )
 
@@ -47,8 +47,8 @@ def decide_in_cpp(directory: pathlib.Path, policy: CallSitePolicy, rows: np.ndar
     command = [*COMPILER, *options, f"-I{include}", *sources, "-o", program]
     subprocess.run(command, check=True, timeout=300)
     needed = np.ascontiguousarray(rows[:, policy.columns(NAMES)])
-    told = subprocess.run([program], input=needed.tobytes(), capture_output=True, check=True)
-    return np.frombuffer(told.stdout, np.int8)
+    process = subprocess.run([program], input=needed.tobytes(), capture_output=True, check=True)
+    return np.frombuffer(process.stdout, np.int8)
 
 
 @pytest.mark.parametrize("scope", ["", "flag"])

@@ -57,12 +57,12 @@ def test_a_network_worked_by_hand():
 def test_numpy_twin_agrees_on_every_bit():
     model = fitted(decision_rows.draw(500, 1), hidden_sizes=(16, 256))
     rows = np.concatenate([decision_rows.draw(2000, 2), decision_rows.wild(2000, 3)])
-    found = model.votes(tf.constant(rows)).numpy()
+    expected = model.votes(tf.constant(rows)).numpy()
     twin = numpy_networks.NumpyNetworks(model.arrays(), rows.shape[1])
-    np.testing.assert_array_equal(found, twin.votes(rows))
-    assert len(np.unique(found)) > 1000
+    np.testing.assert_array_equal(expected, twin.votes(rows))
+    assert len(np.unique(expected)) > 1000
     one_by_one = [int(twin.votes(rows[i : i + 1])[0]) for i in range(0, len(rows), 20)]
-    assert found[::20].tolist() == one_by_one
+    assert expected[::20].tolist() == one_by_one
 
 
 def test_largest_values_stay_exact():
@@ -88,8 +88,8 @@ def test_the_grid_is_close_to_what_was_trained():
     inputs = tf.cast(model.normalise(tf.constant(rows)), tf.float32)[tf.newaxis] / GRID
     parameters = [tf.cast(each, tf.float32) / GRID for each in model.grid]
     trained = decision_network._logits(parameters, inputs)[0]
-    found = model.votes(tf.constant(rows)).numpy() / votes.ONE
-    np.testing.assert_allclose(found, trained, atol=1e-3)
+    logits = model.votes(tf.constant(rows)).numpy() / votes.ONE
+    np.testing.assert_allclose(logits, trained, atol=1e-3)
 
 
 def test_the_loss_falls_and_members_differ():

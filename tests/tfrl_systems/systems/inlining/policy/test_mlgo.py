@@ -30,8 +30,8 @@ def test_decides_as_numpy_does(tmp_path):
     assert 0 < expected.sum() < len(expected)
     # LLVM compiles the graph ahead of time, by XLA.
     run = tf.function(lambda **inputs: action(**inputs), jit_compile=True)
-    found = [int(run(**feeds(row))["inlining_decision"][0]) for row in rows]
-    assert found == expected.tolist()
+    decisions = [int(run(**feeds(row))["inlining_decision"][0]) for row in rows]
+    assert decisions == expected.tolist()
 
 
 def feeds(row: np.ndarray) -> dict[str, tf.Tensor]:
@@ -49,8 +49,8 @@ def test_says_where_the_decision_is_in_the_graph(tmp_path):
     with tf.Graph().as_default() as graph, tf.compat.v1.Session() as session:
         tf.compat.v1.saved_model.load(session, ["serve"], str(tmp_path / "model"))
         fed = {graph.get_tensor_by_name(f"action_{name}:0"): [3] for name in (*NAMES, "node_count")}
-        found = session.run(f"{spec['name']}:{spec['port']}", fed)
-    assert found.shape == (1,) and found.dtype == np.int64
+        decision = session.run(f"{spec['name']}:{spec['port']}", fed)
+    assert decision.shape == (1,) and decision.dtype == np.int64
 
 
 def test_a_policy_of_other_features_is_refused_by_their_names(tmp_path):

@@ -38,8 +38,8 @@ def test_worked_by_hand(data, values, expected):
 
 def test_ties_lie_at_the_mean_of_their_quantiles():
     # Quantiles 0, ¼, ½, ¾, 1 fall on 1, 1, 1, 2, 4: levels ¼, ¾, 1; stretched to 0, 2/3, 1.
-    found = normalise([1, 1, 1, 2, 4], [1, 2, 3, 4], num_knots=5)
-    assert found == [0, round(2 / 3 * UNIT) / UNIT, pytest.approx(5 / 6, abs=1 / UNIT), 1]
+    quantiles = normalise([1, 1, 1, 2, 4], [1, 2, 3, 4], num_knots=5)
+    assert quantiles == [0, round(2 / 3 * UNIT) / UNIT, pytest.approx(5 / 6, abs=1 / UNIT), 1]
 
 
 def test_rising_and_within_bounds():
@@ -47,10 +47,10 @@ def test_rising_and_within_bounds():
     layer = normalisation.QuantileNormalisation(1, 33)
     layer.learn(data)
     line = np.sort(np.concatenate([data[:, 0], np.arange(-3000, 3000)]))
-    found = layer(tf.constant(line[:, np.newaxis])).numpy()[:, 0]
-    assert np.all(np.diff(found) >= 0)
-    assert (found.min(), found.max()) == (0, UNIT)
-    assert len(np.unique(found)) > 200
+    quantiles = layer(tf.constant(line[:, np.newaxis])).numpy()[:, 0]
+    assert np.all(np.diff(quantiles) >= 0)
+    assert (quantiles.min(), quantiles.max()) == (0, UNIT)
+    assert len(np.unique(quantiles)) > 200
 
 
 @pytest.mark.parametrize("num_knots", [2, 17, 64])

@@ -3,45 +3,25 @@
 from __future__ import annotations
 
 import pathlib
-import signal
 import time
 
 import psutil
 import pytest
-from llvmlite import binding as llvm
 
-from environments.inlining.compilers import embedded as embedded_compiler
 from environments.inlining.compilers.compilation import CompilerError
 from environments.inlining.compilers.compiler import run_policy
 from environments.inlining.compilers.embedded import EmbeddedLlvm
 from environments.inlining.compilers.system_clang import SystemClang
 from environments.inlining.corpus.modules import Module
 from tests.environments.inlining.small_modules import (
-    HAND_WORKED,
     HAND_WORKED_DEFAULT,
+    assert_fails_in_one_line,
+    default,
     many_calls,
     num_descriptors,
     write_module,
+    youngest_compiler,
 )
-
-
-def default(site):
-    return site.default
-
-
-@pytest.fixture
-def good(tmp_path):
-    return write_module(tmp_path, "good", HAND_WORKED, text=True)
-
-
-def assert_fails_in_one_line(compiler, module: Module, good: Module, *words: str) -> None:
-    with pytest.raises(CompilerError) as caught:
-        run_policy(compiler, module, default)
-    message = str(caught.value)
-    assert "\n" not in message and message.startswith(f"{module.name}: "), message
-    for word in words:
-        assert word in message, message
-    assert run_policy(compiler, good, default).decisions.tolist() == HAND_WORKED_DEFAULT
 
 
 def test_truncated_bitcode(compiler, tmp_path, good):
@@ -49,15 +29,6 @@ def test_truncated_bitcode(compiler, tmp_path, good):
     cut = Module("cut", tmp_path / "cut.bc", ".", "c")
     cut.path.write_bytes(whole.path.read_bytes()[:-700])
     assert_fails_in_one_line(compiler, cut, good, "expected")
-
-
-def test_a_broken_module_does_not_cost_a_new_worker(embedded, tmp_path, good):
-    run_policy(embedded, good, default)
-    before = embedded._worker.process.pid
-    broken = Module("broken", tmp_path / "broken.bc", ".", "c")
-    broken.path.write_bytes(b"BC\xc0\xde" + b"\0" * 64)
-    assert_fails_in_one_line(embedded, broken, good, "Malformed block", "rebuild the module")
-    assert embedded._worker.process.pid == before
 
 
 def test_bitcode_of_a_newer_llvm(clang_19, tmp_path, good):
@@ -68,52 +39,9 @@ def test_bitcode_of_a_newer_llvm(clang_19, tmp_path, good):
     assert_fails_in_one_line(clang_19, newer, good, "clang ended with status 1", "error:")
 
 
-def test_bitcode_of_an_llvm_newer_than_the_embedded_one(embedded, tmp_path, good):
-    newer = write_module(tmp_path, "newer", HAND_WORKED)
-    newer.path.write_bytes(_with_another_epoch(newer.path.read_bytes()))
-    assert_fails_in_one_line(embedded, newer, good, "Incompatible epoch", "rebuild the module")
-
-
-def _with_another_epoch(data: bytes) -> bytes:
-    """The bitcode with the mark of an incompatible version in the block that it begins with.
-
-    Bitcode is a stream of bits; the bit of the epoch is found by flipping one after another.
-    """
-    for bit in range(8 * 16, 8 * 64):
-        changed = bytearray(data)
-        changed[bit // 8] ^= 1 << (bit % 8)
-        try:
-            llvm.parse_bitcode(bytes(changed), llvm.create_context())
-        except RuntimeError as error:
-            if "Incompatible epoch" in str(error):
-                return bytes(changed)
-    pytest.fail("no epoch found in the bitcode")
-
-
 def test_a_module_that_is_not_there(compiler, tmp_path, good):
     missing = Module("missing", tmp_path / "missing.bc", ".", "c")
     assert_fails_in_one_line(compiler, missing, good, "expected", "o such file")
-
-
-def test_a_module_for_another_machine(embedded, tmp_path, good):
-    other = tmp_path / "other.ll"
-    other.write_text('target triple = "avr"\ndefine void @f() { ret void }\n')
-    assert_fails_in_one_line(embedded, Module("other", other, ".", "c"), good, "expected")
-
-
-def test_an_object_that_is_no_elf(embedded, tmp_path, good):
-    other = tmp_path / "other.ll"
-    other.write_text('target triple = "x86_64-apple-macosx"\ndefine void @f() { ret void }\n')
-    assert_fails_in_one_line(embedded, Module("other", other, ".", "c"), good, "expected ELF")
-
-
-def test_an_llvm_that_aborts(embedded, tmp_path, good):
-    fatal = tmp_path / "fatal.ll"
-    fatal.write_text(
-        'target triple = "x86_64-pc-linux-gnu"\nmodule asm ".this_is_no_directive"\n'
-        'define void @f() { call void asm sideeffect "bogus_instruction", ""() ret void }\n'
-    )
-    assert_fails_in_one_line(embedded, Module("fatal", fatal, ".", "c"), good, "expected")
 
 
 def test_a_compiler_killed_in_the_middle(compiler, tmp_path, good):
@@ -122,42 +50,17 @@ def test_a_compiler_killed_in_the_middle(compiler, tmp_path, good):
     with compiler.compile(module) as compilation, pytest.raises(CompilerError, match=message):
         for _ in range(3):
             compilation.advise(compilation.next_site().default)
-        compilation._backend.process.send_signal(signal.SIGKILL)
+        youngest_compiler().kill()
         while (site := compilation.next_site()) is not None:
             compilation.advise(site.default)
     assert run_policy(compiler, good, default).decisions.tolist() == HAND_WORKED_DEFAULT
-
-
-def test_a_worker_killed_while_it_waits_is_replaced(embedded, good):
-    run_policy(embedded, good, default)
-    embedded._worker.process.send_signal(signal.SIGKILL)
-    psutil.wait_procs([psutil.Process(embedded._worker.process.pid)], timeout=5)
-    assert run_policy(embedded, good, default).decisions.tolist() == HAND_WORKED_DEFAULT
-
-
-def test_the_first_compile_of_all_may_be_killed(monkeypatch):
-    """It asks LLVM what it will tell of call sites; two of three attempts may fail."""
-    monkeypatch.setattr(embedded_compiler, "_announced", {})
-    killed = []
-
-    def kill(request, *arguments, begin=embedded_compiler.EmbeddedRequest.__init__, **keywords):
-        begin(request, *arguments, **keywords)
-        if len(killed) < 2:
-            killed.append(request.process.pid)
-            request.process.send_signal(signal.SIGKILL)
-
-    monkeypatch.setattr(embedded_compiler.EmbeddedRequest, "__init__", kill)
-    compiler = EmbeddedLlvm()
-    assert "callee_users" in compiler.announced
-    compiler.close()
-    assert len(set(killed)) == 2
 
 
 def test_a_compile_that_is_left_early(compiler, tmp_path, good):
     module = write_module(tmp_path, "module", many_calls(10), text=True)
     with compiler.compile(module) as compilation:
         compilation.next_site()
-        process = psutil.Process(compilation._backend.process.pid)
+        process = youngest_compiler()
     assert not process.is_running()
     assert run_policy(compiler, good, default).decisions.tolist() == HAND_WORKED_DEFAULT
 

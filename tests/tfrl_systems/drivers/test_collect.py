@@ -7,6 +7,8 @@ import functools
 import importlib.util
 import logging
 import os
+import pathlib
+import re
 import sys
 import time
 
@@ -15,7 +17,7 @@ import pytest
 
 from environments.errors import Failure, UserError
 from tests.tfrl_systems.drivers import collecting
-from tests.tfrl_systems.drivers.collecting import NUM_ITERATIONS, collect, sha256
+from tests.tfrl_systems.drivers.collecting import NUM_ITERATIONS, collect, sha256, tasks_of
 from tests.tfrl_systems.drivers.conftest import workers
 from tests.tfrl_systems.drivers.runners import Noise, Product, Sleep, Task
 from tfrl_systems.drivers.collect import POOLS, Collect, Supervision, make_pool
@@ -25,6 +27,13 @@ HAS_RAY = importlib.util.find_spec("ray") is not None
 ONE_EACH = {kind: Collect(kind) for kind in POOLS if kind != "ray" or HAS_RAY}
 # With two workers where a kind has them.
 PLACES = {kind: Collect(kind, 1 if kind == "inprocess" else 2) for kind in ONE_EACH}
+LOSSES = {
+    "pipes": "its worker was ended by SIGKILL",
+    "ray": r"its worker on .* was lost \(ActorDiedError\)",
+}
+IN_PROCESSES = pytest.mark.parametrize(
+    "place", [place for kind, place in PLACES.items() if kind in LOSSES], indirect=True, ids=str
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -79,7 +88,7 @@ def make(place, make_runner, **supervision):
     return make_pool(place, make_runner, Supervision(**{"num_spares": 0, **supervision}))
 
 
-@pytest.mark.parametrize("place", [one for one in PLACES.values() if one.workers == 2], ids=str)
+@IN_PROCESSES
 def test_data_that_a_worker_still_loads_are_not_taken_for_later_ones(place, tmp_path):
     """What replaces a killed worker loads data 1, when data 2 are broadcast."""
     # A job that came with the wrong data would be tried again.
@@ -109,22 +118,22 @@ def test_results_do_not_depend_on_where_they_are_made_or_on_exceptions(place, tm
 
 def test_large_products_have_the_same_last_bits():
     """With more threads BLAS adds in another order."""
-    found = []
+    products = []
     for place in ONE_EACH.values():
         with make(place, Product) as pool:
-            found += pool.map([Task(0)])
-    assert len({one.tobytes() for one in found}) == 1 < len(found)
+            products += pool.map([Task(0)])
+    assert len({product.tobytes() for product in products}) == 1 < len(products)
 
 
 def test_results_come_in_the_order_of_the_jobs_and_are_told_of_as_they_come(noise):
-    told = {}
-    results = noise.map([Task(seed, size=1 + seed) for seed in range(9)], told.__setitem__)
+    reported = {}
+    results = noise.map([Task(seed, size=1 + seed) for seed in range(9)], reported.__setitem__)
     assert noise.map([]) == []
     with pytest.raises(ZeroDivisionError):
         noise.map([Task(0)], lambda number, result: 1 / 0)
     assert len(noise.map([Task(0)])) == 1
     assert [len(result) for result in results] == list(range(1, 10))
-    assert [told[number] is result for number, result in enumerate(results)] == [True] * 9
+    assert [reported[number] is result for number, result in enumerate(results)] == [True] * 9
 
 
 def test_a_job_that_always_fails_is_a_failure_in_its_place(noise, caplog):
@@ -140,16 +149,67 @@ def test_a_job_that_always_fails_is_a_failure_in_its_place(noise, caplog):
     assert for_users.message.startswith("task 3: luck: expected good, found bad; try again (")
 
 
-@pytest.mark.parametrize("kind", [kind for kind in PLACES if kind != "inprocess"])
-def test_a_user_s_time_limit_for_a_job_goes_before_the_system_s(kind, tmp_path, caplog):
+@IN_PROCESSES
+def test_a_job_that_ends_every_worker_is_a_failure_that_says_why(noise, place):
+    failed, fine = noise.map([Task(0, "kill"), Task(1)])
+    assert re.fullmatch(rf"task 0: {LOSSES[place.kind]} \(attempt 2 of 2\)", failed.message)
+    assert len(fine) == 4
+
+
+def test_an_interruption_leaves_a_pool_that_works(noise):
+    def interrupt(number, result):
+        raise KeyboardInterrupt
+
+    noise.broadcast(b"0")
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            noise.map(tasks_of(0), interrupt)
+    assert sha256(noise.map(tasks_of(0))) == collecting.expected()[0]
+
+
+@IN_PROCESSES
+def test_a_worker_sees_no_gpu_has_one_thread_and_imports_what_the_caller_does(
+    place, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    (tmp_path / "only_here.py").write_text("NUMBER = 5")
+    names = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    names += ("TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS")
+
+    class Look(Noise):
+        def run(self, job):
+            import only_here
+
+            heavy = {"tensorflow", "tf_agents", "tree", "sklearn"} & set(sys.modules)
+            variables = [os.environ.get(name) for name in names]
+            return (
+                only_here.NUMBER,
+                heavy,
+                variables,
+                pathlib.Path.cwd(),
+                os.environ.get("PYTHONPATH"),
+            )
+
+    with make(dataclasses.replace(place, workers=1), Look) as pool:
+        ((*seen, python_path),) = pool.map([0])
+    assert seen == [5, set(), ["", "1", "1", "1", "1"], pathlib.Path.cwd()]
+    if place.kind == "pipes":
+        assert python_path is None
+
+
+@IN_PROCESSES
+def test_a_user_s_time_limit_for_a_job_goes_before_the_system_s(place, tmp_path, caplog):
     """The system would wait 300 s for the worker that hangs; the user waits half a second."""
     caplog.set_level(logging.WARNING)
-    place = dataclasses.replace(PLACES[kind], timeout_s=0.5)
+    place = dataclasses.replace(place, timeout_s=0.5)
     with make(place, functools.partial(Noise, tmp_path)) as pool:
-        (found,) = pool.map([Task(0, "hang")])
-    assert np.array_equal(found, Noise().run(Task(0)))
+        (result,) = pool.map([Task(0, "hang")])
+    assert np.array_equal(result, Noise().run(Task(0)))
     said = [record.getMessage() for record in caplog.records]
-    assert any("task 0: its worker took longer than 0.5 s (attempt 1 of 3)" in one for one in said)
+    assert any(
+        "task 0: its worker took longer than 0.5 s (attempt 1 of 3)" in message for message in said
+    )
 
 
 def test_a_runner_that_failed_is_made_anew_and_loads_what_was_broadcast():

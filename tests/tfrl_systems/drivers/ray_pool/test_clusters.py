@@ -22,6 +22,7 @@ from environments.errors import UserError
 from tests.environments.inlining.small_modules import HAND_WORKED, many_calls
 from tests.environments.tensor_graphs.small_models import adapter, write
 from tests.tfrl_systems.conftest import write_corpus
+from tests.tfrl_systems.drivers.collecting import sha256
 from tests.tfrl_systems.drivers.runners import Noise, Task
 from tests.tfrl_systems.small_runs import GRAPHS
 from tfrl_systems import experiments
@@ -47,13 +48,13 @@ def cluster(tmp_path_factory, one_cluster):
         patch.setenv("RAY_AUTH_MODE", "disabled")
         patch.setenv("RAY_worker_niceness", "0")
         patch.setattr(sys.modules[__name__], "TEMPORARY", str(tmp_path_factory.mktemp("node")))
-        found = Cluster()
-        found.add_node(num_cpus=0, object_store_memory=STORE_BYTES, include_dashboard=False)
+        two_nodes = Cluster()
+        two_nodes.add_node(num_cpus=0, object_store_memory=STORE_BYTES, include_dashboard=False)
         for _ in range(2):
-            add_node(found)
-        with shared(Collect("ray", address=found.address)):
-            yield found
-        found.shutdown()
+            add_node(two_nodes)
+        with shared(Collect("ray", address=two_nodes.address)):
+            yield two_nodes
+        two_nodes.shutdown()
 
 
 def add_node(cluster, **variables):
@@ -104,17 +105,17 @@ def test_a_worker_that_is_lost_is_replaced_on_another_node(cluster, tmp_path):
     # The node may be lost too, and Ray not know it yet.
     make_runner = functools.partial(Meeting, tmp_path, 1)
     with make_pool(Collect("ray", 1, cluster.address), make_runner) as pool:
-        (found,) = pool.map([Task(0)])
-    nodes = {one.node_id for one in cluster.worker_nodes}
-    assert {found, (tmp_path / "lost").read_text()} == nodes
+        (node_id,) = pool.map([Task(0)])
+    nodes = {node.node_id for node in cluster.worker_nodes}
+    assert {node_id, (tmp_path / "lost").read_text()} == nodes
 
 
 def test_a_worker_that_is_lost_is_replaced_there_if_no_other_node_has_room(cluster, tmp_path):
     make_runner = functools.partial(Meeting, tmp_path, 4)
     with make_pool(Collect("ray", 4, cluster.address), make_runner) as pool:
-        found = pool.map([Task(seed) for seed in range(4)])
-    nodes = [one.node_id for one in cluster.worker_nodes]
-    assert sorted(found) == sorted(2 * nodes)
+        node_ids = pool.map([Task(seed) for seed in range(4)])
+    nodes = [node.node_id for node in cluster.worker_nodes]
+    assert sorted(node_ids) == sorted(2 * nodes)
 
 
 def test_nodes_join_and_leave_while_jobs_run(cluster):
@@ -122,19 +123,20 @@ def test_nodes_join_and_leave_while_jobs_run(cluster):
     runner.load(b"1")
     # Results of more than a megabyte are compressed.
     tasks = [Task(seed, size=4 if seed % 4 else 200_000) for seed in range(40)]
-    told = []
+    numbers = []
 
     def on_result(number, result):
-        told.append(number)
-        if len(told) == 5:
+        numbers.append(number)
+        if len(numbers) == 5:
             add_node(cluster)  # not in a thread: Ray sets a signal handler
-        if len(told) == 10:
+        if len(numbers) == 10:
             lose_node(cluster)
 
     with make_pool(Collect("ray", 3, cluster.address), SlowNoise) as pool:
         pool.broadcast(b"1")
-        found = pool.map(tasks, on_result)
-    assert [one.tobytes() for one in found] == [Noise.run(runner, one).tobytes() for one in tasks]
+        results = pool.map(tasks, on_result)
+    expected = [Noise.run(runner, task) for task in tasks]
+    assert sha256(results) == sha256(expected)
     # Two nodes; Ray may count the lost one for some seconds more.
     assert num_processors_at(cluster.address) in (2, 3)
 
@@ -159,22 +161,24 @@ def clang_here():
 
 
 @pytest.mark.parametrize(
-    "version, found",
+    "version, finding",
     [
         ("21", "clang 21; install there what is here"),
         ("none", "none (clang: expected a program, found none; install one)"),
     ],
 )
-def test_a_node_that_lacks_a_program_gets_no_work(version, found, cluster, caplog, monkeypatch):
+def test_a_node_that_lacks_a_program_gets_no_work(version, finding, cluster, caplog, monkeypatch):
     needs = Requirements(programs={"clang-22": clang_here})
     collect = Collect("ray", 4, cluster.address)
     lacking = add_node(cluster, HAS_CLANG=version)
-    line = f"expected clang-22 (clang 22), found {found}"
+    line = f"expected clang-22 (clang 22), found {finding}"
     try:
         with make_pool(collect, Home, requirements=needs) as pool:
             assert pool.map([Task(seed) for seed in range(12)]) == ["22"] * 12
-        (told,) = [one.getMessage() for one in caplog.records if "clang-22" in one.getMessage()]
-        assert told.startswith("node ") and told.endswith(f": {line}")
+        (warning,) = [
+            record.getMessage() for record in caplog.records if "clang-22" in record.getMessage()
+        ]
+        assert warning.startswith("node ") and warning.endswith(f": {line}")
     finally:
         cluster.remove_node(lacking, allow_graceful=False)
     # Now this process has another than all nodes.
@@ -243,14 +247,14 @@ def test_runs_are_the_same_though_workers_and_nodes_are_lost(
     name, cluster, problem, tmp_path, monkeypatch
 ):
     system, _ = name.split("-")
-    given = []
+    numbers = []
 
     def give_and_destroy(worker, number, job_pickled, give=WorkerHandle.run):
-        given.append(number)
+        numbers.append(number)
         give(worker, number, job_pickled)
-        if len(given) == 2:
+        if len(numbers) == 2:
             os.kill(worker.place.pid, signal.SIGKILL)
-        if len(given) == 5:
+        if len(numbers) == 5:
             add_node(cluster)
             lose_node(cluster)
 
@@ -259,7 +263,7 @@ def test_runs_are_the_same_though_workers_and_nodes_are_lost(
     monkeypatch.setattr(WorkerHandle, "run", give_and_destroy)
     collect = Collect("ray", 2, cluster.address)
     there = train(name, tmp_path / "there", collect, problem(system))
-    assert len(given) >= 5
+    assert len(numbers) >= 5
     for result in (piped, there):
         assert [result.get(key) for key in SAME] == [here.get(key) for key in SAME]
 
@@ -291,8 +295,8 @@ def test_runs_are_the_same_though_the_nodes_lack_the_files(name, cluster, proble
         there["corpus"] = hidden / "corpus"
 
     expected = train(name, tmp_path / "here", Collect(), here)
-    found = train(name, tmp_path / "there", Collect("ray", 2, cluster.address), there)
-    assert [found.get(key) for key in SAME] == [expected.get(key) for key in SAME]
+    actual = train(name, tmp_path / "there", Collect("ray", 2, cluster.address), there)
+    assert [actual.get(key) for key in SAME] == [expected.get(key) for key in SAME]
     (copies,) = pathlib.Path(TEMPORARY).glob("tfrl-copies-*")
     (copy,) = copies.iterdir()
     assert {path.name for path in copy.rglob("*") if path.is_file()} == {

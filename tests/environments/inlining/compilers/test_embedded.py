@@ -1,0 +1,140 @@
+"""The embedded LLVM: its workers are kept, and replaced."""
+
+from __future__ import annotations
+
+import signal
+
+import psutil
+import pytest
+from llvmlite import binding as llvm
+
+from environments.inlining.compilers import embedded as embedded_compiler
+from environments.inlining.compilers.compiler import run_policy
+from environments.inlining.compilers.embedded import EmbeddedLlvm
+from environments.inlining.corpus.modules import Module
+from tests.environments.inlining.small_modules import (
+    HAND_WORKED,
+    HAND_WORKED_DEFAULT,
+    assert_fails_in_one_line,
+    default,
+    many_calls,
+    num_descriptors,
+    write_module,
+    youngest_compiler,
+)
+
+
+def test_a_second_module_at_the_same_time_is_refused(embedded, hand_worked):
+    with embedded.compile(hand_worked) as compilation:
+        compilation.next_site()
+        with pytest.raises(RuntimeError, match="one module at a time"):
+            embedded.compile(hand_worked)
+
+
+def test_the_order_of_modules_does_not_matter(embedded, tmp_path):
+    modules = [write_module(tmp_path, f"m{count}", many_calls(count)) for count in (3, 9)]
+    forwards = [run_policy(embedded, module, default).size for module in modules]
+    backwards = [run_policy(embedded, module, default).size for module in reversed(modules)]
+    assert forwards == backwards[::-1]
+
+
+def test_a_worker_that_has_grown_is_replaced(embedded, hand_worked, monkeypatch):
+    first = run_policy(embedded, hand_worked, default)
+    worker = youngest_compiler()
+    assert run_policy(embedded, hand_worked, default).size == first.size and worker.is_running()
+    monkeypatch.setattr("environments.inlining.compilers.embedded._MAX_WORKER_BYTES", 20 << 20)
+    assert run_policy(embedded, hand_worked, default).size == first.size
+    assert not worker.is_running()
+
+
+def test_no_descriptor_is_leaked_and_memory_stays_bounded(embedded, tmp_path):
+    module = write_module(tmp_path, "module", many_calls(20))
+    run_policy(embedded, module, default)
+    worker = youngest_compiler()
+    for _ in range(20):
+        run_policy(embedded, module, default)
+    descriptors, memory_bytes = num_descriptors(), worker.memory_info().rss
+    worker_descriptors = worker.num_fds()
+    for _ in range(200):
+        run_policy(embedded, module, default)
+    assert num_descriptors() <= descriptors
+    assert worker.num_fds() == worker_descriptors
+    assert worker.memory_info().rss - memory_bytes < 64 << 20
+
+
+def test_a_broken_module_does_not_cost_a_new_worker(embedded, tmp_path, good):
+    run_policy(embedded, good, default)
+    worker = youngest_compiler()
+    broken = Module("broken", tmp_path / "broken.bc", ".", "c")
+    broken.path.write_bytes(b"BC\xc0\xde" + b"\0" * 64)
+    assert_fails_in_one_line(embedded, broken, good, "Malformed block", "rebuild the module")
+    assert worker.is_running() and worker == youngest_compiler()
+
+
+def test_bitcode_of_an_llvm_newer_than_the_embedded_one(embedded, tmp_path, good):
+    newer = write_module(tmp_path, "newer", HAND_WORKED)
+    newer.path.write_bytes(_with_another_epoch(newer.path.read_bytes()))
+    assert_fails_in_one_line(embedded, newer, good, "Incompatible epoch", "rebuild the module")
+
+
+def _with_another_epoch(data: bytes) -> bytes:
+    """The bitcode with the mark of an incompatible version in the block that it begins with.
+
+    Bitcode is a stream of bits; the bit of the epoch is found by flipping one after another.
+    """
+    for bit in range(8 * 16, 8 * 64):
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << (bit % 8)
+        try:
+            llvm.parse_bitcode(bytes(changed), llvm.create_context())
+        except RuntimeError as error:
+            if "Incompatible epoch" in str(error):
+                return bytes(changed)
+    pytest.fail("no epoch found in the bitcode")
+
+
+def test_a_module_for_another_machine(embedded, tmp_path, good):
+    source = tmp_path / "other.ll"
+    source.write_text('target triple = "avr"\ndefine void @f() { ret void }\n')
+    assert_fails_in_one_line(embedded, Module("other", source, ".", "c"), good, "expected")
+
+
+def test_an_object_that_is_no_elf(embedded, tmp_path, good):
+    source = tmp_path / "other.ll"
+    source.write_text('target triple = "x86_64-apple-macosx"\ndefine void @f() { ret void }\n')
+    assert_fails_in_one_line(embedded, Module("other", source, ".", "c"), good, "expected ELF")
+
+
+def test_an_llvm_that_aborts(embedded, tmp_path, good):
+    fatal = tmp_path / "fatal.ll"
+    fatal.write_text(
+        'target triple = "x86_64-pc-linux-gnu"\nmodule asm ".this_is_no_directive"\n'
+        'define void @f() { call void asm sideeffect "bogus_instruction", ""() ret void }\n'
+    )
+    assert_fails_in_one_line(embedded, Module("fatal", fatal, ".", "c"), good, "expected")
+
+
+def test_a_worker_killed_while_it_waits_is_replaced(embedded, good):
+    run_policy(embedded, good, default)
+    worker = youngest_compiler()
+    worker.kill()
+    psutil.wait_procs([worker], timeout=5)
+    assert run_policy(embedded, good, default).decisions.tolist() == HAND_WORKED_DEFAULT
+
+
+def test_the_first_compile_of_all_may_be_killed(monkeypatch):
+    """It asks LLVM what it will tell of call sites; two of three attempts may fail."""
+    monkeypatch.setattr(embedded_compiler, "_announced", {})
+    killed = []
+
+    def kill(request, *arguments, begin=embedded_compiler.EmbeddedRequest.__init__, **keywords):
+        begin(request, *arguments, **keywords)
+        if len(killed) < 2:
+            killed.append(request.process.pid)
+            request.process.send_signal(signal.SIGKILL)
+
+    monkeypatch.setattr(embedded_compiler.EmbeddedRequest, "__init__", kill)
+    compiler = EmbeddedLlvm()
+    assert "callee_users" in compiler.announced
+    compiler.close()
+    assert len(set(killed)) == 2

@@ -1,0 +1,54 @@
+"""Compilers that make bitcode: which are taken, and how one ends that fails."""
+
+from __future__ import annotations
+
+import pytest
+
+from environments.errors import UserError
+from environments.inlining.corpus import bitcode_compilers
+from environments.inlining.corpus.bitcode_compilers import CompilerProcesses, find_compiler
+
+
+def test_killed_compiler_is_reported(tmp_path):
+    processes = CompilerProcesses()
+    run = processes.run(["/bin/sh", "-c", "kill -SEGV $$"], tmp_path, tmp_path, 10)
+    assert run.error == "killed by SIGSEGV"
+    processes.close()
+    assert processes.run(["/bin/true"], tmp_path, tmp_path, 10).error == "the build was stopped"
+
+
+def test_compiler_that_prints_megabytes_does_not_block(tmp_path):
+    loud = (
+        "head -c 3000000 /dev/zero | tr '\\0' x >&2; echo; echo 'a.c:1:2: error: loud' >&2; exit 1"
+    )
+    run = CompilerProcesses().run(["/bin/sh", "-c", loud], tmp_path, tmp_path, 30)
+    assert run.error and len(run.error) <= 500
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("no-such-clang", "found no program"),
+        ("true", "found 'true"),
+        ("false", "a clang that runs"),
+    ],
+)
+def test_unusable_compilers(name, says):
+    with pytest.raises(UserError, match=says):
+        find_compiler(name)
+
+
+@pytest.mark.parametrize("version", ["14.0.6", "9" * 5000 + ".0.0"])
+def test_a_clang_of_an_old_or_impossible_version_is_refused(tmp_path, version):
+    program = tmp_path / "clang-14"
+    program.write_text(f"#!/bin/sh\necho Debian clang version {version}\n")
+    program.chmod(0o755)
+    message = f"expected a clang >= 17, found 'Debian clang version {version[:2]}"
+    with pytest.raises(UserError, match=message):
+        find_compiler(str(program))
+
+
+def test_missing_embedded_compiler_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(bitcode_compilers.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match="pip install ziglang"):
+        find_compiler()

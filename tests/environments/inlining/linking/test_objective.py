@@ -1,0 +1,102 @@
+"""What objects are worth in the image that they are linked into, on modules known by heart."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+
+from environments.errors import UserError
+from environments.inlining.collection.playing import compile_under
+from environments.inlining.collection.store import TrajectoryStore
+from environments.inlining.compilers.embedded import EmbeddedLlvm
+from environments.inlining.compilers.object_size import read_function_bytes
+from environments.inlining.environment import InliningEnvironment
+from environments.inlining.exploration.explore import ExplorationConfig, explore
+from environments.inlining.heuristics import Constant, Default
+from environments.inlining.linking.objective import OBJECT, make_objective
+from environments.inlining.linking.objects import WriteObject
+from tests.environments.inlining.linking.conftest import ONE_OF_TWO, sizes_of
+from tests.environments.inlining.small_modules import write_module
+
+
+def test_the_costs_of_a_project_add_up_to_what_a_linker_keeps(compiler, project):
+    (_, first), (_, two) = defaults = sizes_of(compiler, project)
+    ((key, shared_bytes),) = first.groups.tolist()
+    assert two.groups.tolist() == [(key, shared_bytes)]
+    objective = make_objective("image", defaults)
+    costs = [objective.cost("p", size) for size in (first, two)]
+    # Each is charged half of the function that both hold, with its entry in .eh_frame.
+    assert costs == [size.text_bytes - shared_bytes / 2 for size in (first, two)]
+    assert sum(costs) == first.text_bytes + two.text_bytes - shared_bytes
+    # In another project nobody is known to hold it.
+    assert objective.cost("other", first) == first.text_bytes
+    between = make_objective("between", defaults).cost("p", first)
+    assert between == pytest.approx(first.text_bytes - shared_bytes * (1 - 1 / math.sqrt(2)))
+    assert make_objective("object", defaults).cost("p", first) == OBJECT.cost("p", first)
+    assert objective.digest("p") != objective.digest("other") == OBJECT.digest("p")
+
+
+def test_a_group_counts_with_its_code_and_its_unwind_entry(compiler, project):
+    compiled = compiler.compile_plain(project[0])
+    ((key, shared_bytes),) = compiled.size.groups.tolist()
+    by_function = read_function_bytes(compiled.data)
+    assert by_function["shared"] == shared_bytes
+    halved = read_function_bytes(compiled.data, {key: 0.5})
+    assert halved == {**by_function, "shared": shared_bytes / 2}
+
+
+def test_an_objective_that_there_is_not():
+    with pytest.raises(UserError, match="expected one of image, between, object, found 'file'"):
+        make_objective("file", [])
+
+
+def test_policies_make_other_objects_and_the_default_the_plain_one(compiler, project, tmp_path):
+    plain = WriteObject(Default(), tmp_path / "plain").run(compiler, project[0])
+    assert plain.read_bytes() == compiler.compile_plain(project[0]).data
+    never = WriteObject(Constant(0), tmp_path / "never").run(compiler, project[0])
+    assert never.read_bytes() and never.parent != plain.parent
+
+
+def test_exploration_counts_what_is_saved_in_the_image(compiler, project):
+    """Inlining the only call of @shared drops a copy, of which each object is charged half."""
+    modules = [
+        dataclasses.replace(
+            write_module(
+                project[0].path.parent,
+                f"inlinable-{name}",
+                ONE_OF_TWO.format(name=name).replace(" noinline", ""),
+            ),
+            project="p",
+        )
+        for name in ("one", "two")
+    ]
+    objective = make_objective("image", sizes_of(compiler, modules))
+    base = compile_under(Default(), compiler, modules[0])
+    shared_bytes = read_function_bytes(base.data)["shared"]
+    assert objective.cost("p", base.size) == base.size.text_bytes - shared_bytes / 2
+    assert read_function_bytes(base.data, objective.of_project("p"))["shared"] == shared_bytes / 2
+    config = ExplorationConfig(flips_per_round=1)
+    in_object, in_image = (
+        explore(
+            compiler, modules[0], Default(), TrajectoryStore(), config, objective=counted
+        ).deltas.tolist()
+        for counted in (OBJECT, objective)
+    )
+    assert in_image[0] - in_object[0] == shared_bytes / 2
+
+
+def test_the_reward_follows_the_objective(compiler, project):
+    objective = make_objective("image", sizes_of(compiler, project))
+    rewards = {}
+    for counted in (OBJECT, objective):
+        environment = InliningEnvironment(
+            lambda generator: project[0], EmbeddedLlvm(timeout_s=60), objective=counted
+        )
+        time_step = environment.reset()
+        while not time_step.is_last():
+            time_step = environment.step(0)
+        rewards[counted.name] = float(time_step.reward)
+        environment.close()
+    assert set(rewards) == {"object", "image"} and rewards["object"] == rewards["image"] == 0

@@ -1,0 +1,100 @@
+"""Minima that are searched for, against those found by other means."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from environments.learn_to_optimize import solvers
+from environments.learn_to_optimize.functions import make_objective
+from environments.learn_to_optimize.references import reference_points, truth
+
+
+def searched(name: str, dimensions: int = 2, free: int = 1):
+    """An objective of which nothing is known, so that its minima are searched for."""
+    return dataclasses.replace(make_objective(name, dimensions, free), minimiser=None)
+
+
+@pytest.mark.parametrize("name", ["ackley", "shifted_ackley", "shifted_sphere"])
+def test_the_search_finds_the_known_minima_of_one_coordinate(name):
+    exact, solution = (
+        truth(make(name), reference_points(1)) for make in (make_objective, searched)
+    )
+    assert solution.values == pytest.approx(exact.values, abs=1e-12)
+    assert solution.x == pytest.approx(exact.x, abs=1e-6)
+
+
+@pytest.mark.parametrize("dimensions, free", [(3, 1), (4, 2)])
+def test_the_search_finds_the_known_minima_among_the_ripples(dimensions, free):
+    c = reference_points(free)[::10]
+    exact = truth(make_objective("shifted_ackley", dimensions, free), c)
+    solution = truth(searched("shifted_ackley", dimensions, free), c)
+    assert solution.values == pytest.approx(exact.values, abs=1e-9)
+    assert solution.x == pytest.approx(exact.x, abs=1e-6)
+
+
+def test_rosenbrock_against_the_roots_of_its_derivative():
+    """d/dz of (1 - z)^2 + 100 (c - z^2)^2: 400 z^3 + (2 - 400 c) z - 2 = 0."""
+    c = reference_points(1)
+    _, values = truth(make_objective("rosenbrock"), c)
+    for value, own_c in zip(values, 2.048 * c.ravel(), strict=True):
+        roots = np.roots([400, 0, 2 - 400 * own_c, -2])
+        real = roots[np.abs(roots.imag) < 1e-9].real
+        assert value == pytest.approx(min((1 - real) ** 2 + 100 * (own_c - real**2) ** 2), rel=1e-9)
+
+
+def test_the_rotated_sphere_against_linear_algebra():
+    """u' A u with A = 5.12^2 (S R)' S R is least at x = -A_xx^-1 A_xc c, here inside the box."""
+    c = 0.3 * reference_points(2)[::40]
+    objective = make_objective("rotated_sphere", 5, 2)
+    unit = np.eye(5)
+    # By polarisation: u' A v = (f(u + v) - f(u) - f(v)) / 2.
+    single = objective(unit)
+    matrix = np.array([objective(unit + row) for row in unit])
+    matrix = (matrix - single - single[:, np.newaxis]) / 2
+    expected = -np.linalg.solve(matrix[:3, :3], matrix[:3, 3:] @ c.T).T
+    assert np.abs(expected).max() < 1
+    assert truth(objective, c).x == pytest.approx(expected, abs=1e-6)
+
+
+def test_no_other_method_finds_less_of_rotated_rosenbrock():
+    """Scipy's differential evolution, polished, in 5 dimensions with 2 free parameters."""
+    from scipy import optimize
+
+    objective = make_objective("rotated_rosenbrock", 5, 2)
+    c = reference_points(2)[::80]
+    for free, value in zip(c, truth(objective, c).values, strict=True):
+        evolved = optimize.differential_evolution(
+            lambda x, free=free: objective(objective.join(x.T, free)),
+            [(-1, 1)] * 3,
+            vectorized=True,
+            updating="deferred",
+            rng=1,
+        )
+        assert value <= evolved.fun + 1e-9
+
+
+def test_minima_at_the_edge_and_at_a_kink():
+    def function(rows):
+        return -rows[:, 0] + np.abs(rows[:, 1] - 0.1) + np.abs(rows[:, 1] + 2 * rows[:, 0] - 2.1)
+
+    x, values = solvers.minimise(function, 2, np.zeros((1, 0)))
+    assert x[0] == pytest.approx([1, 0.1], abs=1e-6) and values[0] == pytest.approx(-1, abs=1e-6)
+    x, values = solvers.minimise(lambda rows: -rows[:, 0] * rows[:, 1], 1, np.array([[1], [-1]]))
+    assert x.tolist() == [[1], [-1]] and values.tolist() == [-1, -1]
+
+
+def test_the_search_stays_in_the_box():
+    """A function need not exist outside of it."""
+    lowest, highest = 0.0, 0.0
+
+    def function(rows):
+        nonlocal lowest, highest
+        lowest, highest = min(lowest, rows.min()), max(highest, rows.max())
+        return rows @ [1, -2, 0.5]
+
+    x, _ = solvers.minimise(function, 2, np.array([[0.5]]))
+    assert x.tolist() == [[-1, 1]]
+    assert (lowest, highest) == (-1, 1)

@@ -26,7 +26,7 @@ from tools.studies.bad_inputs.damage import (
 from tools.studies.bad_inputs.policies import DECISIONS, OPTIMIZER
 
 KINDS: Mapping[str, Callable[[int], Iterable[Damage]]] = {
-    "any file": lambda seed: any_file(b"", seed),
+    "no directory": lambda seed: any_file(b"", seed, without=("a directory",)),
     "rules": contents.rules,
     "TASO's rules": contents.taso,
     "model": models.models,
@@ -233,7 +233,7 @@ ROWS: Mapping[str, list[Row]] = {
     ],
     "build": [
         Row("--policy", "build --policy={} --compiler=/bin/true -- true", "decisions"),
-        Row("--compare", f"{_PLAIN} --compare={{}} -- true", "any file", others={"status": EITHER}),
+        Row("--compare", f"{_PLAIN} --compare={{}} -- true", "no directory", others={"status": EITHER}),
         Row("--compiler", "build --policy=never --json --compiler={} -- true", "compiler",
             others=_AS_ALONE),
         # What has no format that the system knows is given to a shell by some, and fails there.

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from environments.errors import UsageError
 from tfrl_systems.experiments import Terminal
 from tfrl_systems.experiments.arguments import add_fields, read_fields, whole_number
+from tools import studies
 from tools.running import exit_status
 from tools.studies import runner, table
 
@@ -66,7 +67,7 @@ def run(options: argparse.Namespace) -> None:
 def main(arguments: Sequence[str]) -> int:
     """Run the tool; return the exit status."""
     if not arguments or arguments[0] in ("-h", "--help"):
-        print(__import__("tools.studies").studies.__doc__)
+        print(studies.__doc__)
         _list_studies()
         return 0
     try:

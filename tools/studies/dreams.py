@@ -10,8 +10,6 @@ from tfrl_systems.settings import option
 from tools.studies import graphs
 from tools.studies.study import Record, Records, Study, Table, Trial, median
 
-# An iteration has 4 episodes of 60 steps.
-STEPS_PER_ITERATION = 240
 _TEMPERATURES = (0.1, 0.5, 0.75, 1.0, 1.2, 1.5, 1.75, 2.0, 2.5, 3.0)
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "PPO": ("ppo", {}),
@@ -32,7 +30,7 @@ class Dreams:
     Attributes:
       models: a model to learn on; may be repeated.
       variants: what learns: PPO, "world model", or one of its variants; may be repeated.
-      iterations: of 240 real steps.
+      iterations: of 240 real steps, 4 episodes of 60.
       measure_every: measure the reward of every so many steps; 0 to estimate all of them.
       measure_seconds: seconds to measure what one episode's graph takes; 0 not to.
       objective: the cost to minimise.

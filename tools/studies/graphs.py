@@ -29,7 +29,6 @@ SYSTEM = "tensor_graphs"
 MODELS = ("bert-tiny", "bert-base", "resnet-18", "resnet-50",
           "repvgg-a0", "lora-transformer", "inception-v3", "squeezenet-1.1")  # fmt: skip
 SEVERAL = MODELS[::2]
-CHANCE = "random"
 _SEARCHES = ("greedy", "taso", "regions")
 # How a policy's directory is given to `experiments.evaluate`, with its rollouts; None for those
 # of --rollouts. A led search has no rollouts of its own.

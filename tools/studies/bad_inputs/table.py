@@ -233,7 +233,8 @@ ROWS: Mapping[str, list[Row]] = {
     ],
     "build": [
         Row("--policy", "build --policy={} --compiler=/bin/true -- true", "decisions"),
-        Row("--compare", f"{_PLAIN} --compare={{}} -- true", "no directory", others={"status": EITHER}),
+        Row("--compare", f"{_PLAIN} --compare={{}} -- true", "no directory",
+            others={"status": EITHER}),
         Row("--compiler", "build --policy=never --json --compiler={} -- true", "compiler",
             others=_AS_ALONE),
         # What has no format that the system knows is given to a shell by some, and fails there.

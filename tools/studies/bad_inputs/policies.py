@@ -40,23 +40,29 @@ class Right(NamedTuple):
     changes: Sequence[Mapping[str, Any]]
     fine: Sequence[str] = ()
 
-    def maker(self, **replaced: MakeFn | Mapping[str, Any] | bytes) -> MakeFn:
+    def maker(
+        self,
+        changed: Mapping[str, Any] | None = None,
+        content: bytes | None = None,
+        make_json: MakeFn | None = None,
+        make_arrays: MakeFn | None = None,
+    ) -> MakeFn:
         """Return what writes the policy.
 
         Args:
-          **replaced: `changed` fields of policy.json, other bytes as `content` of the arrays, whose
-            digest is right, or what stands in place of `json` or `arrays`.
+          changed: other fields of policy.json.
+          content: other bytes for the arrays; their digest is right.
+          make_json: makes what stands in place of policy.json.
+          make_arrays: makes what stands in place of the arrays.
         """
-        arrays: Any = replaced.get("content", packed(self.arrays))
+        arrays = packed(self.arrays) if content is None else content
         digest = {"arrays_sha256": hashlib.sha256(arrays).hexdigest()}
-        description = {**self.description, **digest, **dict(replaced.get("changed", {}))}  # type: ignore[arg-type]
+        description = encoded({**self.description, **digest, **(changed or {})})
 
         def make(directory: pathlib.Path) -> None:
             directory.mkdir()
-            make_json: Any = replaced.get("json", writer(encoded(description)))
-            make_json(directory / JSON_NAME)
-            make_arrays: Any = replaced.get("arrays", writer(arrays))
-            make_arrays(directory / ARRAYS_NAME)
+            (make_json or writer(description))(directory / JSON_NAME)
+            (make_arrays or writer(arrays))(directory / ARRAYS_NAME)
 
         return make
 
@@ -74,12 +80,12 @@ class Right(NamedTuple):
         digest = {"arrays_sha256": hashlib.sha256(right).hexdigest()}
         fields = [(name,) for name in (*self.description, *digest) if name not in _TOLD]
         for what, content in wrong_json({**self.description, **digest}, fields):
-            yield what, self.maker(json=writer(content))
+            yield what, self.maker(make_json=writer(content))
         for changed in self.changes:
             yield f"policy.json has {str(changed)[:60]}", self.maker(changed=changed)
         for damage in any_file(right, seed):
             if damage.name == GIVEN:
-                yield f"arrays: {damage.what}", self.maker(arrays=damage.make_fn)
+                yield f"arrays: {damage.what}", self.maker(make_arrays=damage.make_fn)
         for what, content in forged(self.arrays):
             yield f"arrays: {what}", self.maker(content=content)
 

@@ -49,7 +49,7 @@ def test_help_imports_nothing_heavy():
 @pytest.mark.parametrize(
     ("system", "agent", "fields", "others"),
     [
-        ("inlining", "bc_max", ("num_rounds=", "model=", "explore=true"), ("num_chunks=", "clip=")),
+        ("inlining", "bc_max", ("num_rounds=", "explore=true"), ("num_chunks=", "clip=")),
         ("inlining", "ppo", ("clip=", "hidden_sizes=64,64"), ("head=", "action_std=", "explore=")),
         ("tensor_graphs", "ppo", ("clip=", "head=local"), ("action_std=", "num_waves=")),
         ("learn_to_optimize", "es", ("noise_std=", "hidden_sizes=32,32"), ("head=", "clip=")),

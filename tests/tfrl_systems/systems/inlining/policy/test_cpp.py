@@ -83,7 +83,6 @@ def test_tables_that_do_not_fit_are_refused():
     description, arrays = to_numpy(decision_rows.trained_agent().policy).parts
     for changed in (
         {"weights_0": arrays["weights_0"] + 0.5},
-        {"weights_1": arrays["weights_1"][:, 1:]},
         {"weights_0": arrays["weights_0"] * np.inf},
     ):
         with np.errstate(invalid="ignore"):

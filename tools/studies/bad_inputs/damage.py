@@ -185,7 +185,7 @@ def outputs(is_directory: bool = False) -> list[Damage]:
     return [
         *names,
         Damage("a directory", pathlib.Path.mkdir),
-        Damage("an empty name", nothing, ""),
+        Damage("an empty name", nothing, "", EITHER),
         Damage("in a directory that is missing", nothing, "nowhere/out"),
     ]
 

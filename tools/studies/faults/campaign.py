@@ -218,9 +218,7 @@ def _measure(about: study.Record, workdir: pathlib.Path) -> study.Record:
     record = run_trial(scenario, quiet, place, number, seed, kinds, library)
     if record.is_good:
         shutil.rmtree(root, ignore_errors=True)
-    else:
-        record.failures.append(f"kept: {root}")
-    return record.to_json()
+    return {**record.to_json(), "files": "" if record.is_good else str(root)}
 
 
 def _quiet_run(scenario: Scenario, place: Place, path: pathlib.Path) -> Quiet:

@@ -212,10 +212,10 @@ def _second(module: str) -> str:
 
 def environments_import_no_learning(source: Source) -> Iterator[Violation]:
     if source.path.startswith("environments/"):
-        for found in source.imports:
-            if found.is_within("tfrl_systems"):
-                rule = f"environments never imports tfrl_systems (here {found.name})"
-                yield Violation(source.path, found.line, rule)
+        for target in source.imports:
+            if target.is_within("tfrl_systems"):
+                rule = f"environments never imports tfrl_systems (here {target.name})"
+                yield Violation(source.path, target.line, rule)
 
 
 def _system_of(module: str) -> str:
@@ -226,21 +226,21 @@ def _system_of(module: str) -> str:
 
 def systems_are_strangers(source: Source) -> Iterator[Violation]:
     own = _system_of(source.module)
-    for found in source.imports if own else ():
-        other = _system_of(found.name)
-        if other and other != own:
-            rule = f"the systems never import each other ({own} imports {found.name})"
-            yield Violation(source.path, found.line, rule)
+    for target in source.imports if own else ():
+        owner = _system_of(target.name)
+        if owner and owner != own:
+            rule = f"the systems never import each other ({own} imports {target.name})"
+            yield Violation(source.path, target.line, rule)
 
 
 def environments_import_only_tf_types(source: Source) -> Iterator[Violation]:
     if source.path.startswith("environments/"):
         names = TENSORFLOW_ALLOWED + TENSORFLOW_ALLOWED_IN.get(source.path, ())
-        for found in source.imports:
-            if found.is_within(*TENSORFLOW_PACKAGES) and not found.is_within(*names):
+        for target in source.imports:
+            if target.is_within(*TENSORFLOW_PACKAGES) and not target.is_within(*names):
                 allowed = ", ".join(names)
-                rule = f"environments imports {found.name}; of TensorFlow's world only {allowed}"
-                yield Violation(source.path, found.line, rule)
+                rule = f"environments imports {target.name}; of TensorFlow's world only {allowed}"
+                yield Violation(source.path, target.line, rule)
 
 
 def rooms_follow_the_arrows(source: Source) -> Iterator[Violation]:
@@ -249,13 +249,13 @@ def rooms_follow_the_arrows(source: Source) -> Iterator[Violation]:
     room = _second(source.module)
     if room and room not in ARROWS:
         yield Violation(source.path, 1, f"room {room} of tfrl_systems has no entry in ARROWS")
-    for found in source.imports:
-        other = _second(found.name)
+    for target in source.imports:
+        owner = _second(target.name)
         allowed = {room, *ARROWS.get(room, ())}
-        if found.is_within("tfrl_systems") and other in ARROWS and other not in allowed:
+        if target.is_within("tfrl_systems") and owner in ARROWS and owner not in allowed:
             name = room or "tfrl_systems itself"
-            rule = f"{name} never imports {other}: against the arrows (ARROWS)"
-            yield Violation(source.path, found.line, rule)
+            rule = f"{name} never imports {owner}: against the arrows (ARROWS)"
+            yield Violation(source.path, target.line, rule)
 
 
 def system_rooms_follow_the_arrows(source: Source) -> Iterator[Violation]:
@@ -266,11 +266,11 @@ def system_rooms_follow_the_arrows(source: Source) -> Iterator[Violation]:
     if room not in arrows:
         yield Violation(source.path, 1, f"room {room} of {system} has no entry in SYSTEM_ARROWS")
         return
-    for found in source.imports:
-        other_system, other = _system_and_room(found.name)
-        if other_system == system and other and other not in {room, *arrows[room]}:
-            rule = f"{room} never imports {other}: against the arrows (SYSTEM_ARROWS)"
-            yield Violation(source.path, found.line, rule)
+    for target in source.imports:
+        other_system, owner = _system_and_room(target.name)
+        if other_system == system and owner and owner not in {room, *arrows[room]}:
+            rule = f"{room} never imports {owner}: against the arrows (SYSTEM_ARROWS)"
+            yield Violation(source.path, target.line, rule)
 
 
 def _system_and_room(module: str) -> tuple[str, str]:
@@ -288,19 +288,19 @@ def _system_and_room(module: str) -> tuple[str, str]:
 
 def only_the_top_rooms_import_both(source: Source) -> Iterator[Violation]:
     if source.path.startswith("tfrl_systems/") and _second(source.module) not in TOP_ROOMS:
-        for found in source.imports:
-            if found.is_within("environments") and not found.is_within(*SHARED_MODULES):
-                rule = f"only systems, experiments and cli import environments (here {found.name})"
-                yield Violation(source.path, found.line, rule)
+        for target in source.imports:
+            if target.is_within("environments") and not target.is_within(*SHARED_MODULES):
+                rule = f"only systems, experiments and cli import environments (here {target.name})"
+                yield Violation(source.path, target.line, rule)
 
 
 def scripts_import_no_command_line(source: Source) -> Iterator[Violation]:
     """Scripts call `experiments`, as users' own do. Inside the packages the arrows forbid it."""
     if source.path.startswith(SCRIPTS):
-        for found in source.imports:
-            if found.is_within("tfrl_systems.cli"):
-                rule = f"only cli imports cli (here {found.name}); call tfrl_systems.experiments"
-                yield Violation(source.path, found.line, rule)
+        for target in source.imports:
+            if target.is_within("tfrl_systems.cli"):
+                rule = f"only cli imports cli (here {target.name}); call tfrl_systems.experiments"
+                yield Violation(source.path, target.line, rule)
 
 
 def files_are_short(source: Source) -> Iterator[Violation]:
@@ -345,9 +345,9 @@ def calls_are_clean(source: Source) -> Iterator[Violation]:
 def nothing_is_pickled(source: Source) -> Iterator[Violation]:
     if source.path in PICKLING_ALLOWED:
         return
-    for found in source.imports:
-        if found.is_within(*PICKLERS):
-            yield Violation(source.path, found.line, f"no pickle ({found.name})")
+    for target in source.imports:
+        if target.is_within(*PICKLERS):
+            yield Violation(source.path, target.line, f"no pickle ({target.name})")
 
 
 RULES = (
@@ -373,7 +373,7 @@ def import_cycle(sources: Sequence[Source]) -> list[str]:
     modules = {source.module for source in sources}
     edges = {
         source.module: sorted(
-            {_longest_prefix(found.name, modules) for found in source.imports} - {source.module, ""}
+            {_longest_prefix(link.name, modules) for link in source.imports} - {source.module, ""}
         )
         for source in sources
     }

@@ -62,9 +62,9 @@ def needs_programs(*names: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(bool(missing), reason=missing)
 
 
-def needs_colab_stack(is_there: bool, found: str) -> pytest.MarkDecorator:
-    """Mark a slow test that is skipped where the stack is not Colab's; `found` says what it is."""
-    return pytest.mark.skipif(not is_there, reason=f"{found}; {_COLAB}")
+def needs_colab_stack(is_there: bool, stack: str) -> pytest.MarkDecorator:
+    """Mark a slow test that is skipped where the stack is not Colab's; `stack` says what it is."""
+    return pytest.mark.skipif(not is_there, reason=f"{stack}; {_COLAB}")
 
 
 needs_root = pytest.mark.skipif(

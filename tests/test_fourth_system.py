@@ -175,7 +175,7 @@ def test_it_follows_the_rules_of_the_house(example, checkout):
     assert len(files) == 3
     for path, text in files.items():
         source = house_rules.Source(path, text)
-        assert not [str(found) for rule in house_rules.RULES for found in rule(source)]
+        assert not [str(violation) for rule in house_rules.RULES for violation in rule(source)]
     for command in (["ruff", "check", "--no-cache"], ["ruff", "format", "--no-cache", "--check"]):
         done = run(checkout, "-m", *command, *files)
         assert done.returncode == 0, done.stdout + done.stderr

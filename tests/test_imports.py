@@ -33,7 +33,7 @@ def _read_sources(folder: str) -> tuple[Source, ...]:
 
 @pytest.mark.parametrize("rule", house_rules.RULES, ids=lambda rule: rule.__name__)
 def test_house_rule(rule):
-    violations = [str(found) for source in read_sources(*CHECKED) for found in rule(source)]
+    violations = [str(violation) for source in read_sources(*CHECKED) for violation in rule(source)]
     assert not violations, "\n" + "\n".join(violations)
 
 
@@ -150,7 +150,7 @@ PERMITTED = [
 
 
 def broken_rules(source: Source) -> list[str]:
-    return [str(found) for rule in house_rules.RULES for found in rule(source)]
+    return [str(violation) for rule in house_rules.RULES for violation in rule(source)]
 
 
 @pytest.mark.parametrize("path, text, message", VIOLATIONS)

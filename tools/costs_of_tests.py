@@ -27,9 +27,9 @@ class Cost(NamedTuple):
     children_s: float
     processes: float
 
-    def plus(self, other: Iterable[float]) -> Cost:
+    def plus(self, addend: Iterable[float]) -> Cost:
         """Return the sum of two costs."""
-        return Cost(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+        return Cost(*(mine + theirs for mine, theirs in zip(self, addend, strict=True)))
 
     @property
     def total_s(self) -> float:

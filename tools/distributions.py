@@ -95,7 +95,7 @@ def make_finder(settings: Mapping[str, str]) -> Any:
         ignore_compatibility=True,
     )
     if offline:  # without any place to look, unearth has taken PyPI
-        finder.sources = [one for one in finder.sources if one["type"] != "index"]
+        finder.sources = [source for source in finder.sources if source["type"] != "index"]
     return finder
 
 
@@ -113,9 +113,9 @@ def download(wanted: Distribution, cache: pathlib.Path, finder: Any) -> pathlib.
     Raises:
         UserError: the distribution cannot be downloaded, or has another checksum.
     """
-    kept = cache / wanted.file
-    if kept.is_file() and hashlib.sha256(kept.read_bytes()).hexdigest() == wanted.sha256:
-        return kept
+    cached = cache / wanted.file
+    if cached.is_file() and hashlib.sha256(cached.read_bytes()).hexdigest() == wanted.sha256:
+        return cached
     try:
         data = _read_from_index(wanted, finder)
     except UserError:
@@ -125,16 +125,16 @@ def download(wanted: Distribution, cache: pathlib.Path, finder: Any) -> pathlib.
             f"expected to download {wanted.requirement}, found: {type(error).__name__}: {error}; "
             f"check the network and pip's configuration, or put {wanted.file} into {cache}"
         ) from None
-    found = hashlib.sha256(data).hexdigest()
-    if found != wanted.sha256:
+    sha256 = hashlib.sha256(data).hexdigest()
+    if sha256 != wanted.sha256:
         raise UserError(
-            f"expected {wanted.file} with sha256 {wanted.sha256}, found {found}; "
+            f"expected {wanted.file} with sha256 {wanted.sha256}, found {sha256}; "
             "the package index offers another file under this name, do not use it"
         )
     with tempfile.NamedTemporaryFile(dir=cache, delete=False) as temporary:
         temporary.write(data)
-    pathlib.Path(temporary.name).replace(kept)
-    return kept
+    pathlib.Path(temporary.name).replace(cached)
+    return cached
 
 
 def _read_from_index(wanted: Distribution, finder: Any) -> bytes:
@@ -169,7 +169,8 @@ def download_all(
     files, errors = {}, []
     with concurrent.futures.ThreadPoolExecutor(_DOWNLOADS) as executor:
         futures = {
-            name: executor.submit(download, one, cache, finder) for name, one in wanted.items()
+            name: executor.submit(download, distribution, cache, finder)
+            for name, distribution in wanted.items()
         }
         for name, future in futures.items():
             try:

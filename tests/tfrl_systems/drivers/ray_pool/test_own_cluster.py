@@ -27,7 +27,7 @@ from tfrl_systems.drivers.jobs import PoolError
 ROOT = pathlib.Path(__file__).parents[4]
 # The function is slow in workers only. With Ray the run takes about ten seconds.
 RUN = ["train", "learn_to_optimize", "--agent", "ppo", "--json"]
-RUN += ["--function", "tools.benchmarks.faults.slow_sphere:value"]
+RUN += ["--function", "tools.studies.functions:slow_sphere"]
 SETTINGS = ("iterations=16", "checkpoint_every=2", "evaluate_every=16", "num_chunks=6")
 SETTINGS += ("episodes_per_chunk=8", "hidden_sizes=8")
 RUN += [word for setting in SETTINGS for word in ("--set", setting)]

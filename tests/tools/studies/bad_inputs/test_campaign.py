@@ -1,0 +1,90 @@
+"""Bad inputs end in one line; and what does not is told."""
+
+from __future__ import annotations
+
+import multiprocessing
+
+import pytest
+
+from tests.requirements import needs_root
+from tools.studies.bad_inputs import campaign
+from tools.studies.bad_inputs.running import faults_of_text, run
+from tools.studies.bad_inputs.table import ROWS, Case, cases, parsed
+
+
+def faulty(endings):
+    return [ending for ending in endings if ending.faults]
+
+
+@pytest.mark.parametrize("verb", ["corpus info", "rules list"])
+def test_some_bad_inputs(verb, tmp_path):
+    endings = campaign.run_all(verb, 0, tmp_path, every=40)
+    assert len(endings) >= 3 and not faulty(endings)
+
+
+def test_each_verb_has_a_hundred_kinds(tmp_path):
+    for verb in ROWS:
+        kinds = [case.what for case in cases(verb, 0, tmp_path)]
+        assert len(kinds) >= 100, verb
+        assert len(set(kinds)) == len(kinds), verb
+
+
+def test_a_command_may_begin_with_variables():
+    assert parsed("PATH= A_B=c=d tfrl {} -x={}", "a b") == (
+        {"PATH": "", "A_B": "c=d"}, ("tfrl", "a b", "-x=a b"),
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", ROWS)
+def test_bad_inputs(tmp_path, verb):
+    assert faulty(campaign.run_all(verb, 1, tmp_path)) == []
+
+
+def _ending(place):
+    """Run a command that succeeds and writes a file, and say that it should fail."""
+    words = ("rules", "generate", "-o", "out.json", "--vocabulary", "order", "--max-size", "1",
+             "--instances", "1", "--seeds", "1", "--without-written")  # fmt: skip
+    return run("rules", Case("nothing", words), place, is_fresh=False).faults
+
+
+def test_a_success_and_a_file_are_faults(tmp_path):
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        faults = pool.apply(_ending, (tmp_path / "place",))
+    assert faults["wrong status"] == "expected (1,), found 0"
+    assert faults["files left"] == "out.json"
+
+
+def _write(place, outside):
+    campaign.protect_all_but(place)
+    (place / "mine").write_text("")
+    try:
+        (outside / "theirs").write_text("")
+    except OSError as error:
+        return error.strerror
+    return "written"
+
+
+@needs_root
+def test_cases_can_write_below_their_directory_only(tmp_path):
+    place = tmp_path / "place"
+    place.mkdir()
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        assert pool.apply(_write, (place, tmp_path)) == "Read-only file system"
+    assert [path.name for path in tmp_path.rglob("*")] == ["place", "mine"]
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "fault"),
+    [
+        ("tfrl: expected a, found b; do c\n", 1, ""),
+        ("reading\ntfrl: expected a, found b; do c\n", 1, ""),
+        ("usage: tfrl [-h]\ntfrl rules list: error: no option\n", 2, ""),
+        ("tfrl: one\ntfrl: two\n", 1, "not one line"),
+        ("tfrl: one\nand more\n", 1, "not one line"),
+        ("", 1, "not one line"),
+        ("Traceback (most recent call last):\nValueError\n", 1, "tracebacks"),
+    ],
+)
+def test_one_line_is_the_last_and_the_programs_own(said, status, fault):
+    assert list(faults_of_text(said, "", status)) == ([fault] if fault else [])

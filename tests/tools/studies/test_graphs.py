@@ -1,0 +1,88 @@
+"""Searches and policies on graphs, and world models, as small as they can be."""
+
+from __future__ import annotations
+
+import pytest
+
+from environments.errors import UsageError
+from tests.environments.tensor_graphs.small_models import adapter, write
+from tools.studies import dreams, graphs, learning, writing
+
+pytestmark = pytest.mark.study
+SMALL = [
+    word
+    for setting in ("num_chunks=1", "episodes_per_chunk=1", "max_steps=3", "graph_width=8",
+                    "graph_rounds=1")
+    for word in ("--set", setting)
+]  # fmt: skip
+
+
+def trials(study, **options):
+    return list(study.trials(study.options(**options)))
+
+
+def test_which_policy_learns_on_what():
+    planned = trials(graphs.GRAPHS, seeds=2, learn_on=("own", "several", "families"))
+    assert len({trial.name for trial in planned}) == len(planned) == 2 * (len(graphs.MODELS) + 2)
+    assert planned[0].about["models"] == planned[0].about["learned_on"] == ("bert-tiny",)
+    several = [trial for trial in planned if trial.about["learned_on"] == graphs.SEVERAL]
+    assert len(several) == 2 and several[0].about["models"] == graphs.MODELS
+    rewarded = trials(graphs.GRAPHS, models=("bert-tiny",), rewards=("R1", "R2"), seeds=1)
+    assert [trial.about["settings"] for trial in rewarded] == [{"reward": "R1"}, {"reward": "R2"}]
+    with pytest.raises(UsageError, match="--way: expected some of episode, policy, led"):
+        graphs.Graphs(ways=("magic",))
+
+
+def test_searches(study, tmp_path):
+    model = write(tmp_path / "adapter.onnx", adapter())
+    words = ("--model", model, "--objective", "analytic", "--seconds", 0.1, "--seconds", 0.2)
+    words += ("--policy", "regions", "--policy", "random", "--seeds", 2)
+    status, text, records = study("searches", *words)
+    # What is drawn has two seeds, a search one; each has two limits.
+    assert status == 0 and len(records) == 2 * (2 + 1)
+    assert f"| {model}, regions | " in text and f"| {model}, random | " in text
+    assert "0.1: cost" in text and "0.2: cost" in text
+
+
+def test_a_policy_in_each_way(study, tmp_path, no_saved_models):
+    model = write(tmp_path / "adapter.onnx", adapter())
+    words = ("--model", model, "--objective", "analytic", "--seeds", 1, "--iterations", 1, *SMALL)
+    ways = ("--way", "episode", "--way", "policy", "--way", "led", "--rollouts", 2)
+    status, text, records = study("graphs", *words, *ways, "--seconds", 0.5)
+    ((_, record),) = records.items()
+    percents = {play["way"]: play["percent"] for play in record["measured"]["plays"]}
+    assert status == 0 and all(percent <= 0 for percent in percents.values())
+    assert list(percents) == ["episode", "policy", "led"]
+    assert f"| {model}, ppo, own, led | " in text
+
+
+def test_another_policy_is_another_record(tmp_path):
+    assert learning.digest_of("regions") == ""
+    (tmp_path / "policy").mkdir()
+    digests = set()
+    for text in ("{}", "[]"):
+        (tmp_path / "policy" / "policy.json").write_text(text)
+        digests.add(learning.digest_of(f"regions:{tmp_path / 'policy'}"))
+    assert len(digests) == 2
+
+
+def test_what_learned_in_dreams(study, no_saved_models):
+    words = ("--variant", "PPO", "--seeds", 1, "--iterations", 1)
+    status, text, records = study("dreams", *words)
+    assert status == 0 and "| bert-tiny, PPO | 240 | " in text
+    assert records["bert-tiny-PPO-seed-0"]["about"]["settings"]["evaluate_every"] == 1
+
+
+def test_dreams_and_temperatures_by_hand():
+    settings = trials(dreams.DREAMS, measure_every=20, variants=("thesis",), seeds=1)[0].about
+    assert settings["settings"]["measure_every"] == 20
+    assert settings["settings"]["preset"] == "thesis"
+    hot = trials(dreams.TEMPERATURES, seeds=1)[-1].about
+    assert hot["settings"]["temperature"] == 3.0 and hot["iterations"] == 4
+    record = {
+        "label": "3", "learned_on": ["m"], "steps": 2880, "learning_s": 9.0, "last": {"cost": 0.9},
+        "world_model": {"dreamed_return": 10.25},
+        "plays": [{"way": "policy", "percent": -12.0}, {"way": "measured", "ratio": 0.857}],
+    }  # fmt: skip
+    text = writing.to_markdown(dreams.TEMPERATURES.tables[0], [record])
+    assert text.endswith("| 3 | 10.25 | 2,880 | -10.00% | -12.00% | 0.857 | 9 |")

@@ -1,0 +1,125 @@
+"""The runner measures each trial once, goes on, and tells what is wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from environments.errors import UserError
+from tfrl_systems.experiments import Reporter
+from tfrl_systems.settings import option
+from tools.studies import __main__ as command_line
+from tools.studies import runner, table
+from tools.studies.study import Picture, Study, Table, Trial, mean, points_of_curves
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is asked for.
+
+    Attributes:
+      factor: of the seeds.
+    """
+
+    factor: int = option(10, metavar="N")
+
+
+def trials(options):
+    return [Trial(f"t{seed}", {"seed": seed, "factor": options.factor}) for seed in range(3)]
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """What was measured, in order, by a study that multiplies; it stops at a negative product."""
+    calls = []
+
+    def measure(about, workdir):
+        calls.append((about["seed"], workdir.name))
+        product = about["seed"] * about["factor"]
+        if product < 0:
+            raise UserError("a negative product")
+        return {"product": product, "curve": [[1, product], [2, product + 1]]}
+
+    study = Study(
+        "Products.\n\nOf seeds.",
+        Options,
+        trials,
+        measure,
+        [Table("Products.", ("factor",), {"product": mean("product", "{:g}")})],
+        [Picture("curve", "factor", "seed", "iteration", "value", "v", points_of_curves)],
+        is_wrong=lambda record: record["product"] == 40,
+    )
+    monkeypatch.setattr(table, "find_study", lambda name: study)
+    monkeypatch.setattr(runner, "find_study", lambda name: study)
+    return calls
+
+
+def test_each_trial_is_measured_once(measured, study, tmp_path):
+    status, text, records = study("products")
+    assert status == 0 and "| 10 | 10 (0..20) |" in text
+    assert text.startswith("`python -m tools.studies products --output ")
+    assert measured == [(0, "t0"), (1, "t1"), (2, "t2")]
+    assert records["t2"]["measured"]["product"] == 20 and records["t2"]["about"]["factor"] == 10
+    picture = tmp_path / "out" / "curve.svg"
+    drawn = picture.read_bytes()
+    assert (tmp_path / "out" / "curve.png").read_bytes()[:4] == b"\x89PNG"
+    (tmp_path / "out" / "records" / "t1.json").unlink()
+    assert study("products")[1:] != (text, records)  # it took another time
+    assert measured[3:] == [(1, "t1")] and picture.read_bytes() == drawn
+
+
+def test_other_settings_need_another_directory(measured, study):
+    study("products")
+    status, _, records = study("products", "--factor=3")
+    assert status == 1 and len(measured) == len(records) == 3
+
+
+def test_what_was_measured_before_a_failure_stays(measured, study, tmp_path):
+    with pytest.raises(UserError, match="a negative product"):
+        runner.run("products", Options(factor=-1), tmp_path / "out", "it", 1, Reporter())
+    assert [path.stem for path in (tmp_path / "out" / "records").glob("*")] == ["t0"]
+    assert "| -1 | 0 |" in (tmp_path / "out" / "table.md").read_text()
+
+
+def test_a_record_that_shows_a_fault_is_an_exit_status(measured, study):
+    with pytest.raises(SystemExit) as ended:
+        study("products", "--factor=20")
+    assert ended.value.code == 1
+
+
+def test_trials_side_by_side(tmp_path):
+    """Processes find the study by its name; nothing of it travels."""
+    options = table.find_study("searches").options(
+        models=("squeezenet-1.1",),
+        policies=("greedy", "taso"),
+        seconds=(0.1,),
+        objective="analytic",
+    )
+    records = runner.run("searches", options, tmp_path, "it", 2, Reporter())
+    assert [record["policy"] for record in records] == ["greedy", "taso"]
+    assert all(record["percent"] <= 0 for record in records)
+
+
+def test_studies_are_listed_and_explain_themselves(capsys):
+    assert command_line.main([]) == 0
+    listed = capsys.readouterr().out
+    assert all(f"\n{name} " in listed for name in table.STUDIES)
+    for name in table.STUDIES:
+        with pytest.raises(SystemExit):
+            command_line.main([name, "--help"])
+        assert "--output DIR" in capsys.readouterr().out
+    assert command_line.main(["nonsense"]) == 2
+    assert "expected one of agents, quality" in capsys.readouterr().err
+
+
+def test_records_are_whole_or_not_there(tmp_path):
+    trial = Trial("one", {"pair": (1, 2)})
+    path = tmp_path / "records" / "one.json"
+    with pytest.raises(ValueError, match="Out of range float"):
+        runner.record_of(path, trial, lambda: {"value": float("nan")})
+    assert not path.exists()
+    runner.record_of(path, trial, lambda: {"value": 1})
+    # A tuple is a list in JSON; it is the same trial all the same.
+    assert runner.record_of(path, trial, lambda: {}) == json.loads(path.read_text())

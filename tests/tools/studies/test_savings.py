@@ -1,0 +1,146 @@
+"""Savings of inlining's policies, worked by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from tools.studies import inlining, savings, writing
+
+# Code 10% smaller, all that is loaded 12.5%, the file as large as the default's.
+IMAGE = {
+    **{"project": "p", "text_bytes": 90, "unwind_bytes": 20, "rodata_bytes": 30, "file_bytes": 200},
+    **{"default_text_bytes": 100, "default_unwind_bytes": 30, "default_rodata_bytes": 30},
+    "default_file_bytes": 200,
+}
+MODULES = {"p/a.cpp": "c++", "p/b.cpp": "c++", "q/a.c": "c"}
+FIRST = {
+    "default": [(100, 50), (100, 60), (200, 100)],
+    "cost<-5": [(110, 40), (90, 60), (200, 100)],
+    "learned/1": [(95, 45), (100, 60), (200, 100)],
+    "learned/2": [(80, 40), (105, 66), (180, 80)],
+}
+SECOND = {**FIRST, "learned/2": [(90, 45), (110, 60), (200, 100)]}
+
+
+def record(seed, sizes, **more):
+    """One fold's record; sizes are (text, code) by policy, in the order of the modules."""
+    policies = {
+        name: {"sizes": dict(zip(MODULES, map(list, pairs), strict=True)), "images": [IMAGE]}
+        for name, pairs in sizes.items()
+    }
+    part = {"languages": MODULES, "policies": policies}
+    return {"seed": seed, "written": {"learned": 2}, "parts": {"heldout": part}, **more}
+
+
+RECORDS = [record(0, FIRST), record(1, SECOND)]
+
+
+def of_policy(records, policy, language):
+    (figures,) = [
+        row
+        for row in savings.of_languages(records)
+        if (row["policy"], row["language"]) == (policy, language)
+    ]
+    return figures
+
+
+def test_savings_by_language():
+    learned = of_policy(RECORDS[:1], "learned", "C++")
+    assert learned["text_percent"] == pytest.approx(7.5) and learned["modules"] == 2
+    assert learned["code_percent"] == pytest.approx(100 * 4 / 110) and learned["worse"] == 1
+    assert of_policy(RECORDS[:1], "learned", "C")["code_percent"] == pytest.approx(20)
+    never_worse = of_policy(RECORDS[:1], "learned, --never-worse", "C++")
+    assert (never_worse["text_percent"], never_worse["worse"]) == (pytest.approx(10), 0)
+
+
+def test_the_oracle_takes_the_best_of_what_it_met():
+    # 80 of a by learning, 90 of b by a threshold, 180 of the C module by learning.
+    assert of_policy(RECORDS[:1], "oracle", "C++")["text_percent"] == pytest.approx(15)
+    assert of_policy(RECORDS[:1], "oracle", "C")["text_percent"] == pytest.approx(10)
+
+
+def test_a_policy_that_cannot_compile_a_module():
+    failed = record(0, FIRST)
+    del failed["parts"]["heldout"]["policies"]["cost<-5"]["sizes"]["p/a.cpp"]
+    figures = of_policy([failed], "cost<-5", "C++")
+    assert (figures["modules"], figures["text_percent"]) == (1, pytest.approx(10))
+    assert of_policy([failed], "learned", "C++")["modules"] == 2
+
+
+def test_folds_of_a_seed_are_added_up():
+    """Twice the same fold under other names saves the same share of twice the modules."""
+    copy = record(0, FIRST)
+    part = copy["parts"]["heldout"]
+    part["languages"] = {f"other/{name}": language for name, language in MODULES.items()}
+    for policy in part["policies"].values():
+        policy["sizes"] = {f"other/{name}": size for name, size in policy["sizes"].items()}
+    figures = of_policy([RECORDS[0], copy], "learned", "C++")
+    assert (figures["modules"], figures["text_percent"]) == (4, pytest.approx(7.5))
+
+
+def test_the_tables_of_folds():
+    languages, images, iterations = (
+        writing.to_markdown(table, RECORDS) for table in inlining.FOLDS.tables
+    )
+    cells = "3.75 (0.00..7.50) | 4.09 (3.64..4.55) | 1 | 2 | 5.00 (0.00..10.00) | "
+    assert f"| learned | {cells}10.00 (0.00..20.00) | 0 | 1 |" in languages
+    assert "| p | 10.00 | 12.50 | 0.00 |" in images
+    assert "| learned, C++ | 2.50 | 3.75 (0.00..7.50) |" in iterations
+    assert "| learned, images | 12.50 | 12.50 |" in iterations
+
+
+def test_points_of_the_curves():
+    points = list(savings.points(RECORDS[:1]))
+    by_line = {
+        line: [
+            point["percent"] for point in points if (point["panel"], point["line"]) == (panel, line)
+        ]
+        for panel, line in {(point["panel"], point["line"]) for point in points}
+        if panel == "held-out modules"
+    }
+    # All three modules: 400 bytes by default, 395 after one iteration, 365 after two.
+    assert by_line["learned"] == pytest.approx([0, 1.25, 8.75])
+    # The oracle keeps b of the first iteration.
+    assert by_line["oracle of learned"] == pytest.approx([0, 1.25, 10])
+    linked = [point["percent"] for point in points if point["panel"] == "held-out projects, linked"]
+    assert linked == pytest.approx([12.5] * 3)
+
+
+BEGUN = {"begin": ["ppo", "es"]}
+
+
+def begun(seed, last):
+    sizes = {
+        "default": [(100, 50)] * 2,
+        "ppo": [(80, 40), (110, 55)],
+        "es": [(120, 60), (90, 45)],
+        "exploring/1": [(90, 45), (100, 50)],
+        "exploring/2": last,
+    }
+    names = ("p/a.cpp", "p/b.cpp")
+    policies = {
+        name: {"sizes": dict(zip(names, pairs, strict=True)), "images": [IMAGE]}
+        for name, pairs in sizes.items()
+    }
+    part = {"languages": dict.fromkeys(names, "c++"), "policies": policies}
+    parts = {"train": part, "heldout": part}
+    return {"seed": seed, "written": {"exploring": 2}, "parts": parts, **BEGUN}
+
+
+def test_the_table_of_baselines():
+    records = [begun(0, [(70, 35), (100, 50)]), begun(1, [(90, 45), (90, 45)])]
+    text = writing.to_markdown(inlining.BASELINES.tables[0], records)
+    assert "| oracle | 15.00 | 15.00 | 15.00 | 0.0 | 2 |  |  |" in text
+    assert "| exploring | 12.50 (10.00..15.00) | 12.50 (10.00..15.00) |" in text
+    assert "| ppo | 5.00 | 5.00 | 5.00 | 1.0 | 2 | 12.50 | 0.00 |" in text
+    lines = {point["line"] for point in savings.points(records)}
+    assert lines == {"exploring", "oracle of exploring", "ppo", "es"}
+
+
+def test_the_table_of_causes():
+    larger = {**IMAGE, "project": "q", "text_bytes": 170}  # 220 of 160: 37.5% larger
+    parts = record(0, FIRST)
+    parts["parts"]["heldout"]["policies"]["learned/2"]["images"] = [IMAGE, larger]
+    text = writing.to_markdown(inlining.CAUSES.tables[0], [parts])
+    assert "| part | fitted in 1 | fitted in 2 | written in the end | its worst project |" in text
+    assert "| learned | 12.50 | -12.50 | -12.50 | -37.50 |" in text

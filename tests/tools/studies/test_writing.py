@@ -1,0 +1,83 @@
+"""Tables and curves, worked by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from tools.studies import writing
+from tools.studies.study import (
+    Picture,
+    Table,
+    first,
+    mean,
+    median,
+    points_of_curves,
+    total,
+    values_of,
+)
+
+RECORDS = [
+    {"model": "a", "way": "x", "cost": 1.0, "text": "one | two"},
+    {"model": "a", "way": "x", "cost": 2.0},
+    {"model": "a", "way": "x", "cost": 6.0},
+    {"model": "a", "way": "y", "cost": None},
+    {"model": "b", "way": "x", "cost": 5.0},
+]
+
+
+def test_rows_cells_and_ranges():
+    columns = {"median": median("cost"), "mean": mean("cost", "{:.1f}"), "sum": total("cost")}
+    table = Table("Costs.", ("model", "way"), {**columns, "text": first("text")}, label="who")
+    assert writing.to_markdown(table, RECORDS).splitlines() == [
+        "Costs.",
+        "",
+        "| who | median | mean | sum | text |",
+        "| --- | ---: | ---: | ---: | ---: |",
+        "| a, x | 2.00 (1.00..6.00) | 3.0 (1.0..6.0) | 9.0 | one / two |",
+        "| a, y |  |  | 0 |  |",
+        "| b, x | 5.00 | 5.0 | 5.0 |  |",
+    ]
+
+
+def test_a_column_for_each_value():
+    table = Table("", ("model",), {"": first("cost"), "n": total(lambda record: 1)}, across="way")
+    *_, header, _, a, b = writing.to_markdown(table, RECORDS).splitlines()
+    assert header == "|  | x | x: n | y | y: n |"
+    assert (a, b) == ("| a | 1.0 | 3 |  | 1 |", "| b | 5.0 | 1 |  |  |")
+
+
+def test_what_is_derived_is_shown():
+    table = Table("", ("m",), {"n": total("n")}, derive=lambda records: [{"m": 1, "n": 2}] * 3)
+    assert writing.to_markdown(table, RECORDS).endswith("| 1 | 6 |")
+
+
+def test_values_that_are_missing_do_not_count():
+    assert values_of(RECORDS, "cost") == [1.0, 2.0, 6.0, 5.0]
+    assert values_of(RECORDS, lambda record: record.get("text")) == ["one | two"]
+
+
+def test_a_long_curve_is_thinned(tmp_path, monkeypatch):
+    """200 places become 50 points: the mean of four, with their range, at the last of them."""
+    records = [
+        {"agent": "ppo", "seed": seed, "curve": [[k, k + seed] for k in range(1, 201)]}
+        for seed in (0, 2)
+    ]
+    drawn = {}
+
+    class Axis:
+        def plot(self, places, means, **_):
+            drawn["line"] = list(zip(places, means, strict=True))
+
+        def fill_between(self, places, lows, highs, **_):
+            drawn["range"] = (lows[0], highs[0])
+
+        def grid(self, alpha):
+            pass
+
+        def legend(self, fontsize):
+            pass
+
+    picture = Picture("p", "agent", "agent", "iteration", "value", "v", points_of_curves)
+    writing.draw_panel(Axis(), picture, list(points_of_curves(records)))
+    assert len(drawn["line"]) == 50
+    assert drawn["line"][0] == (4, pytest.approx(3.5)) and drawn["range"] == (1, 6)

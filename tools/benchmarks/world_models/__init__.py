@@ -1,1 +1,0 @@
-"""The parts of `world_model_tables.py`."""

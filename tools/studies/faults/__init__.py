@@ -1,0 +1,1 @@
+"""The campaign of faults; see `campaign.py`."""

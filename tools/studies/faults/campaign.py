@@ -1,0 +1,287 @@
+"""Break real runs of tfrl on purpose, at random moments, and see that nothing is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import pathlib
+import re
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tfrl_systems.drivers.processes import adopt_orphans
+from tfrl_systems.settings import option
+from tools.studies import study
+from tools.studies.faults import processes, striking
+from tools.studies.faults.runs import Attempt, Quiet, Record, Run, files_of
+from tools.studies.faults.scenarios import SCENARIOS, WITH_RAY, Place, Scenario
+from tools.studies.study import Study, Table, total
+
+# Every attempt of a worker to start, or of a chunk to be collected, was struck.
+_GAVE_UP = re.compile(r"^tfrl: (workers: |\d+ of \d+ chunks failed)", re.MULTILINE)
+# What a user is told to remove after a file of the run was damaged.
+_REMEDY = re.compile(r"; remove (the run's directory|\S+/checkpoints/\d+) ")
+# The cluster of this machine was lost, or did not start.
+_WITHOUT_CLUSTER = re.compile(r"^tfrl: collect: ", re.MULTILINE)
+# Ray's reports, and its log. What befalls workers and a cluster is told in tfrl's words.
+_SAID_BY_RAY = re.compile(r"\(raylet\)|^\[[-\d]{10} [\d:,]+ [IWEF] ", re.MULTILINE)
+_TRACEBACK = "Traceback (most recent call last)"
+_MAX_FAULTS_OF_THE_HEAD = 3
+
+
+def run_quietly(scenario: Scenario, place: Place) -> Quiet:
+    """Run a scenario without faults.
+
+    Raises:
+      RuntimeError: it fails, or leaves something behind, even so.
+    """
+    record = Record(0, scenario.name)
+    run = Run(scenario, place, record)
+    began_s = time.monotonic()
+    head = run.start()
+    status = head.wait()
+    seconds = time.monotonic() - began_s
+    run.clean_up()
+    if status or record.left:
+        raise RuntimeError(f"{scenario.name}: status {status}, left {record.left}; {run.said()}")
+    return Quiet(scenario.end(place), files_of(place), seconds)
+
+
+def run_trial(
+    scenario: Scenario,
+    quiet: Quiet,
+    place: Place,
+    number: int,
+    seed: int,
+    kinds: frozenset[str],
+    library: pathlib.Path | None,
+) -> Record:
+    """Run a scenario with faults, which the seed and the trial's number decide.
+
+    Args:
+      scenario: what to run.
+      quiet: how it ends when nothing is broken.
+      place: where to run it.
+      number: number of the trial.
+      seed: the campaign's.
+      kinds: kinds of faults of the head that are possible here.
+      library: see `striking.make_clock_library`.
+
+    Returns:
+      What came of it.
+    """
+    random = np.random.default_rng(np.random.SeedSequence([seed, number]))
+    record = Record(number, scenario.name)
+    began_s = time.monotonic()
+    possible = [kind for kind in scenario.head_faults if kind in kinds]
+    num_faults = int(random.integers(1, _MAX_FAULTS_OF_THE_HEAD + 1))
+    faults = [str(random.choice(possible)) for _ in range(num_faults)]
+    with contextlib.ExitStack() as stack:
+        if "disk_full" in faults:
+            stack.enter_context(striking.mounted(place.root))
+        clock = None
+        if "clock_jump" in faults:
+            assert library is not None
+            clock = striking.Clock(place.inputs / f"clock-{place.root.name}", library)
+        run = Run(scenario, place, record, clock)
+        with _ending(run):
+            _strike_until_done(run, quiet, faults, random)
+            _compare(run, quiet)
+        run.forget()
+        if not record.is_good:
+            copy = pathlib.Path(f"{place.root}-kept")
+            shutil.copytree(place.root, copy, symlinks=True, dirs_exist_ok=True)
+    record.seconds = time.monotonic() - began_s
+    return record
+
+
+@contextlib.contextmanager
+def _ending(run: Run) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        processes.end(run.mark)
+
+
+def _strike_until_done(
+    run: Run, quiet: Quiet, faults: list[str], random: np.random.Generator
+) -> None:
+    """Start the command until it has ended by itself, with one fault of the head each time."""
+    faults = list(faults)
+    # Faults that did not hit are not tried again without end.
+    for _ in range(2 * _MAX_FAULTS_OF_THE_HEAD + 2):
+        fault = faults.pop(0) if faults else ""
+        status = Attempt(run, quiet, fault, random).run()
+        run.clean_up()
+        said = run.said()
+        run.forget()
+        if _SAID_BY_RAY.search(said):
+            run.record.failures.append(f"after {fault or 'workers only'}: Ray said {said[-600:]}")
+            return
+        if status == 0 and not run.place.root.joinpath("filler").exists():
+            return
+        expected = bool(fault)
+        if fault == "vanish_node":
+            expected = status == 1 and bool(_WITHOUT_CLUSTER.search(said))
+        if status == 1 and _GAVE_UP.search(said):
+            run.record.gave_up += 1
+            expected = True
+        if run.was_damaged and status == 1 and (remedy := _REMEDY.search(said)):
+            shutil.rmtree(_place_of(remedy[1], run), ignore_errors=True)
+            expected = True
+        is_signal = fault in ("interrupt", "terminate")
+        if (
+            not expected or status == 1 and _TRACEBACK in said.rpartition("\ntfrl: ")[2]
+        ) and not is_signal:
+            run.record.failures.append(
+                f"after {fault or 'workers only'}: status {status}, {said[-600:]}"
+            )
+            return
+    run.record.failures.append("the command did not come to its end")
+
+
+def _place_of(words: str, run: Run) -> pathlib.Path:
+    return run.place.work / "run" if "'" in words else pathlib.Path(words)
+
+
+def _compare(run: Run, quiet: Quiet) -> None:
+    """Compare the end of a trial with the quiet run's."""
+    record = run.record
+    if record.failures:
+        return
+    try:
+        end = run.scenario.end(run.place)
+    except OSError as error:
+        record.failures.append(f"nothing to compare: {error}")
+        return
+    names = [name for name in {**quiet.end, **end} if quiet.end.get(name) != end.get(name)]
+    record.failures += [f"{name}: {quiet.end.get(name)} became {end.get(name)}" for name in names]
+    record.lost = sum(name in quiet.end and name not in end for name in names)
+    if "environment_steps" in names and "environment_steps" in end:
+        record.lost += abs(quiet.end["environment_steps"] - end["environment_steps"])
+    record.left += [f"file: {name}" for name in sorted(files_of(run.place) - quiet.files)]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Faults:
+    """How much is broken.
+
+    Attributes:
+      scenarios: a command to run; may be repeated. By default those without Ray.
+      trials: how many, of the scenarios in turn.
+      only: the number of a trial, to run it alone.
+      seed: decides all faults, with the number of a trial.
+    """
+
+    scenarios: tuple[str, ...] = option(
+        tuple(name for name in SCENARIOS if "ray" not in name),
+        flag="--scenario",
+        metavar="NAME",
+        choices=tuple(SCENARIOS),
+    )
+    trials: int = option(100, metavar="N", minimum=1)
+    only: int | None = option(None, metavar="N", minimum=0)
+    seed: int = option(0, metavar="S", minimum=0)
+
+
+def _trials(options: Faults) -> Iterator[study.Trial]:
+    for number in range(options.trials) if options.only is None else (options.only,):
+        name = options.scenarios[number % len(options.scenarios)]
+        about = {"scenario": name, "number": number, "seed": options.seed}
+        yield study.Trial(f"{number:04d}-{name}", about)
+
+
+def _measure(about: study.Record, workdir: pathlib.Path) -> study.Record:
+    """Run a trial, and before it once without faults, which the trials of a scenario share."""
+    adopt_orphans()
+    # A shell has what it starts in the background ignore Ctrl-C; commands must not inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    scenario = SCENARIOS[about["scenario"]]
+    shared = workdir.parent / f"quiet-{scenario.name}"
+    library = striking.make_clock_library(shared)
+    # Ray's sockets are below the place, and their paths may not be long.
+    root = pathlib.Path(tempfile.mkdtemp(prefix="fc-", dir="/tmp"))
+    place = Place(root / "p", shared / "inputs")
+    quiet = _quiet_run(scenario, place, shared / "quiet.json")
+    missing = set() if library else {"clock_jump"}
+    if not striking.Disk.is_permitted(root / "probe"):
+        missing.add("disk_full")
+    kinds = frozenset(WITH_RAY) - missing
+    number, seed = about["number"], about["seed"]
+    record = run_trial(scenario, quiet, place, number, seed, kinds, library)
+    if record.is_good:
+        shutil.rmtree(root, ignore_errors=True)
+    return {**record.to_json(), "files": "" if record.is_good else str(root)}
+
+
+def _quiet_run(scenario: Scenario, place: Place, path: pathlib.Path) -> Quiet:
+    """Return how a scenario ends when nothing is broken; `path` keeps it for the next trial."""
+    if not path.exists():
+        shutil.rmtree(place.inputs, ignore_errors=True)
+        place.inputs.mkdir(parents=True)
+        scenario.prepare(place.inputs)
+        quiet = run_quietly(scenario, place)
+        shutil.rmtree(place.root, ignore_errors=True)
+        record = {"end": quiet.end, "files": sorted(quiet.files), "seconds": quiet.seconds}
+        path.write_text(json.dumps(record), encoding="utf-8")
+    record = json.loads(path.read_text(encoding="utf-8"))
+    return Quiet(record["end"], frozenset(record["files"]), record["seconds"])
+
+
+def _struck(record: study.Record) -> int:
+    return sum(record["struck"].values())
+
+
+def _with_all(records: study.Records) -> Iterator[study.Record]:
+    yield from records
+    yield from ({**record, "scenario": "all"} for record in records)
+
+
+def _by_kind(records: study.Records) -> Iterator[study.Record]:
+    struck = (item for record in records for item in record["struck"].items())
+    yield from ({"kind": kind, "hit": hit} for kind, hit in sorted(struck))
+
+
+def _is_wrong(record: study.Record) -> bool:
+    return bool(record["failures"] or record["left"] or record["lost"])
+
+
+_COUNTS: dict[str, Any] = {
+    "faults": total(_struck),
+    "trials": total(lambda record: 1),
+    "started again": total(lambda record: record["starts"] - 1),
+    "gave up": total("gave_up"),
+    "lost": total("lost"),
+    "differ": total(lambda record: bool(record["failures"])),
+    "left behind": total(lambda record: len(record["left"])),
+}
+FAULTS = Study(
+    """Break real runs of tfrl on purpose, at random moments, and see that nothing is lost.
+
+A trial runs a command (`scenarios.py`), strikes its processes, files, disk and clock
+(`striking.py`) until the command has come to its end, started again where it has to be, and
+compares that end with a run in which nothing was broken. The seed and the number of a trial decide
+what strikes when, so --only N runs one again. The exit status is 1 if anything was lost, differs,
+or was left behind; the trial's files are then kept. "gave up" counts commands that ended, with one
+line, because each of several attempts to start a worker or to run a chunk was struck.
+
+A hung worker stays stopped until --chunk-timeout has it replaced. A node vanishes only from a
+cluster of this machine alone. Where this user may not mount a file system, no disk is full; where
+there is no C compiler, no clock jumps. The clock jumps for what asks libc (Python, TensorFlow's
+C++), not for programs in Go.""",
+    Faults,
+    _trials,
+    _measure,
+    [
+        Table("Trials by scenario.", ("scenario",), _COUNTS, derive=_with_all),
+        Table("Faults that hit.", ("kind",), {"hit": total("hit")}, derive=_by_kind, label="kind"),
+    ],
+    is_wrong=_is_wrong,
+)

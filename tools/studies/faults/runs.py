@@ -1,0 +1,290 @@
+"""The commands of one trial, the faults that strike them, and the record of what came of both."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tools.studies.faults import processes, striking
+from tools.studies.faults.scenarios import Place, Scenario
+
+# How long what a command started may live on after it.
+GRACE_S = 10.0
+GENERATED = "__autograph_generated_file"
+"""TensorFlow writes these sources, and removes them when its process ends; not if it is killed."""
+# A clang writes an object under such a name first, and leaves it if it is killed, as in any build.
+_HALF_WRITTEN = ".o.tmp"
+_EVENTS = re.compile(r"events\.out\.tfevents.*")
+_KINDS = ("is_symlink", "is_dir", "is_fifo", "is_socket", "is_file")
+_POLL_S = 0.02
+_SIGNALS = {
+    **{"kill": signal.SIGKILL, "interrupt": signal.SIGINT, "terminate": signal.SIGTERM},
+    **{"truncate_file": signal.SIGKILL, "flip_bit": signal.SIGKILL},
+}
+_NO_SPACE = re.compile(r"No space left|free some space")
+
+
+@dataclasses.dataclass(frozen=True)
+class Quiet:
+    """A scenario's run in which nothing was broken.
+
+    Attributes:
+      end: what it left, as digests by name.
+      files: its files.
+      seconds: how long it took.
+    """
+
+    end: Mapping[str, Any]
+    files: frozenset[str]
+    seconds: float
+
+
+@dataclasses.dataclass
+class Record:
+    """What came of one trial.
+
+    Attributes:
+      number: its number.
+      scenario: the scenario's name.
+      struck: kind of fault -> how often it hit.
+      starts: how often the command was started.
+      gave_up: how often it ended with an error because every attempt at something was struck.
+      failures: what was wrong at the end, or on the way; nothing must be.
+      left: what was left behind; nothing must be.
+      lost: steps or files of the quiet run that are missing.
+      gone_s: the longest time after the command's end until all its processes had ended.
+      seconds: how long the trial took.
+    """
+
+    number: int
+    scenario: str
+    struck: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    starts: int = 0
+    gave_up: int = 0
+    failures: list[str] = dataclasses.field(default_factory=list)
+    left: list[str] = dataclasses.field(default_factory=list)
+    lost: int = 0
+    gone_s: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def is_good(self) -> bool:
+        """Return whether nothing was lost, differs, or is left."""
+        return not (self.failures or self.left or self.lost)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record as JSON values."""
+        return {**dataclasses.asdict(self), "struck": dict(self.struck)}
+
+
+class Run:
+    """The commands of one trial, in one place, with one mark.
+
+    Args:
+      scenario: what to run.
+      place: where.
+      record: gets what comes of it.
+      clock: the clock of its processes; None for the machine's.
+    """
+
+    def __init__(
+        self, scenario: Scenario, place: Place, record: Record, clock: striking.Clock | None = None
+    ) -> None:
+        self.scenario, self.place, self.record, self.clock = scenario, place, record, clock
+        self.mark = str(place.root)
+        # Beside the place, so that a full disk does not silence what the command says.
+        self.log = place.root.with_name(f"{place.root.name}.log")
+        self.was_damaged = False
+        # Ray leaves a TMPDIR whose path is longer than its sockets' may be.
+        self._link = pathlib.Path(f"/tmp/fc{os.getpid()}")
+        for path in (place.work, place.temporary, place.cache, place.home):
+            path.mkdir(parents=True, exist_ok=True)
+        scenario.begin(place)
+
+    def start(self) -> subprocess.Popen:
+        """Start the command; after the first time, it goes on."""
+        words = self.scenario.command(self.place)
+        if self.record.starts:
+            at = words.index("--") if "--" in words else len(words)
+            words[at:at] = self.scenario.resume
+        self.record.starts += 1
+        root = str(pathlib.Path(__file__).parents[3])
+        environment = {
+            **os.environ,
+            **(self.clock.environment if self.clock else {}),
+            processes.MARK: self.mark,
+            "PYTHONPATH": root,
+            "TMPDIR": str(self._link),
+            "XDG_CACHE_HOME": str(self.place.cache),
+            "HOME": str(self.place.home),
+            "OMP_NUM_THREADS": "1",
+        }
+        self._link.unlink(missing_ok=True)
+        self._link.symlink_to(self.place.temporary)
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                words, env=environment, stdout=log, stderr=log, cwd=root, start_new_session=True
+            )
+
+    def said(self) -> str:
+        """Return what the command has said since `forget`."""
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def forget(self) -> None:
+        """Move what the command has said out of the way."""
+        with self.log.with_suffix(".all").open("a", encoding="utf-8") as history:
+            history.write(self.said())
+        self.log.unlink(missing_ok=True)
+
+    def clean_up(self) -> None:
+        """Note what the ended command left behind, and remove it."""
+        left, gone_s = processes.wait_until_gone(self.mark, GRACE_S)
+        self.record.gone_s = max(self.record.gone_s, gone_s)
+        self.record.left += [f"process: {process.command[:120]}" for process in left]
+        processes.end(self.mark)
+        self._link.unlink(missing_ok=True)
+        for path in self.place.temporary.iterdir():
+            kind = next(name for name in _KINDS if getattr(path, name)())
+            if not path.name.startswith(GENERATED):
+                self.record.left.append(f"{kind[3:]} in TMPDIR: {path.name}")
+            shutil.rmtree(path, ignore_errors=True)
+            path.unlink(missing_ok=True)
+
+
+class Attempt:
+    """One start of the command, and the faults that strike it.
+
+    Args:
+      run: the trial's commands.
+      quiet: how it ends when nothing is broken.
+      fault: kind of the fault that strikes the command itself; "" for none.
+      random: decides when, and what else.
+    """
+
+    def __init__(self, run: Run, quiet: Quiet, fault: str, random: np.random.Generator) -> None:
+        self._run, self._fault, self._random = run, fault, random
+        self._place, self._struck = run.place, run.record.struck
+        # A busy machine starts workers more slowly; they are struck at work, not at starts only.
+        self._gap_s = run.scenario.gaps * quiet.seconds
+        self._limit_s = 120 + 20 * quiet.seconds
+        self._head_at_s = float(random.uniform(0, quiet.seconds))
+        self._open: list[tuple[str, striking.CheckFn, processes.Target]] = []
+        self._is_full = False
+
+    def run(self) -> int:
+        """Run the command until it ends; return its exit status."""
+        head, began_s = self._run.start(), time.monotonic()
+        next_s = began_s + float(self._random.uniform(0, 0.5))
+        is_due = bool(self._fault)
+        try:
+            while head.poll() is None:
+                now_s = time.monotonic()
+                if now_s - began_s > self._limit_s:
+                    self._run.record.failures.append(f"it hung for {self._limit_s:.0f} s")
+                    break
+                if is_due and now_s - began_s > self._head_at_s:
+                    is_due = not self._strike_head(head)
+                if now_s > next_s and self._strike(self._run.scenario.targets):
+                    next_s = now_s + float(self._random.exponential(self._gap_s))
+                self._look_at_open()
+                time.sleep(_POLL_S)
+        finally:
+            self._finish(head)
+        return head.wait()
+
+    def _strike_head(self, head: subprocess.Popen) -> bool:
+        """Strike the command, or what it cannot do without; return whether that was there."""
+        kind = self._fault
+        if kind in _SIGNALS:
+            if head.poll() is None:
+                self._signal_head(head, _SIGNALS[kind])
+        elif kind == "pause":
+            target = processes.Target(head.pid, self._run.mark)
+            check = striking.strike_worker("stop_worker", target, self._random)
+            self._open.append((kind, check, target))
+        elif kind == "vanish_node":
+            return self._strike({"ray node": (kind,)})
+        elif kind == "disk_full":
+            self._is_full = True
+        else:
+            assert self._run.clock is not None
+            self._run.clock.jump(int(self._random.choice(striking.JUMPS_S)))
+        return True
+
+    def _signal_head(self, head: subprocess.Popen, number: signal.Signals) -> None:
+        """Signal the command; a build as a whole, as a terminal does."""
+        if self._run.scenario.signals_group:
+            os.killpg(head.pid, number)
+        else:
+            head.send_signal(number)
+        if number == signal.SIGKILL and head.wait() != -signal.SIGKILL:
+            return  # It had just ended by itself.
+        if self._fault in ("truncate_file", "flip_bit"):
+            processes.wait_until_gone(self._run.mark, GRACE_S)
+            if not striking.damage(self._fault, self._place, self._random):
+                return
+            self._run.was_damaged = True
+        self._struck[self._fault] += 1
+
+    def _strike(self, targets: Mapping[str, tuple[str, ...]]) -> bool:
+        """Strike one of the processes that the command started; return whether there was one."""
+        target, role = striking.pick(self._run.mark, list(targets), self._random)
+        if target is None:
+            return False
+        kind = str(self._random.choice(targets[role]))
+        try:
+            check = striking.strike_worker(kind, target, self._random)
+        except (ProcessLookupError, PermissionError):
+            target.close()
+            return True
+        self._open.append((f"{kind} ({role})", check, target))
+        return True
+
+    def _look_at_open(self) -> None:
+        if self._is_full:
+            striking.Disk(self._place.root).fill()
+        still = []
+        for kind, check, target in self._open:
+            has_hit = check()
+            if has_hit is None:
+                still.append((kind, check, target))
+                continue
+            self._struck[kind] += has_hit
+            target.close()
+        self._open = still
+
+    def _finish(self, head: subprocess.Popen) -> None:
+        """End what is still open, and count what is known to have hit."""
+        if head.poll() is None:
+            head.kill()
+        for kind, _, target in self._open:
+            # Stops and pulses have hit at once; the end of others may not have come.
+            is_certain = not kind.startswith(("out_of_memory", "hang_worker"))
+            self._struck[kind] += is_certain or target.has_ended(0.5)
+            with contextlib.suppress(ProcessLookupError):
+                target.send(signal.SIGCONT)
+            target.close()
+        if self._fault == "disk_full" and self._is_full:
+            striking.Disk(self._place.root).free()
+            self._struck["disk_full"] += bool(_NO_SPACE.search(self._run.said()))
+        if self._fault == "clock_jump" and self._run.clock is not None:
+            self._struck["clock_jump"] += self._run.clock.num_readings() > 0
+
+
+def files_of(place: Place) -> frozenset[str]:
+    """Return the names of the files in a run's place, without what differs in each run."""
+    paths = [path for path in place.work.rglob("*") if path.is_file()]
+    names = {_EVENTS.sub("events", str(path.relative_to(place.root))) for path in paths}
+    return frozenset(name for name in names if not name.endswith(("events", _HALF_WRITTEN)))

@@ -1,0 +1,280 @@
+"""ONNX files as people have them: `tfrl optimize` beside onnxsim and OnnxSlim."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import onnx
+
+from environments import files
+from environments.errors import UserError
+from environments.tensor_graphs import onnx_io
+from environments.tensor_graphs.execution import equivalence
+from environments.tensor_graphs.execution.backends import Arrays, Backend, Program, backend
+from environments.tensor_graphs.execution.inputs import random_inputs
+from environments.tensor_graphs.execution.isolation import remote
+from environments.tensor_graphs.execution.measuring import ratio_of
+from environments.tensor_graphs.execution.sizes import OpenSizes
+from tfrl_systems import experiments
+from tfrl_systems.settings import option
+from tools.studies.study import Cell, Record, Records, Study, Table, Trial, first
+
+PEERS = {
+    "onnxsim": "import onnx, onnxsim; onnx.save(onnxsim.simplify(onnx.load(S))[0], T)",
+    "onnxslim": "import onnx, onnxslim; onnx.save(onnxslim.slim(onnx.load(S)), T)",
+}
+COPY = "two copies"
+_LEVELS = ("", "-extended", "-basic", "-disable")
+_PEER_TIMEOUT_S = 300.0
+_BLOCK_S = 0.005
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Files:
+    """Which files are optimised, and how long.
+
+    Attributes:
+      models: directory of ONNX files, as `tools.fetch_models` makes it.
+      seconds: for each search.
+      measure_seconds: for each measurement.
+      spinning: processes that keep the processor busy while `tfrl optimize` works.
+      peers: the Python in which onnxsim and onnxslim are installed; an environment of their own, if
+        they need other versions of onnx or ml_dtypes.
+    """
+
+    models: pathlib.Path = option(metavar="DIR")
+    seconds: float = option(30.0, metavar="N", positive=True)
+    measure_seconds: float = option(5.0, metavar="N", positive=True)
+    spinning: int = option(0, metavar="N", minimum=0)
+    peers: str = option(sys.executable, metavar="PYTHON")
+
+
+def _trials(options: Files) -> Iterator[Trial]:
+    paths = sorted(options.models.glob("*.onnx"))
+    if not paths:
+        raise UserError(
+            f"--models {options.models}: expected a directory with ONNX files, found none; fetch "
+            "some with python -m tools.fetch_models"
+        )
+    settings = {**dataclasses.asdict(options), "models": str(options.models)}
+    for path in paths:
+        about = {"file": path.stem, "path": str(path), "sha256": files.sha256(path)}
+        yield Trial(path.stem, {**settings, **about})
+
+
+def simplified(peer: str, python: str, source: pathlib.Path, target: pathlib.Path) -> str:
+    """Let another tool simplify a file; return why there is no result, "" if there is one.
+
+    It runs in a process of its own, since such tools may crash.
+
+    Args:
+      peer: one of `PEERS`.
+      python: the Python that has it.
+      source: the file.
+      target: file for the result.
+    """
+    code = f"S, T = {str(source)!r}, {str(target)!r}; {PEERS[peer]}"
+    try:
+        done = subprocess.run(
+            [python, "-c", code],
+            capture_output=True, text=True, timeout=_PEER_TIMEOUT_S, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return "too slow"
+    except OSError:
+        return "not installed"
+    if done.returncode == 0 and target.exists():
+        return ""
+    last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+    return "not installed" if f"No module named '{peer}'" in last else f"failed: {last[:80]}"
+
+
+def measured(
+    original: pathlib.Path, others: Mapping[str, pathlib.Path], inputs: Arrays, seconds: float
+) -> Record:
+    """Measure models in turns: the original twice at its best level, the others fully optimised.
+
+    Args:
+      original: the file that the others were made from.
+      others: their files by name.
+      inputs: what all are run on.
+      seconds: wall time.
+
+    Returns:
+      For each name, and for a copy of the original, [median, low, high] of its time over that of
+      the original at its best level; "level", the name of that level; "wrong", what differs or why
+      it does not run, by name.
+    """
+    full = backend("onnxruntime")
+    levels = [backend(f"onnxruntime{suffix}") for suffix in _LEVELS]
+    best = min(levels, key=lambda level: _median_s(level.open(original), inputs))
+    programs, wrong = {}, dict[str, str]()
+    coarsest = equivalence.least_exact_type(onnx_io.read(original))
+    with contextlib.ExitStack() as stack:
+
+        def opened(on: Backend, path: pathlib.Path) -> Program:
+            # A fresh process for each: what ran before in one changes how fast the next runs.
+            return stack.enter_context(remote.alone(remote.isolated(on.name))).open(path)
+
+        own = opened(best, original)
+        for name, path in others.items():
+            try:
+                same = equivalence.check(own, path, [inputs], on=full, computed_in=coarsest)
+                programs[name] = opened(full, path)
+            except UserError as error:
+                wrong[name] = str(error)
+                continue
+            if not same.is_equal:
+                wrong[name] = str(same.worst)
+        programs[COPY] = opened(best, original)
+        own_s, *times_s = _in_turns([own, *programs.values()], inputs, seconds)
+    ratios = [ratio_of(own_s, one_s) for one_s in times_s]
+    return {
+        "ratios": {
+            name: [ratio.value, ratio.low, ratio.high]
+            for name, ratio in zip(programs, ratios, strict=True)
+        },
+        "level": best.name,
+        "wrong": wrong,
+    }
+
+
+def _median_s(program: Program, inputs: Arrays) -> float:
+    (times_s,) = _in_turns([program], inputs, 0.3)
+    return sorted(times_s)[len(times_s) // 2]
+
+
+def _in_turns(programs: Sequence[Program], inputs: Arrays, seconds: float) -> list[list[float]]:
+    """Run programs in turns, each time beginning with another one; return their times."""
+    timers = [program.timer(inputs) for program in programs]
+    num_runs = 1
+    for timer in timers:
+        timer(1)
+        num_runs = max(num_runs, round(_BLOCK_S / max(timer(1), 1e-6)))
+    times_s: list[list[float]] = [[] for _ in programs]
+    end_s, turn = time.monotonic() + seconds, 0
+    while turn < 9 or time.monotonic() < end_s:
+        for place in range(len(programs)):
+            number = (place + turn) % len(programs)
+            times_s[number].append(timers[number](num_runs) / num_runs)
+        turn += 1
+    return times_s
+
+
+@contextlib.contextmanager
+def spinning(num_processes: int) -> Iterator[None]:
+    """Have processes keep the processor busy."""
+    command = [sys.executable, "-c", "while True: pass"]
+    started = [subprocess.Popen(command) for _ in range(num_processes)]
+    try:
+        yield
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def _measure(about: Record, _: pathlib.Path) -> Record:
+    path, measure_s = pathlib.Path(about["path"]), about["measure_seconds"]
+    with tempfile.TemporaryDirectory(prefix="tfrl-") as name:
+        directory = pathlib.Path(name)
+        ours = directory / "tfrl.onnx"
+        try:
+            with spinning(about["spinning"]):
+                outcome = experiments.optimize(
+                    path, ours, reporter=experiments.Reporter(), seconds=about["seconds"],
+                    measure_seconds=measure_s,
+                )  # fmt: skip
+        except UserError as error:
+            return {"outcome": f"refused: {error}", "rows": [], "peers": {}, "seconds_all": 0.0}
+        peers = {
+            peer: simplified(peer, about["peers"], path, directory / f"{peer}.onnx")
+            for peer in PEERS
+        }
+        others = {"tfrl": ours}
+        others |= {peer: directory / f"{peer}.onnx" for peer, why in peers.items() if not why}
+        open_sizes = OpenSizes(onnx_io.read(path))
+        rows = []
+        for sizes in outcome["sizes"]:
+            model = onnx.load(path, load_external_data=False)
+            inputs = random_inputs(model, sizes=open_sizes.at(sizes))
+            rows.append({"sizes": sizes, **measured(path, others, inputs, measure_s)})
+    return {
+        "outcome": "faster" if outcome["gain"] else f"copied: {outcome['reason']}",
+        "rows": rows,
+        "why_not": peers,
+        "said": outcome["measured_ratio"],
+        "search_s": outcome["search_seconds"],
+        "seconds_all": outcome["seconds"],
+    }
+
+
+def by_sizes(records: Records) -> Iterator[Record]:
+    """Yield a record for each file and sizes; what is said of the file, at the first of them."""
+    for record in records:
+        for number, row in enumerate(record["rows"] or [{"sizes": {}, "ratios": {}}]):
+            sizes = ", ".join(f"{name}={size}" for name, size in row["sizes"].items())
+            said = None if number else record.get("said")
+            yield {**record, **row, "at": sizes or "fixed", "said": said}
+
+
+def _ratio_of(name: str) -> Cell:
+    def cell(records: Records) -> str:
+        (record,) = records
+        if why := record.get("why_not", {}).get(name):
+            return why
+        if name not in record["ratios"]:
+            return "does not run" if record["ratios"] else ""
+        ratio, low, high = record["ratios"][name]
+        return f"{ratio:.3f} [{low:.3f}, {high:.3f}]" + " (wrong)" * (name in record["wrong"])
+
+    return cell
+
+
+def _time(record: Record) -> str:
+    text = f"{record.get('search_s', 0):.0f} s, {record['seconds_all']:.0f} s"
+    if record["spinning"]:
+        text += f" of {record['seconds'] + 2 * record['measure_seconds'] + 30:.0f} s"
+    return text
+
+
+_COLUMNS: dict[str, Callable[[Records], Any]] = {
+    "tfrl": _ratio_of("tfrl"),
+    "said": first("said", "{:.3f}"),
+    COPY: _ratio_of(COPY),
+    **{peer: _ratio_of(peer) for peer in PEERS},
+    "search, all": first(_time),
+    "outcome": first("outcome"),
+}
+FILES = Study(
+    """ONNX files as people have them: `tfrl optimize` beside onnxsim and OnnxSlim.
+
+    python -m tools.fetch_models -o runs/models
+    python -m tools.studies files --models runs/models -o runs/files
+
+Optimises each file, lets the others simplify it too, and measures all of them in turns, each in a
+fresh process, at each of the sizes that `tfrl optimize` reports. With --spinning N, so many
+processes take the processor away while it works; the last but one column says how long it takes
+then, and how long it may.""",
+    Files,
+    _trials,
+    _measure,
+    [
+        Table(
+            "Times over the file's own at the level of onnxruntime's optimisation that suits it "
+            'best; "said" is what `tfrl optimize` said itself, beside the file fully optimised.',
+            ("file", "at"),
+            _COLUMNS,
+            derive=by_sizes,
+            label="file, sizes",
+        )
+    ],
+)

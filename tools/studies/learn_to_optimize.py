@@ -1,0 +1,258 @@
+"""Studies of learn_to_optimize: how near learned optimisers come to the minima."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Iterable, Iterator
+
+from tfrl_systems.settings import option
+from tools.studies import functions, learning
+from tools.studies.study import (
+    Picture,
+    Record,
+    Study,
+    Table,
+    Trial,
+    mean,
+    median,
+    points_of_curves,
+)
+
+SYSTEM = "learn_to_optimize"
+SAMPLER_NAMES = ("random", "latin_hypercube", "uncertainty", "heterogeneous")
+RANDOM = "random"
+POLISH = 10
+# Title -> function, number of coordinates, number of free ones.
+FUNCTIONS = {
+    "shifted Ackley": ("shifted_ackley", 2, 1),
+    "Ackley": ("ackley", 2, 1),
+    "Rosenbrock": ("rosenbrock", 2, 1),
+    "sphere": ("sphere", 2, 1),
+    "rotated Rosenbrock": ("rotated_rosenbrock", 2, 1),
+    "rotated Rosenbrock, n = 10, k = 3": ("rotated_rosenbrock", 10, 3),
+    "wandering": (f"{functions.__name__}:wandering", 2, 1),
+    "rotated": (f"{functions.__name__}:rotated", 3, 1),
+}
+SAMPLED = ("Ackley", "Rosenbrock", "shifted Ackley")
+UNTUNED = ("wandering", "rotated")
+_TRUTH = {"judge": "truth"}
+
+
+def trial(title: str, agent: str, seed: int, **more: object) -> Trial:
+    """Return the trial of an agent, or of a baseline, on a function."""
+    words = [title.replace(" = ", "").replace(",", ""), agent, str(more.get("sampler", ""))]
+    name = "-".join("-".join(word.split()) for word in words if word)
+    about = {"system": SYSTEM, "title": title, "agent": agent, "seed": seed, **more}
+    return Trial(f"{name}-seed-{seed}", about)
+
+
+def measure(about: Record, workdir: pathlib.Path) -> Record:
+    """Train an agent, or take a baseline, and return its error.
+
+    `error` is the MSLE where values span several orders of magnitude, else the MSE: of a training
+    the mean over its last tenth, of a baseline and of `polished` answers at the end.
+    """
+    function, dimensions, free = FUNCTIONS[about["title"]]
+    problem = {"function": function, "dimensions": dimensions, "free": free}
+    figure = "msle" if function.endswith("rosenbrock") else "mse"
+
+    def answered(policy: str, polish: int) -> Record:
+        evaluated = learning.evaluate(SYSTEM, [policy], about["seed"], polish=polish, **problem)
+        return evaluated["policies"][0]
+
+    if about.get("is_baseline"):
+        row = answered(about["agent"], 0)
+        return {"error": row[figure], "microseconds": row["microseconds_per_query"]}
+    sampler = about.get("sampler", RANDOM)
+    policy, figures = learning.trained(about, workdir, sampler=sampler, **problem)
+    if about.get("polish"):
+        answers = {name: answered(policy, polish) for name, polish in _ANSWERS.items()}
+        return {**figures, **{name: row[figure] for name, row in answers.items()}}
+    return {**figures, "error": figures["last_tenth"][figure]}
+
+
+_ANSWERS = {"error": 0, "polished": POLISH}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Quality(learning.Options):
+    """What is compared.
+
+    Attributes:
+      functions: a function to minimise, by default those of the thesis and shifted Ackley, whose
+        minimum moves with c; may be repeated.
+    """
+
+    functions: tuple[str, ...] = option(
+        tuple(FUNCTIONS)[:6], flag="--function", metavar="NAME", choices=tuple(FUNCTIONS)
+    )
+    agents: tuple[str, ...] = option(("ppo",), flag="--agent", metavar="NAME")
+
+
+def _quality(options: Quality) -> Iterator[Trial]:
+    shared = {"iterations": options.iterations, "settings": {**_TRUTH, **options.assigned}}
+    for title in options.functions:
+        _, dimensions, free = FUNCTIONS[title]
+        names = ["constant", RANDOM, "scipy", *(["cma"] if dimensions - free > 1 else [])]
+        for name in names:
+            for seed in range(options.seeds if name == RANDOM else 1):
+                yield trial(title, name, seed, is_baseline=True)
+        for agent in options.agents:
+            for seed in range(options.seeds):
+                yield trial(title, agent, seed, **shared)
+
+
+QUALITY = Study(
+    """How near learned optimisers come to the minima, beside answers that need no policy.
+
+The baselines are one constant for all c, a random x, scipy's minimiser and CMA-ES, both anew for
+each c. BC-Max (--agent bc_max) is shown the minima; the other agents have to find them.""",
+    Quality,
+    _quality,
+    measure,
+    [
+        Table(
+            "Error against the true minimum, mean over the last tenth of the training: MSLE of "
+            "Rosenbrock's functions, else MSE. Mean (range) over seeds.",
+            ("title",),
+            {"": mean("error", "{:.2g}")},
+            across="agent",
+            label="function",
+        )
+    ],
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Samplers(learning.Options):
+    """Which ways to draw start points are compared: all."""
+
+    agents: tuple[str, ...] = option(("ppo",), flag="--agent", metavar="NAME")
+    iterations: int | None = option(2000, metavar="N", minimum=1)
+
+
+def _samplers(options: Samplers) -> Iterable[Trial]:
+    shared = {"iterations": options.iterations, "settings": {**_TRUTH, **options.assigned}}
+    return [
+        trial(title, agent, seed, sampler=sampler, **shared)
+        for agent in options.agents
+        for title in SAMPLED
+        for sampler in SAMPLER_NAMES
+        for seed in range(options.seeds)
+    ]
+
+
+SAMPLERS = Study(
+    "Errors by the way in which start points are drawn.",
+    Samplers,
+    _samplers,
+    measure,
+    [
+        Table(
+            "Error by sampler, the mean over the last tenth of the training. Mean (range) over "
+            "seeds.",
+            ("agent", "sampler"),
+            {"": mean("error", "{:.2g}")},
+            across="title",
+            label="sampler",
+        )
+    ],
+    [
+        Picture(
+            "samplers", "title", "sampler", "iteration", "value", "MSE", points_of_curves,
+            is_logarithmic=True,
+        )
+    ],
+)  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Few(learning.Options):
+    """What learns from few evaluations.
+
+    Attributes:
+      iterations: of 480 evaluations for agents that play episodes.
+    """
+
+    agents: tuple[str, ...] = option(
+        ("ppo", "reinforce", "es", "world_model", "bc_max"), flag="--agent", metavar="NAME"
+    )
+    iterations: int | None = option(40, metavar="N", minimum=1)
+
+
+def _few(options: Few) -> Iterable[Trial]:
+    # 4 chunks of 40 episodes, each of 3 evaluations, make an iteration.
+    shared = {"episodes_per_chunk": 40, "evaluate_every": options.iterations}
+    settings = {**_TRUTH, **shared, **options.assigned}
+    return [
+        trial("shifted Ackley", agent, seed, iterations=options.iterations, settings=settings)
+        for agent in options.agents
+        for seed in range(options.seeds)
+    ]
+
+
+def _own_evaluations(record: Record) -> int:
+    return record["evaluations"] - (record["truth_evaluations"] or 0)
+
+
+FEW_EVALUATIONS = Study(
+    "What agents learn from few evaluations of a function, which the function counts.",
+    Few,
+    _few,
+    measure,
+    [
+        Table(
+            "Shifted Ackley from few evaluations. Median (range) over seeds.",
+            ("agent",),
+            {
+                "evaluations": median(_own_evaluations, "{:,.0f}"),
+                "of the truth": median("truth_evaluations", "{:,.0f}"),
+                "MSE": median("error", "{:.3g}"),
+                "s": mean("learning_s", "{:.0f}"),
+            },
+            label="agent",
+        )
+    ],
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Unseen(learning.Options):
+    """What learns functions that nobody tuned on."""
+
+    agents: tuple[str, ...] = option(
+        ("ppo", "reinforce", "es", "bc_max"), flag="--agent", metavar="NAME"
+    )
+
+
+def _unseen(options: Unseen) -> Iterable[Trial]:
+    shared = {"iterations": options.iterations, "settings": options.assigned, "polish": True}
+    return [
+        trial(title, agent, seed, **shared)
+        for title in UNTUNED
+        for agent in options.agents
+        for seed in range(options.seeds)
+    ]
+
+
+UNSEEN = Study(
+    """Learned optimisers of functions that nobody tuned on, alone and polished.
+
+The functions are those of `tools/studies/functions.py`; polished answers take at most ten more
+evaluations each.""",
+    Unseen,
+    _unseen,
+    measure,
+    [
+        Table(
+            "MSE with the usual settings. Median (range) over seeds.",
+            ("title", "agent"),
+            {
+                "policy": median("error", "{:.2g}"),
+                "with ten more evaluations": median("polished", "{:.2g}"),
+                "s": mean("learning_s", "{:.0f}"),
+            },
+        )
+    ],
+)

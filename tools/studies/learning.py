@@ -1,0 +1,124 @@
+"""Trains and measures the policies of studies by the Python API."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import pathlib
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tfrl_systems import experiments
+from tfrl_systems.experiments.arguments import read_assignments
+from tfrl_systems.settings import option
+from tools.studies.study import Record
+
+# The figure that an evaluation during a training reports first.
+_FIGURES = ("mse", "cost", "policy_saving_percent", "saving_percent")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """What most studies can be asked for.
+
+    Attributes:
+      agents: an agent to try; may be repeated.
+      seeds: how many seeds: 0, 1, …
+      iterations: rounds of collecting and learning; by default the usual number.
+      settings: FIELD=VALUE as for tfrl train, of fields that all agents have; may be repeated.
+    """
+
+    agents: tuple[str, ...] = option((), flag="--agent", metavar="NAME")
+    seeds: int = option(5, metavar="N", minimum=1)
+    iterations: int | None = option(None, metavar="N", minimum=1)
+    settings: tuple[str, ...] = option((), flag="--set", metavar="FIELD=VALUE")
+
+    @property
+    def assigned(self) -> dict[str, str]:
+        """The values of --set by field."""
+        return read_assignments(self.settings)
+
+
+def train(about: Record, workdir: pathlib.Path, **problem: Any) -> experiments.Run:
+    """Train what a trial is about, or go on with it.
+
+    Args:
+      about: `system`, `agent`, `seed`, and perhaps `iterations` and `settings`.
+      workdir: directory of the run.
+      **problem: fields of the system's problem.
+    """
+    return experiments.train(
+        about["system"],
+        agent=about["agent"],
+        workdir=workdir,
+        seed=about["seed"],
+        iterations=about.get("iterations"),
+        settings=about.get("settings", {}),
+        resume=True,
+        reporter=experiments.Reporter(),
+        **problem,
+    )
+
+
+def digest_of(policy: str) -> str:
+    """Return a hash of the files of a policy's directory; "" for the name of one."""
+    directory = pathlib.Path(policy.removeprefix("regions:"))
+    paths = sorted(path for path in directory.rglob("*") if path.is_file())
+    if not paths:
+        return ""
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
+
+
+def why_not(system: str, agent: str) -> str:
+    """Return why an agent cannot learn on a system; "" if it can."""
+    return experiments.find_system(system).why_not(agent) or ""
+
+
+def known_settings(system: str, agent: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of some settings that an agent has on a system."""
+    groups = experiments.find_system(system).settings(agent, None).values()
+    names = {field.name for group in groups for field in dataclasses.fields(group)}
+    return {name: value for name, value in settings.items() if name in names}
+
+
+def figures_of(run: experiments.Run, wall_s: float) -> dict[str, Any]:
+    """Return what every table of trainings shows: time, steps, curve and last evaluations."""
+    result = run.result
+    evaluations = result["evaluation"]["iterations"]
+    figure = next((name for name in _FIGURES if name in evaluations[0]), None)
+    places = [evaluation.get("iteration", evaluation.get("number")) for evaluation in evaluations]
+    return {
+        "learning_s": wall_s,
+        "steps": result["environment_steps"],
+        "evaluations": result.get("function_evaluations"),
+        "truth_evaluations": result.get("truth_evaluations"),
+        "waiting_s": result["seconds"]["waiting"],
+        "policy_sha256": result["policy_sha256"],
+        "world_model": result.get("world_model"),
+        "last": _numbers(result["evaluation"].get("last", evaluations[-1])),
+        "last_tenth": _numbers(result["evaluation"].get("last_tenth", {})),
+        "curve": [
+            [place, evaluation[figure]]
+            for place, evaluation in zip(places, evaluations, strict=True)
+            if figure
+        ],
+    }
+
+
+def _numbers(evaluation: Mapping[str, Any]) -> dict[str, float]:
+    return {name: number for name, number in evaluation.items() if isinstance(number, int | float)}
+
+
+def trained(about: Record, workdir: pathlib.Path, **problem: Any) -> tuple[str, dict[str, Any]]:
+    """Return the directory of the policy that a trial learns, and `figures_of` its training."""
+    began_s = time.monotonic()
+    run = train(about, workdir, **problem)
+    return str(run.policy), figures_of(run, time.monotonic() - began_s)
+
+
+def evaluate(system: str, policies: Sequence[str], seed: int, **problem: Any) -> dict[str, Any]:
+    """Return what `tfrl evaluate --json` prints."""
+    return experiments.evaluate(
+        system, policies=policies, seed=seed, reporter=experiments.Reporter(), **problem
+    )

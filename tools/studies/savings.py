@@ -1,0 +1,251 @@
+"""Savings of inlining's policies, computed from what `inlining.measure` keeps.
+
+A record has `parts`: "heldout", and perhaps "train", with `languages` of the modules and
+`policies`: `sizes` [text, code] by module, and linked `images`. The policies of a variant of BC-Max
+are called VARIANT/ITERATION, and `written` has the iteration that each variant chose.
+"""
+
+from __future__ import annotations
+
+import collections
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from tools.studies.study import Record, Records
+
+Sizes = Mapping[str, Sequence[int]]
+"""[text bytes, bytes of code] by name of the module."""
+
+ORACLE, NEVER_WORSE = "oracle", "--never-worse"
+_LANGUAGES = {"c++": "C++", "c": "C"}
+_TEXT, _CODE = 0, 1
+# Name of a figure -> the parts of an image that are added up.
+IMAGE_PARTS = {
+    "code_percent": ("text_bytes",),
+    "loaded_percent": ("text_bytes", "unwind_bytes", "rodata_bytes"),
+    "file_percent": ("file_bytes",),
+}
+
+
+def saving_percent(image: Mapping[str, Any], parts: Sequence[str]) -> float:
+    """Return by how much these parts of an image are smaller than the default's, in percent."""
+    size, default = (sum(image[f"{prefix}{part}"] for part in parts) for prefix in ("", "default_"))
+    return 100 * (1 - size / default) if default else 0.0
+
+
+def image_savings(image: Mapping[str, Any]) -> dict[str, float]:
+    """Return what an image saves, by figure."""
+    return {figure: saving_percent(image, parts) for figure, parts in IMAGE_PARTS.items()}
+
+
+def smallest(candidates: Sequence[Sizes]) -> dict[str, Sequence[int]]:
+    """Return the sizes of the smallest object of each module; ties go to the first candidate.
+
+    A module counts that compiled under the first candidate.
+    """
+    return {
+        name: min(
+            (sizes[name] for sizes in candidates if name in sizes), key=lambda size: size[_TEXT]
+        )
+        for name in candidates[0]
+    }
+
+
+def saving(sizes: Sizes, default: Sizes, column: int) -> float:
+    """Return by how much modules are smaller than under the default, in percent.
+
+    A module that did not compile under one of both is left out.
+    """
+    both = sizes.keys() & default.keys()
+    of_default = sum(default[name][column] for name in both)
+    return 100 * (1 - sum(sizes[name][column] for name in both) / of_default) if of_default else 0.0
+
+
+def sizes_of(policies: Mapping[str, Any], name: str) -> Sizes:
+    """Return a policy's sizes; of the oracle of some policies, "oracle of A|B", the smallest."""
+    members = name.removeprefix(f"{ORACLE} of ").split("|")
+    return smallest([policies[member]["sizes"] for member in members])
+
+
+def shown(record: Record) -> dict[str, str]:
+    """Return the policies that tables show: title -> name for `sizes_of`."""
+    policies = record["parts"]["heldout"]["policies"]
+    single = [name for name in policies if "/" not in name]
+    titles = {}
+    for variant, number in record["written"].items():
+        titles[variant] = f"{variant}/{number}"
+    first = next(iter(record["written"]))
+    if "begin" in record:
+        titles[ORACLE] = f"{ORACLE} of {'|'.join(single)}"
+    else:
+        titles[f"{first}, {NEVER_WORSE}"] = f"{ORACLE} of default|{titles[first]}"
+        tried = [name for name in policies if name in single or name.startswith(f"{first}/")]
+        titles[ORACLE] = f"{ORACLE} of {'|'.join(tried)}"
+    return titles | {name: name for name in single if name != "default"}
+
+
+def _by_seed(records: Records) -> Iterator[tuple[int, list[Record]]]:
+    """Yield the records of each seed, one for each fold."""
+    groups: dict[int, list[Record]] = collections.defaultdict(list)
+    for record in records:
+        groups[record["seed"]].append(record)
+    yield from groups.items()
+
+
+def _together(
+    records: Records, part: str, names: Sequence[str], language: str = ""
+) -> tuple[dict[str, Sequence[int]], dict[str, Sequence[int]]]:
+    """Return the sizes of a policy and of the default, in all folds; `names` is one for each."""
+    sizes: dict[str, Sequence[int]] = {}
+    default: dict[str, Sequence[int]] = {}
+    for record, name in zip(records, names, strict=True):
+        measured = record["parts"][part]
+        for wanted, collected in ((name, sizes), ("default", default)):
+            for module, size in sizes_of(measured["policies"], wanted).items():
+                if language in ("", measured["languages"][module]):
+                    collected[module] = size
+    return sizes, default
+
+
+def _figures(sizes: Sizes, default: Sizes) -> dict[str, float]:
+    both = sizes.keys() & default.keys()
+    return {
+        "text_percent": saving(sizes, default, _TEXT),
+        "code_percent": saving(sizes, default, _CODE),
+        "worse": sum(sizes[name][_TEXT] > default[name][_TEXT] for name in both),
+        "modules": len(both),
+    }
+
+
+def _languages(records: Records) -> list[str]:
+    present = {
+        language
+        for record in records
+        for language in record["parts"]["heldout"]["languages"].values()
+    }
+    return [language for language in _LANGUAGES if language in present]
+
+
+def of_languages(records: Records) -> Iterator[Record]:
+    """Yield what each policy saves in the modules of each language, for each seed."""
+    for seed, folds in _by_seed(records):
+        for title in shown(folds[0]):
+            names = [shown(record)[title] for record in folds]
+            for language in _languages(records):
+                sizes, default = _together(folds, "heldout", names, language)
+                about = {"policy": title, "language": _LANGUAGES[language], "seed": seed}
+                yield {**about, **_figures(sizes, default)}
+
+
+def _images(record: Record, name: str) -> list[Record]:
+    return [
+        {"project": image["project"], **image_savings(image)}
+        for image in record["parts"]["heldout"]["policies"][name]["images"]
+    ]
+
+
+def of_images(records: Records) -> Iterator[Record]:
+    """Yield what the first variant's written policy saves in each project's image."""
+    for record in sorted(records, key=lambda record: record.get("held_out", [])):
+        yield from _images(record, next(iter(shown(record).values())))
+
+
+def _numbers(record: Record, variant: str) -> list[int]:
+    policies = record["parts"]["heldout"]["policies"]
+    return [int(name.split("/")[1]) for name in policies if name.startswith(f"{variant}/")]
+
+
+def of_iterations(records: Records) -> Iterator[Record]:
+    """Yield what the policies fitted in each iteration save, by language and in images."""
+    for _, folds in _by_seed(records):
+        for variant in folds[0]["written"]:
+            for number in _numbers(folds[0], variant):
+                name = f"{variant}/{number}"
+                about = {"policy": variant, "iteration": number}
+                for language in _languages(records):
+                    sizes, default = _together(folds, "heldout", [name] * len(folds), language)
+                    percent = saving(sizes, default, _TEXT)
+                    yield {**about, "language": _LANGUAGES[language], "percent": percent}
+                percents = [
+                    image["loaded_percent"] for fold in folds for image in _images(fold, name)
+                ]
+                if percents:
+                    yield {**about, "language": "images", "percent": statistics.fmean(percents)}
+
+
+def of_parts(records: Records) -> Iterator[Record]:
+    """Yield what each policy saves where it learned, where it did not, and in images."""
+    for record in records:
+        for title, name in shown(record).items():
+            held_out = _figures(*_together([record], "heldout", [name]))
+            train = saving(*_together([record], "train", [name]), _TEXT)
+            images = _images(record, name) if not name.startswith(ORACLE) else []
+            yield {
+                **{"policy": title, "train_percent": train, **held_out},
+                **{
+                    figure: statistics.fmean(image[figure] for image in images)
+                    for figure in IMAGE_PARTS
+                    if images and figure != "code_percent"
+                },
+            }
+
+
+def of_variants(records: Records) -> Iterator[Record]:
+    """Yield the saving in each project's image: of each iteration, and of the written policy."""
+    for record in records:
+        for variant in record["written"]:
+            for number in _numbers(record, variant):
+                for image in _images(record, f"{variant}/{number}"):
+                    percent = image["loaded_percent"]
+                    yield {"policy": variant, "column": f"fitted in {number}", "percent": percent}
+    worst: dict[str, float] = {}
+    for record in records:
+        for variant, written in record["written"].items():
+            for image in _images(record, f"{variant}/{written}"):
+                percent = image["loaded_percent"]
+                worst[variant] = min(percent, worst.get(variant, percent))
+                yield {"policy": variant, "column": "written in the end", "percent": percent}
+    for variant, percent in worst.items():
+        yield {"policy": variant, "column": "its worst project", "percent": percent}
+
+
+def points(records: Records) -> Iterable[Record]:
+    """Yield the points of the curves: what policies and their oracles save by iteration.
+
+    Iteration 0 is the default. With baselines that were learned, these are drawn as level lines,
+    and the modules learned on get a panel of their own: Fig. 1 and 2 of the BC-Max paper.
+    """
+    for _, folds in _by_seed(records):
+        parts = [part for part in ("train", "heldout") if part in folds[0]["parts"]]
+        for part in parts:
+            panel = "modules learned on" if part == "train" else "held-out modules"
+            for line, names in _lines(folds[0]).items():
+                for number, name in enumerate(names):
+                    percent = saving(*_together(folds, part, [name] * len(folds)), _TEXT)
+                    yield {"panel": panel, "line": line, "iteration": number, "percent": percent}
+        for variant in folds[0]["written"]:
+            for number in (0, *_numbers(folds[0], variant)):
+                name = f"{variant}/{number}" if number else "default"
+                images = [
+                    image["loaded_percent"] for fold in folds for image in _images(fold, name)
+                ]
+                about = {"panel": "held-out projects, linked", "line": variant}
+                if images:
+                    percent = statistics.fmean(images)
+                    yield {**about, "iteration": number, "percent": percent}
+
+
+def _lines(record: Record) -> dict[str, list[str]]:
+    """Return each line's name for `sizes_of` at each iteration."""
+    lines: dict[str, list[str]] = {}
+    begun = ["default", *record.get("begin", ())]
+    for variant in record["written"]:
+        names = [f"{variant}/{number}" for number in _numbers(record, variant)]
+        lines[variant] = ["default", *names]
+        lines[f"{ORACLE} of {variant}"] = [
+            f"{ORACLE} of {'|'.join(begun + names[:count])}" for count in range(len(names) + 1)
+        ]
+        for baseline in begun[1:]:
+            lines[baseline] = [baseline] * (len(names) + 1)
+    return lines

@@ -105,7 +105,7 @@ def read(path: str | pathlib.Path | None = None) -> RuleFile:
         was verified.
     """
     path = PATH if path is None else pathlib.Path(path)
-    return _own() if path.resolve() == PATH.resolve() else _read(path)
+    return _own() if path.exists() and path.samefile(PATH) else _read(path)
 
 
 @functools.lru_cache(maxsize=1)

@@ -185,6 +185,12 @@ def test_a_rule_of_the_library_that_becomes_wrong_is_refused(checkout):
     assert ran.returncode and b"rule reshaped_twice is refused: " in ran.stderr
 
 
+def test_a_link_to_itself_is_no_file_of_rules(tmp_path):
+    (tmp_path / "rules.json").symlink_to("rules.json")
+    with pytest.raises(UserError, match="Too many levels of symbolic links"):
+        rule_files.read(tmp_path / "rules.json")
+
+
 @pytest.fixture
 def few_instances(monkeypatch):
     """Has what is loaded verified in fewer instances than usual."""

@@ -125,5 +125,5 @@ def snapshot(agent: tf_agent.TFAgent) -> list[np.ndarray]:
 
 def assert_same(mine: list[np.ndarray], theirs: list[np.ndarray]) -> None:
     """To the last bit."""
-    for one, other in zip(mine, theirs, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for left, right in zip(mine, theirs, strict=True):
+        np.testing.assert_array_equal(left, right)

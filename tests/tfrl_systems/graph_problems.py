@@ -150,4 +150,7 @@ def random_observation(
 
 def batch(*observations: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """[B, ...] of B observations."""
-    return {name: np.stack([one[name] for one in observations]) for name in observations[0]}
+    return {
+        name: np.stack([observation[name] for observation in observations])
+        for name in observations[0]
+    }

@@ -64,25 +64,9 @@ class Config(policy_gradients.Config):
 
 
 def make_agent(config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec) -> PPOAgent:
-    """Make a PPO agent.
-
-    Args:
-      config: settings of the agent.
-      time_step_spec: spec whose observation is a nest of numbers, or a graph with a list of
-        actions.
-      action_spec: spec of a bounded float32 vector, or of an integer scalar whose least value is 0;
-        for graphs, of (xfer_id, location).
-
-    Returns:
-      The agent.
-
-    Raises:
-      UserError: a setting is out of its range, or the specs are of another kind.
-    """
+    """Make a PPO agent (see `agents`)."""
     policy_gradients.check("ppo", config, ranges(config))
-    return PPOAgent(
-        config, tensor_spec.from_spec(time_step_spec), tensor_spec.from_spec(action_spec)
-    )
+    return PPOAgent(config, *tensor_spec.from_spec((time_step_spec, action_spec)))
 
 
 def ranges(config: Config) -> dict[str, bool]:

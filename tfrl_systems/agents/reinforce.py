@@ -49,21 +49,7 @@ class Config(policy_gradients.Config):
 def make_agent(
     config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec
 ) -> ReinforceAgent:
-    """Make a REINFORCE agent.
-
-    Args:
-      config: settings of the agent.
-      time_step_spec: spec whose observation is a nest of numbers, or a graph with a list of
-        actions.
-      action_spec: spec of a bounded float32 vector, or of an integer scalar whose least value is 0;
-        for graphs, of (xfer_id, location).
-
-    Returns:
-      The agent.
-
-    Raises:
-      UserError: a setting is out of its range, or the specs are of another kind.
-    """
+    """Make a REINFORCE agent (see `agents`)."""
     policy_gradients.check(
         "reinforce",
         config,
@@ -71,9 +57,7 @@ def make_agent(
             "episodes_per_update": config.episodes_per_update >= 0,
         },
     )
-    return ReinforceAgent(
-        config, tensor_spec.from_spec(time_step_spec), tensor_spec.from_spec(action_spec)
-    )
+    return ReinforceAgent(config, *tensor_spec.from_spec((time_step_spec, action_spec)))
 
 
 class ReinforceAgent(reinforce_agent.ReinforceAgent):

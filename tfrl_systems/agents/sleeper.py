@@ -35,7 +35,7 @@ class Dreaming:
 
 
 class Recent(NamedTuple):
-    """Real episodes that the controller has just played.
+    """Real episodes that the controller played last.
 
     Attributes:
       episodes: the episodes.
@@ -84,7 +84,7 @@ class Sleeper(tf.Module):
         starts = self.starts(replay)
         real = self._real(starts, recent, num_steps)
         num_real = 0 if real is None else round(how.real_share * how.num_dreams)
-        num_dreams, found = how.num_dreams - num_real, []
+        num_dreams, outcomes = how.num_dreams - num_real, []
         for _ in range(how.dream_updates):
             start = starts.drawn(num_dreams, not how.dream_from_states, generator)
             some = None
@@ -93,11 +93,11 @@ class Sleeper(tf.Module):
                 some = tree.map_structure(lambda array, rows=rows: array[rows], real)
             seed = generator.integers(1 << 31, size=2).astype(np.int32)
             dreamed, loss = self._learn_fn(start, some, np.int32(num_steps), seed)
-            found.append((float(dreamed), float(loss)))
+            outcomes.append((float(dreamed), float(loss)))
         self._dream_s.assign_add(np.float32(time.perf_counter() - began_s))
-        if found:
-            self._dreamed_return.assign(np.float32(found[-1][0]))
-        return found[-1] if found else (0.0, 0.0)
+        if outcomes:
+            self._dreamed_return.assign(np.float32(outcomes[-1][0]))
+        return outcomes[-1] if outcomes else (0.0, 0.0)
 
     def dream(
         self, starts: dreams.Starts, num_dreams: int, num_steps: int, generator: np.random.Generator
@@ -158,33 +158,35 @@ class Sleeper(tf.Module):
             action = tf.cast(distribution.sample(seed=seed), self._controller.action_spec.dtype)
             return action, distribution_parameters(distribution)
 
-        made = dreams.imagine(self._dream, act, start, num_steps, seed)
-        alive = tf.cast(made.is_alive, tf.float32)
-        mean = tf.reduce_mean(tf.reduce_sum(made.reward * alive, axis=1))
+        imagined = dreams.imagine(self._dream, act, start, num_steps, seed)
+        alive = tf.cast(imagined.is_alive, tf.float32)
+        mean = tf.reduce_mean(tf.reduce_sum(imagined.reward * alive, axis=1))
         if real is not None:
-            made = tf.nest.map_structure(lambda *arrays: tf.concat(arrays, axis=0), made, real)
-        return self._experience(made), mean
+            imagined = tf.nest.map_structure(
+                lambda *arrays: tf.concat(arrays, axis=0), imagined, real
+            )
+        return self._experience(imagined), mean
 
-    def _experience(self, made: dreams.Imagined) -> trajectory.Trajectory:
+    def _experience(self, imagined: dreams.Imagined) -> trajectory.Trajectory:
         """Return dreams as experience [B, T], padded with boundary steps.
 
         A dream that is cut off has a future. Its last reward holds the value of what follows, so
         that PPO can take the step for the last one.
         """
-        shape = tf.shape(made.reward)
+        shape = tf.shape(imagined.reward)
         is_last = tf.range(shape[1]) == shape[1] - 1
-        values, _ = self._controller.value_network(made.final)
-        cut_off = tf.cast(is_last & made.is_alive & ~made.is_end, tf.float32)
-        rewards = made.reward / self._model.reward_scale
+        values, _ = self._controller.value_network(imagined.final)
+        cut_off = tf.cast(is_last & imagined.is_alive & ~imagined.is_end, tf.float32)
+        rewards = imagined.reward / self._model.reward_scale
         rewards += self._how.gamma * cut_off * values[:, tf.newaxis]
-        ends = made.is_alive & (made.is_end | is_last)
+        ends = imagined.is_alive & (imagined.is_end | is_last)
         following = tf.where(ends, ts.StepType.LAST, ts.StepType.MID)
         return trajectory.Trajectory(
-            tf.where(made.is_alive, ts.StepType.MID, ts.StepType.LAST),
-            made.observation,
-            made.action,
-            {"dist_params": made.info},
-            tf.where(made.is_alive, following, ts.StepType.FIRST),
-            tf.where(made.is_alive, rewards, 0.0),
+            tf.where(imagined.is_alive, ts.StepType.MID, ts.StepType.LAST),
+            imagined.observation,
+            imagined.action,
+            {"dist_params": imagined.info},
+            tf.where(imagined.is_alive, following, ts.StepType.FIRST),
+            tf.where(imagined.is_alive, rewards, 0.0),
             tf.where(ends, 0.0, 1.0),
         )

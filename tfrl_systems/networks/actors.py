@@ -140,7 +140,7 @@ class _Perceptron(network.Network):
         super().__init__(input_tensor_spec=observation_spec, state_spec=(), name=name)
         self.inputs = inputs.read_observation_spec(observation_spec)
         self._activation = ACTIVATIONS[activation]
-        sizes = [sum(one.size for one in self.inputs), *hidden_sizes, num_outputs]
+        sizes = [sum(leaf.size for leaf in self.inputs), *hidden_sizes, num_outputs]
         # One list of kernel, bias, kernel, …, because Keras keeps its order in `variables`.
         self._layers = []
         for number, pair in enumerate(zip(sizes, sizes[1:], strict=False)):
@@ -263,7 +263,7 @@ class ActorNetwork(_Perceptron):
         """Return what `policies.numpy_actor` needs beside the variables, as JSON values."""
         return {
             "kind": "actor",
-            "inputs": [dataclasses.asdict(one) for one in self.inputs],
+            "inputs": [dataclasses.asdict(leaf) for leaf in self.inputs],
             "actions": dataclasses.asdict(self._actions),
             "hidden_sizes": list(self._settings.hidden_sizes),
             "activation": self._settings.activation,

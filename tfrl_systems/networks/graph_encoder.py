@@ -1,4 +1,4 @@
-"""The graph encoder: it computes a vector for each node, and one for each graph.
+"""The graph encoder, which computes a vector for each node and one for each graph.
 
 It encodes and processes (P. Battaglia et al.: Relational inductive biases, deep learning, and graph
 networks, 2018) by message passing, as in the thesis, 3.1.1:
@@ -16,8 +16,8 @@ are those that use the tensors of v (edges v → w). g is the global vector of t
     h'_v = norm(h_v + W [a_v, b_v, c_v])
     g'   = norm(g + V relu(U [g, mean_v h'_v]))
 
-`graphs_of` removes the padding of observations first. Edges are sorted by the node that they end
-at, as `sorted_sum` needs it.
+`graphs_of` removes the padding of observations first. Edges are sorted by the node at which they
+end, because `sorted_sum` needs that order.
 
 `policies/numpy_graph.py` does the same arithmetic in NumPy.
 """
@@ -27,6 +27,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import sonnet as snt
@@ -52,6 +53,13 @@ class Features:
     nodes: int
     edges: int
     globals: int
+
+    @classmethod
+    def of(cls, observation_spec: Mapping[str, Any]) -> Features:
+        """Read the spec of graph observations."""
+        sizes = [int(observation_spec[name].shape[-1]) for name in ("nodes", "edges", "globals")]
+        # The targets of rules are kinds of nodes; 0 is none.
+        return cls(int(np.max(observation_spec["rule_targets"].maximum)) + 1, *sizes)
 
 
 def graphs_of(observation: Mapping[str, tf.Tensor]) -> graphs.GraphsTuple:
@@ -115,30 +123,14 @@ def linear(
     gain: float = 1.0,
     has_bias: bool = True,
 ) -> snt.Linear:
-    """Make a linear layer and its variables.
-
-    Args:
-      generator: draws the weights.
-      sizes: numbers of inputs and outputs.
-      name: name of the layer.
-      gain: scale of the weights; see `Drawn`.
-      has_bias: whether the layer has a bias.
-
-    Returns:
-      The layer.
-    """
-    made = snt.Linear(sizes[1], with_bias=has_bias, w_init=Drawn(generator, gain), name=name)
-    made(tf.zeros([1, sizes[0]]))
-    return made
+    """Make a linear layer from and to so many numbers (`sizes`), and its variables; see `Drawn`."""
+    layer = snt.Linear(sizes[1], with_bias=has_bias, w_init=Drawn(generator, gain), name=name)
+    layer(tf.zeros([1, sizes[0]]))
+    return layer
 
 
 class Norm(snt.Module):
-    """A layer norm over the last axis, with a faster gradient than Sonnet's.
-
-    Args:
-      width: H.
-      name: name of the module.
-    """
+    """A layer norm over the last axis of size `width`, with a faster gradient than Sonnet's."""
 
     def __init__(self, width: int, name: str) -> None:
         super().__init__(name=name)
@@ -231,7 +223,7 @@ class Round(snt.Module):
             tf.nn.relu(own),
         ]
         kernels = tf.split(self.combine.w, 3)
-        products = [tf.matmul(*each) for each in zip(streams, kernels, strict=True)]
+        products = [tf.matmul(*factors) for factors in zip(streams, kernels, strict=True)]
         nodes = self.norm(tf.nn.bias_add(tf.add_n([forth.nodes, *products]), self.combine.b))
         counts = tf.cast(tf.maximum(forth.n_node, 1), tf.float32)
         mean = self._sum_nodes(forth.replace(nodes=nodes)) / counts[:, tf.newaxis]
@@ -251,8 +243,7 @@ class Round(snt.Module):
 class GraphEncoder(snt.Module):
     """Encodes graphs as vectors.
 
-    The network is equivariant: the vectors do not depend on the order or the numbers of nodes and
-    edges, up to rounding.
+    The vectors do not depend on the order or the numbers of nodes and edges, up to rounding.
 
     Args:
       features: the numbers of features of the graphs.
@@ -274,8 +265,7 @@ class GraphEncoder(snt.Module):
         self.features = features
         self.width = width
         self.kinds = tf.Variable(
-            generator.normal(size=(features.num_kinds, width)).astype(np.float32),
-            name="kinds",
+            generator.normal(size=(features.num_kinds, width)).astype(np.float32), name="kinds"
         )
         self.nodes = linear(generator, (features.nodes - 1, width), "nodes")
         self.nodes_norm = Norm(width, "nodes_norm")
@@ -297,8 +287,8 @@ class GraphEncoder(snt.Module):
             globals=self.globals_norm(self.globals(graph.globals)),
         )
         forth, back = _sorted(graph), _sorted(_turned(graph))
-        for one in self.rounds:
-            forth, back = one(forth, back)
+        for layer in self.rounds:
+            forth, back = layer(forth, back)
         return forth
 
 

@@ -68,7 +68,9 @@ class Memory(snt.Module):
             )
             for number, count in enumerate(sizes)
         ]
-        low, high = (np.array(one, np.float32) for one in (self._actions.low, self._actions.high))
+        low, high = (
+            np.array(bound, np.float32) for bound in (self._actions.low, self._actions.high)
+        )
         self._middle, self._half_range = (low + high) / 2, (high - low) / 2
         embedded = len(sizes) * _EMBEDDING_SIZE if sizes else self._actions.size
         self.num_inputs = latent_size + embedded
@@ -97,8 +99,11 @@ class Memory(snt.Module):
 
     def named_variables(self) -> dict[str, tf.Variable]:
         """Return the variables by name: w_i, w_h, b, and embedding0 and so on."""
-        named = {one.name.rpartition("/")[2].removesuffix(":0"): one for one in self.core.variables}
-        return named | {f"embedding{n}": one for n, one in enumerate(self.embeddings)}
+        named = {
+            variable.name.rpartition("/")[2].removesuffix(":0"): variable
+            for variable in self.core.variables
+        }
+        return named | {f"embedding{n}": embedding for n, embedding in enumerate(self.embeddings)}
 
 
 def part_sizes(actions: Actions) -> list[int]:

@@ -49,11 +49,13 @@ class Inputs:
     """
 
     def __init__(self, described: Sequence[Mapping[str, Any]]) -> None:
-        self._paths = [tuple(one["path"]) for one in described]
-        self.sizes = [int(one["size"]) for one in described]
+        self._paths = [tuple(leaf["path"]) for leaf in described]
+        self.sizes = [int(leaf["size"]) for leaf in described]
         self.size = sum(self.sizes)
         self._is_vector = self._paths == [()]
-        integers = [bool(one["is_integer"]) for one in described for _ in range(int(one["size"]))]
+        integers = [
+            bool(leaf["is_integer"]) for leaf in described for _ in range(int(leaf["size"]))
+        ]
         self._integers = np.flatnonzero(integers)
 
     def __call__(self, observation: Any) -> np.ndarray:
@@ -133,10 +135,10 @@ class NumpyNetwork(Memoryless):
         ]
         self._is_normalised = "count_0" in arrays
         self.activation = str(description["activation"])
-        self._activate, one = _ACTIVATIONS[self.activation]
+        self._activate, unit = _ACTIVATIONS[self.activation]
         outputs = self.num_actions * (2 if self._has_std_layer else 1) + self._num_places
         self._sizes = [self.num_inputs, *map(int, description["hidden_sizes"]), outputs]
-        self._layers = _empty_layers(self._sizes, one)
+        self._layers = _empty_layers(self._sizes, unit)
         self._buffers = _Buffers()
         self._check(arrays)
         self.update(arrays)
@@ -267,14 +269,14 @@ class NumpyNetwork(Memoryless):
 
     def _prepare(self, rows: np.ndarray) -> tuple[Any, ...]:
         """Make buffers for a batch of this size, beside the layers that write to them."""
-        kept = self._buffers.by_size
-        if len(kept) >= _MAX_BATCH_SIZES:
-            kept.clear()
+        by_size = self._buffers.by_size
+        if len(by_size) >= _MAX_BATCH_SIZES:
+            by_size.clear()
         values = np.ones((len(rows), self.num_inputs + 1), np.float32)
         sums = [np.empty((len(rows), layer.shape[1]), np.float32) for layer in self._layers]
         hidden = list(zip(self._layers[:-1], sums[:-1], strict=True))
         buffers = (values[:, :-1], values, hidden, self._layers[-1], sums[-1])
-        kept[len(rows)] = buffers
+        by_size[len(rows)] = buffers
         return buffers
 
     def _check(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -298,13 +300,13 @@ def _at(nest: Any, path: tuple[str, ...]) -> np.ndarray:
     return nest
 
 
-def _empty_layers(sizes: Sequence[int], one: float) -> list[np.ndarray]:
+def _empty_layers(sizes: Sequence[int], unit: float) -> list[np.ndarray]:
     """Return a matrix of zeros for each layer; all except the last pass on the 1."""
     layers = []
     for number, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
         is_last = number == len(sizes) - 2
         layer = np.zeros((inputs + 1, outputs + (not is_last)), np.float32)
         if not is_last:
-            layer[inputs, outputs] = one
+            layer[inputs, outputs] = unit
         layers.append(layer)
     return layers

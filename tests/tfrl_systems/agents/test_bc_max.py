@@ -57,9 +57,9 @@ def test_of_each_context_the_cheapest_episode_is_kept():
     # A dearer one changes nothing but what is known of the last policy; a cheaper one replaces.
     lessons.add(episodes(("a", 6, [0]), ("b", 8, [0, 0]), learned=7.0), 1)
     assert all_steps(lessons) == {(4, 0, 1), (4, 1, 1), (4, 2, 0), (8, 0, 0), (8, 1, 0)}
-    known = lessons.known
-    assert known is not None and known.context.tolist() == ["a", "b"]
-    assert known.learned_cost.tolist() == [7, 7] and known.iteration.tolist() == [1, 1]
+    records = lessons.known
+    assert records is not None and records.context.tolist() == ["a", "b"]
+    assert records.learned_cost.tolist() == [7, 7] and records.iteration.tolist() == [1, 1]
 
 
 def test_the_contexts_met_first_are_forgotten_first():
@@ -88,7 +88,7 @@ def test_contexts_are_drawn_by_their_weight_step_by_step():
     assert np.mean(drawn.observation[:, 0] == 1) == pytest.approx(0.5, abs=0.03)
 
 
-def known(cost, learned, iteration) -> Known:
+def make_records(cost, learned, iteration) -> Known:
     names = np.array([str(number) for number in range(len(cost))])
     ones = np.ones(len(cost), np.int64)
     return Known(names, ones, np.array(cost), np.array(learned), np.array(iteration))
@@ -101,7 +101,7 @@ def test_hedge_shifts_towards_what_policies_left_dear():
     as 64. L~ = (16 + 5, 64), L = (21/64, 1), and p = (2/3 exp(-21/64), 1/3 exp(-1)) normalised.
     In iteration 0 nothing was learned yet, but costs count too: L~ = (9, 64).
     """
-    met = known([4.0, 5.0, 64.0], [16.0, UNKNOWN, UNKNOWN], [1, 0, 0])
+    met = make_records([4.0, 5.0, 64.0], [16.0, UNKNOWN, UNKNOWN], [1, 0, 0])
     weights = {
         name: bc_max.context_weights(met, bc_max.Config(context_weights=name))
         for name in bc_max.CONTEXT_WEIGHTS
@@ -174,10 +174,10 @@ def test_without_other_teachers_each_context_is_played_several_times():
             reward = np.array([[1, 2], [5 * attempt, 0]], np.float32)
             return Experience(played.trajectory._replace(reward=reward), played.contexts, {})
 
-    found = LessonRunner(Runner(), 3).run(Chunk(0, 0))
-    assert found.contexts.tolist() == ["a", "b"] * 3
-    np.testing.assert_array_equal(found.info["cost"], [-3, 0, -3, -5, -3, -10])
-    np.testing.assert_array_equal(found.info["learned_cost"], [-3, -5] * 3)
+    experience = LessonRunner(Runner(), 3).run(Chunk(0, 0))
+    assert experience.contexts.tolist() == ["a", "b"] * 3
+    np.testing.assert_array_equal(experience.info["cost"], [-3, 0, -3, -5, -3, -10])
+    np.testing.assert_array_equal(experience.info["learned_cost"], [-3, -5] * 3)
 
 
 @pytest.mark.parametrize("name, value", [("updates", 0), ("context_weights", "odd")])

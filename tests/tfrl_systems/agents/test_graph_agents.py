@@ -86,8 +86,8 @@ def train(agent) -> None:
 def test_a_seed_decides_every_bit_minibatches_too():
     sizes = {"minibatch_size": 5, "num_epochs": 2, **TINY}
     agents = [make_agent(ppo, seed=seed, **sizes) for seed in (3, 3, 4)]
-    first, _, other = map(snapshot, agents)
-    assert any((one != two).any() for one, two in zip(first, other, strict=True))
+    first, _, reseeded = map(snapshot, agents)
+    assert any((left != right).any() for left, right in zip(first, reseeded, strict=True))
     for agent in agents[:2]:
         train(agent)
     assert_same(*map(snapshot, agents[:2]))
@@ -115,8 +115,8 @@ def test_one_minibatch_learns_what_all_do():
     whole, parts = (make_agent(ppo, minibatch_size=size, **TINY) for size in (0, 10**6))
     for agent in (whole, parts):
         train(agent)
-    for one, other in zip(snapshot(whole), snapshot(parts), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
+    for left, right in zip(snapshot(whole), snapshot(parts), strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-3, atol=1e-4)
 
 
 def test_an_update_encodes_what_it_learns_from_once(monkeypatch):
@@ -143,9 +143,9 @@ def test_what_is_kept_is_what_the_policy_had_when_it_acted(head):
     runner = MakeRunner(actor, 6)()
     runner.load(data_of(agent))
     steps = agent._taken_steps(tree.map_structure(tf.constant, runner.run(Chunk(0, 0)).trajectory))
-    kept = agent._learned(steps).log_probabilities
+    collected = agent._learned(steps).log_probabilities
     now = agent.actor_network(steps.observation)[0].log_prob(steps.action)
-    np.testing.assert_allclose(kept, now, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(collected, now, rtol=1e-4, atol=1e-5)
     assert np.all(now.numpy() > np.log(1e-6))
 
 
@@ -159,9 +159,9 @@ def test_numpy_acts_as_tensorflow_does():
     parameters = {"logits": there.action.logits.numpy(), "actions": there.action.actions.numpy()}
     drawn = distributions.draw(parameters, np.random.default_rng(1))
     np.testing.assert_array_equal(acted.action, drawn)
-    for one, other in zip(tree.flatten(acted.info), tree.flatten(there.info), strict=True):
-        assert one.dtype == other.dtype.as_numpy_dtype
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    for array, tensor in zip(tree.flatten(acted.info), tree.flatten(there.info), strict=True):
+        assert array.dtype == tensor.dtype.as_numpy_dtype
+        np.testing.assert_allclose(array, tensor, rtol=1e-4, atol=1e-5)
 
 
 def test_a_saved_policy_does_the_same(tmp_path):

@@ -86,14 +86,14 @@ def test_relative_advantages_worked_by_hand(monkeypatch):
     monkeypatch.setattr(
         agent, "get_loss", lambda *args, **more: seen.append(args[4]) or inner(*args, **more)
     )
-    found = agent._train(tree.map_structure(tf.constant, experience(has_info=True)))
+    loss_info = agent._train(tree.map_structure(tf.constant, experience(has_info=True)))
     rewards, states = np.array([1, 1e-20, 3, 5]), np.array([1, 2, 4, 2])
     relative = np.array([1, 0, 3, 5]) / np.exp(states)
     relative -= relative.mean()
     np.testing.assert_allclose(seen[0][0], relative / relative.std(), rtol=1e-4)
     logs = np.log(rewards + 1e-4)
     loss = 0.5 * (35 / 4 + np.mean((states - logs) ** 2))
-    assert found.extra.value_estimation_loss.numpy() == pytest.approx(loss, rel=1e-4)
+    assert loss_info.extra.value_estimation_loss.numpy() == pytest.approx(loss, rel=1e-4)
 
 
 def test_returns_of_reinforce_worked_by_hand(monkeypatch):
@@ -121,13 +121,13 @@ def test_returns_of_reinforce_worked_by_hand(monkeypatch):
 def test_reinforce_takes_some_episodes_at_a_time():
     """One at a time: the same as two trainings with one episode each."""
     settings = {**PLAIN, "normalize_advantages": False, "hidden_sizes": (4,)}
-    parted, other = (make_agent(reinforce, episodes_per_update=n, **settings) for n in (1, 0))
+    parted, whole = (make_agent(reinforce, episodes_per_update=n, **settings) for n in (1, 0))
     both = experience(has_info=False)
     parted.train(both)
     for row in (0, 1):
-        other.train(tree.map_structure(lambda array, row=row: array[row : row + 1], both))
-    for found, expected in zip(snapshot(parted), snapshot(other), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
+        whole.train(tree.map_structure(lambda array, row=row: array[row : row + 1], both))
+    for actual, expected in zip(snapshot(parted), snapshot(whole), strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-7)
 
 
 def test_a_step_that_went_as_expected_counts_in_ppo():
@@ -144,15 +144,15 @@ def test_padding_changes_nothing_and_lengths_are_not_traced_anew(name):
     """Not a bit of the state; inlining has another longest module in every iteration."""
     agent = make_agent(AGENTS[name], gamma=0.9)
     start = snapshot(agent)
-    found = []
+    snapshots = []
     for num_paddings in (0, 1, 2, 7):
         for variable, value in zip(actor_problems.state(agent), start, strict=True):
             variable.assign(value)
         for _ in range(3):
             agent.train(experience(name == "ppo", num_paddings))
-        found.append(snapshot(agent))
-    for other in found[1:]:
-        assert_same(found[0], other)
+        snapshots.append(snapshot(agent))
+    for padded in snapshots[1:]:
+        assert_same(snapshots[0], padded)
     assert agent._train_fn.num_traces == 1
 
 
@@ -161,11 +161,11 @@ def test_a_seed_decides_every_bit(name):
     """Whatever else was made in the process, and whatever TensorFlow drew, before."""
     first = make_agent(AGENTS[name], seed=3)
     tf.random.set_seed(1)
-    other = make_agent(AGENTS[name], seed=4)
+    reseeded = make_agent(AGENTS[name], seed=4)
     tf.random.normal([3])
     again = make_agent(AGENTS[name], seed=3)
     assert_same(snapshot(first), snapshot(again))
-    assert not np.array_equal(snapshot(first)[0], snapshot(other)[0])
+    assert not np.array_equal(snapshot(first)[0], snapshot(reseeded)[0])
     for agent in (first, again):
         actor_problems.learn(agent, "float", 5)
     assert_same(snapshot(first), snapshot(again))
@@ -212,14 +212,14 @@ def test_the_standard_deviation_falls_too_and_travels(name):
     agent = make_agent(AGENTS[name], **settings)
     actor = NumpyActor.from_policy(agent.collect_policy)
     packer = variables.Packer(agent.collect_policy.variables())
-    found = []
+    stds = []
     for progress in (None, 0.1, 0.4, 0.7, 0.8, 0.9, 1):
         if progress is not None:
             agent.set_progress(progress)
         actor.load(packer.to_bytes(0))
         parameters = actor.network.parameters(np.zeros((1, 1), np.float32))
-        found.append(float(parameters["scale_diag"][0, 0]))
-    assert found == pytest.approx([0.5, 0.05, 0.05, 0.05, 0.005, 0.0005, 0.0005])
+        stds.append(float(parameters["scale_diag"][0, 0]))
+    assert stds == pytest.approx([0.5, 0.05, 0.05, 0.05, 0.005, 0.0005, 0.0005])
 
 
 def test_the_standard_deviation_is_up_to_e_times_greater_in_some_states():
@@ -228,8 +228,8 @@ def test_the_standard_deviation_is_up_to_e_times_greater_in_some_states():
     kernel.assign([[0.0, 1.0]])
     bias.assign([0.0, 0.0])
     states = tf.constant([[-100.0], [0.0], [100.0]])
-    found = agent.actor_network(states)[0].stddev().numpy()[:, 0]
-    np.testing.assert_allclose(found, 0.5 * np.exp([0, 0.5, 1]), rtol=1e-5)
+    stds = agent.actor_network(states)[0].stddev().numpy()[:, 0]
+    np.testing.assert_allclose(stds, 0.5 * np.exp([0, 0.5, 1]), rtol=1e-5)
 
 
 # Agent, problem, settings, iterations, least reward: 0 and 1 are perfect.

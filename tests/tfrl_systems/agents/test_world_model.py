@@ -87,18 +87,18 @@ def test_it_is_the_same_in_numpy_and_tensorflow(learned, tmp_path):
     network = load_network(tmp_path / "policy", "controller")
     saved = tf.saved_model.load(str(tmp_path / "policy"))
     state = learned.policy.get_initial_state(1)
-    other = saved.get_initial_state(1)
+    saved_state = saved.get_initial_state(1)
     environment = chain.Chain(first=2)
     now = environment.reset()
     while not now.is_last():
         batch = tree.map_structure(lambda a: tf.constant(np.asarray(a)[np.newaxis]), now)
-        acted, again = learned.policy.action(batch, state), saved.action(batch, other)
+        acted, again = learned.policy.action(batch, state), saved.action(batch, saved_state)
         action = network.mode(tree.map_structure(lambda a: a.numpy(), batch.observation))
         network.remember(action)
         assert acted.action.numpy() == again.action.numpy() == action
-        state, other = acted.state, again.state
+        state, saved_state = acted.state, again.state
         np.testing.assert_allclose(state["hidden"], network._memory.hidden, atol=1e-5)
-        np.testing.assert_allclose(other["hidden"], network._memory.hidden, atol=1e-5)
+        np.testing.assert_allclose(saved_state["hidden"], network._memory.hidden, atol=1e-5)
         now = environment.step(action[0])
 
 
@@ -114,16 +114,18 @@ def test_its_distributions_are_those_of_tensorflow(learned):
         step_type[number % 4] = ts.StepType.FIRST
         seen = {
             "state": np.eye(chain.NUM_STATES, dtype=np.float32)[states],
-            "action_mask": np.array([chain.allowed(one) for one in states]),
+            "action_mask": np.array([chain.allowed(state) for state in states]),
         }
         now = ts.TimeStep(step_type, *np.zeros((2, 4), np.float32), seen)
         acted = actor.act(now, generator)
         is_first = tf.constant(step_type == ts.StepType.FIRST)[:, tf.newaxis]
-        state = {name: tf.where(is_first, 0.0, one) for name, one in state.items()}
-        found = learned.collect_policy._distribution(tree.map_structure(tf.constant, now), state)
+        state = {name: tf.where(is_first, 0.0, memory) for name, memory in state.items()}
+        reference = learned.collect_policy._distribution(
+            tree.map_structure(tf.constant, now), state
+        )
         logits = acted.info["dist_params"]["logits"]
         allowed = seen["action_mask"]
-        np.testing.assert_allclose(logits[allowed], found.action.logits[allowed], atol=1e-4)
+        np.testing.assert_allclose(logits[allowed], reference.action.logits[allowed], atol=1e-4)
         assert allowed[np.arange(4), acted.action].all()
         memory = learned.model.members[0].memory
         latents = learned.model.latents({"state": seen["state"]})
@@ -159,15 +161,15 @@ def test_dreams_never_ask_the_real_environment(monkeypatch):
     agent = make(**{**SMALL, "num_members": 1})
     real = chain.played_by_chance(8, seed=0)
 
-    def asked(*_):
+    def fail(*_):
         raise AssertionError("the real environment was asked")
 
     for name in ("_step", "_reset"):
-        monkeypatch.setattr(chain.Chain, name, asked)
+        monkeypatch.setattr(chain.Chain, name, fail)
     agent.train(real)
-    told = agent.report()
+    report = agent.report()
     # 3 updates from 64 dreams of 5 steps; nothing real was mixed in, as it was made by chance.
-    assert told["dream_steps"] == 3 * 64 * 5 and told["prediction"] is None
+    assert report["dream_steps"] == 3 * 64 * 5 and report["prediction"] is None
     agent.train(real)
     assert agent.report()["prediction"]["real_return"] == pytest.approx(
         real.reward.sum() / 8, rel=1e-5
@@ -197,11 +199,11 @@ def test_what_follows_a_dream_that_is_cut_off_counts(cut_off):
         "hidden": tf.zeros([1, 2, 32]),
         "action_mask": tf.ones([1, 2, 3], tf.bool),
     }
-    final = {name: one[:, 0] for name, one in seen.items()}
+    final = {name: column[:, 0] for name, column in seen.items()}
     agent.controller.value_network.variables[-1].assign([7.0])
     from tfrl_systems.world_models.dream import Imagined
 
-    made = Imagined(
+    imagined = Imagined(
         seen,
         tf.zeros([1, 2], tf.int32),
         {"logits": tf.zeros([1, 2, 3])},
@@ -210,7 +212,7 @@ def test_what_follows_a_dream_that_is_cut_off_counts(cut_off):
         tf.constant([[True, True]]),
         final,
     )
-    steps = sleeper._experience(made)
+    steps = sleeper._experience(imagined)
     value = agent.controller.value_network(final)[0].numpy().item()
     assert value != 0
     expected = 2 + (0.9 * value if cut_off else 0)

@@ -32,8 +32,8 @@ def make_actor(head="pointer", sizes=SIZES, rules=RULES, seed=0, max_logit=4.0):
     settings = graph_actors.GraphSettings(8, 3, head, max_logit)
     actor = graph_actors.GraphActorNetwork(specs, action, settings, np.random.default_rng(seed))
     noise = np.random.default_rng(seed + 1)
-    for one in actor.trainable_variables:
-        one.assign_add(noise.normal(scale=0.3, size=one.shape))
+    for variable in actor.trainable_variables:
+        variable.assign_add(noise.normal(scale=0.3, size=variable.shape))
     return actor
 
 
@@ -45,7 +45,7 @@ def make_value(actor, has_spread=False):
 
 
 def twin(actor):
-    arrays = {name: one.numpy() for name, one in actor.named_variables().items()}
+    arrays = {name: variable.numpy() for name, variable in actor.named_variables().items()}
     return NumpyGraphNetwork(actor.describe(), arrays)
 
 
@@ -55,23 +55,23 @@ def observations(count=3, sizes=SIZES, rules=RULES):
     return [random_observation(generator, int(size), sizes, rules) for size in sizes_of]
 
 
-def tensors(*given):
-    return {name: tf.constant(array) for name, array in batch(*given).items()}
+def tensors(*graphs):
+    return {name: tf.constant(array) for name, array in batch(*graphs).items()}
 
 
-def logits_of(actor, *given):
-    return actor(batch(*given))[0].logits.numpy()
+def logits_of(actor, *graphs):
+    return actor(batch(*graphs))[0].logits.numpy()
 
 
-def padded(one, sizes, generator=None):
+def padded(graph, sizes, generator=None):
     """The same graph with more room, filled with random numbers if there is a generator."""
-    num_nodes, num_edges = int(one["n_node"][0]), int(one["n_edge"][0])
-    num_actions = int(one["action_mask"].sum())
+    num_nodes, num_edges = int(graph["n_node"][0]), int(graph["n_edge"][0])
+    num_actions = int(graph["action_mask"].sum())
     ends = {"nodes": num_nodes, "edges": num_edges, "senders": num_edges, "receivers": num_edges}
     ends |= dict.fromkeys(
         ("actions", "action_nodes", "action_inputs", "action_features"), num_actions
     )
-    made = dict(one)
+    fields = dict(graph)
     for name, spec in graph_problems.specs(sizes).items():
         if name in ends:
             room = np.zeros(spec.shape, spec.dtype)
@@ -79,70 +79,72 @@ def padded(one, sizes, generator=None):
                 room[:] = generator.normal(scale=1e3, size=room.shape)
             elif generator:
                 room[:] = generator.integers(np.broadcast_to(spec.maximum, room.shape) + 1)
-            room[: ends[name]] = one[name][: ends[name]]
-            made[name] = room
+            room[: ends[name]] = graph[name][: ends[name]]
+            fields[name] = room
     # Whatever points to padding points to the new one.
     for name in ("action_nodes", "action_inputs"):
-        there = made[name][:num_actions]
-        there[there == one["nodes"].shape[0] - 1] = sizes.max_nodes
-    made["action_mask"] = np.arange(sizes.max_actions) < num_actions
-    made["n_node"] = np.array((num_nodes, sizes.max_nodes + 1 - num_nodes), np.int32)
-    made["n_edge"] = np.array((num_edges, sizes.max_edges - num_edges), np.int32)
+        there = fields[name][:num_actions]
+        there[there == graph["nodes"].shape[0] - 1] = sizes.max_nodes
+    fields["action_mask"] = np.arange(sizes.max_actions) < num_actions
+    fields["n_node"] = np.array((num_nodes, sizes.max_nodes + 1 - num_nodes), np.int32)
+    fields["n_edge"] = np.array((num_edges, sizes.max_edges - num_edges), np.int32)
     if generator:
-        made["globals"] = one["globals"] + np.float32([[0], [1e3]])
-    return made
+        fields["globals"] = graph["globals"] + np.float32([[0], [1e3]])
+    return fields
 
 
 @HEADS
 def test_padding_changes_no_bit(head):
     """Neither how much there is, nor what is in it; in TensorFlow and in NumPy."""
     small, large = make_actor(head), make_actor(head, LARGER)
-    given = observations()
+    graphs = observations()
     generator = np.random.default_rng(3)
-    masks = [one["action_mask"] for one in given]
-    expected = [logits_of(small, *given), twin(small).parameters(batch(*given))["logits"]]
-    value = make_value(small)(batch(*given))[0].numpy()
+    masks = [graph["action_mask"] for graph in graphs]
+    expected = [logits_of(small, *graphs), twin(small).parameters(batch(*graphs))["logits"]]
+    value = make_value(small)(batch(*graphs))[0].numpy()
     for actor, sizes, noise in ((small, SIZES, generator), (large, LARGER, None),
                                 (large, LARGER, generator)):  # fmt: skip
-        others = [padded(one, sizes, noise) for one in given]
-        found = [logits_of(actor, *others), twin(actor).parameters(batch(*others))["logits"]]
-        for before, after in zip(expected, found, strict=True):
+        variants = [padded(graph, sizes, noise) for graph in graphs]
+        logits = [logits_of(actor, *variants), twin(actor).parameters(batch(*variants))["logits"]]
+        for before, after in zip(expected, logits, strict=True):
             for row, mask in enumerate(masks):
                 np.testing.assert_array_equal(after[row, : len(mask)][mask], before[row, mask])
                 assert np.all(after[row, mask.sum() :] == np.float32(MASKED))
-        np.testing.assert_array_equal(make_value(actor)(batch(*others))[0], value)
+        np.testing.assert_array_equal(make_value(actor)(batch(*variants))[0], value)
 
 
 @HEADS
 def test_neither_names_nor_order_matter(head):
     """Nodes, edges and, of what is listed, actions in another order: the same logits."""
     actor, generator = make_actor(head), np.random.default_rng(4)
-    for one in observations(3):
-        num_nodes, num_edges = int(one["n_node"][0]), int(one["n_edge"][0])
-        num_actions = int(one["action_mask"].sum())
+    for graph in observations(3):
+        num_nodes, num_edges = int(graph["n_node"][0]), int(graph["n_edge"][0])
+        num_actions = int(graph["action_mask"].sum())
         nodes = np.arange(SIZES.max_nodes + 1)
         nodes[:num_nodes] = generator.permutation(num_nodes)
         edges, places = generator.permutation(num_edges), generator.permutation(num_actions)
-        other = {name: array.copy() for name, array in one.items()}
-        other["nodes"][nodes] = one["nodes"]
-        other["edges"][:num_edges] = one["edges"][edges]
+        permuted = {name: array.copy() for name, array in graph.items()}
+        permuted["nodes"][nodes] = graph["nodes"]
+        permuted["edges"][:num_edges] = graph["edges"][edges]
         for name in ("senders", "receivers"):
-            other[name][:num_edges] = nodes[one[name][edges]]
+            permuted[name][:num_edges] = nodes[graph[name][edges]]
         for name in ("actions", "action_features"):
-            other[name][:num_actions] = one[name][places]
+            permuted[name][:num_actions] = graph[name][places]
         for name in ("action_nodes", "action_inputs"):
-            other[name][:num_actions] = nodes[one[name][places]]
-        expected, found = logits_of(actor, one)[0], logits_of(actor, other)[0]
-        np.testing.assert_allclose(found[:num_actions], expected[places], rtol=1e-4, atol=1e-5)
-        before, after = (actor.trunk(tensors(each)).nodes.numpy() for each in (one, other))
+            permuted[name][:num_actions] = nodes[graph[name][places]]
+        expected, logits = logits_of(actor, graph)[0], logits_of(actor, permuted)[0]
+        np.testing.assert_allclose(logits[:num_actions], expected[places], rtol=1e-4, atol=1e-5)
+        before, after = (actor.trunk(tensors(each)).nodes.numpy() for each in (graph, permuted))
         np.testing.assert_allclose(after[nodes[:num_nodes]], before, rtol=1e-4, atol=1e-5)
 
 
 def test_the_local_head_knows_nothing_of_the_whole_graph():
-    (one,) = observations(1)
-    other = {**one, "globals": one["globals"] + 1}
+    (graph,) = observations(1)
+    variant = {**graph, "globals": graph["globals"] + 1}
     for head, is_same in (("local", True), ("pointer", False)):
-        first, second = (make_actor(head)(tensors(each))[0].logits.numpy() for each in (one, other))
+        first, second = (
+            make_actor(head)(tensors(each))[0].logits.numpy() for each in (graph, variant)
+        )
         assert np.array_equal(first, second) == is_same
 
 
@@ -154,64 +156,64 @@ def test_the_pointer_knows_rules_by_what_they_are():
         *RULES[:2],
     )
     few, many = make_actor(), make_actor(rules=more)
-    for one in observations(4):
-        other = one | {
+    for graph in observations(4):
+        variant = graph | {
             name: observation[name]
             for observation in observations(1, rules=more)
             for name in ("rule_ids", "rule_targets", "xfer_mask", "location_masks")
         }
         numbers = np.array([4, 5, 0, len(more)])
-        xfers, locations = one["actions"].T
-        other["actions"] = np.stack((numbers[xfers], 5 - locations), axis=1).astype(np.int32)
-        np.testing.assert_array_equal(logits_of(many, other), logits_of(few, one))
+        xfers, locations = graph["actions"].T
+        variant["actions"] = np.stack((numbers[xfers], 5 - locations), axis=1).astype(np.int32)
+        np.testing.assert_array_equal(logits_of(many, variant), logits_of(few, graph))
 
 
 @pytest.mark.parametrize("head", ["local", "pointer"])
 def test_however_large_scores_become_logits_are_bounded(head):
     """Scores are 4 atanh(1/2) at most, of which the logit is 2; or, a thousand times that, 4."""
-    (one,) = observations(1)
-    mask = one["action_mask"]
+    (graph,) = observations(1)
+    mask = graph["action_mask"]
     bounded, free = make_actor(head), make_actor(head, max_logit=0.0)
     kernel = free.head.score.w.numpy()
-    most = np.abs(logits_of(free, one)[0, mask]).max()
+    most = np.abs(logits_of(free, graph)[0, mask]).max()
     for scale, largest in ((1, 2.0), (1000, 4.0)):
         for actor in (bounded, free):
             actor.head.score.w.assign(kernel * scale * 4 * np.arctanh(0.5) / most)
-        scores = logits_of(free, one)[0, mask]
+        scores = logits_of(free, graph)[0, mask]
         np.testing.assert_allclose(
-            twin(free).parameters(batch(one))["logits"][0, mask], scores, rtol=1e-3, atol=1e-3
+            twin(free).parameters(batch(graph))["logits"][0, mask], scores, rtol=1e-3, atol=1e-3
         )
-        for found in (logits_of(bounded, one), twin(bounded).parameters(batch(one))["logits"]):
+        for logits in (logits_of(bounded, graph), twin(bounded).parameters(batch(graph))["logits"]):
             np.testing.assert_allclose(
-                found[0, mask], 4 * np.tanh(scores / 4), rtol=1e-3, atol=1e-3
+                logits[0, mask], 4 * np.tanh(scores / 4), rtol=1e-3, atol=1e-3
             )
-            assert np.abs(found[0, mask]).max() == pytest.approx(largest, rel=1e-3)
+            assert np.abs(logits[0, mask]).max() == pytest.approx(largest, rel=1e-3)
 
 
 def test_unknown_kinds_of_nodes_are_taken_for_none():
     actor = make_actor()
-    (one,) = observations(1)
-    known, unknown = ({**one, "nodes": one["nodes"].copy()} for _ in range(2))
-    known["nodes"][0, 0], unknown["nodes"][0, 0] = 0, 10_000
-    np.testing.assert_array_equal(logits_of(actor, known), logits_of(actor, unknown))
-    for seen in (known, unknown):
-        found = twin(actor).parameters(batch(seen))["logits"]
-        np.testing.assert_allclose(found, logits_of(actor, known), rtol=1e-4, atol=1e-5)
+    (graph,) = observations(1)
+    no_kind, unknown_kind = ({**graph, "nodes": graph["nodes"].copy()} for _ in range(2))
+    no_kind["nodes"][0, 0], unknown_kind["nodes"][0, 0] = 0, 10_000
+    np.testing.assert_array_equal(logits_of(actor, no_kind), logits_of(actor, unknown_kind))
+    for seen in (no_kind, unknown_kind):
+        logits = twin(actor).parameters(batch(seen))["logits"]
+        np.testing.assert_allclose(logits, logits_of(actor, no_kind), rtol=1e-4, atol=1e-5)
 
 
 @HEADS
 def test_numpy_has_the_same_arithmetic(head):
     actor = make_actor(head)
-    given = observations(6)
-    found = twin(actor).parameters(batch(*given))
-    distribution = actor(batch(*given))[0]
-    np.testing.assert_allclose(found["logits"], distribution.logits, rtol=1e-4, atol=1e-5)
-    np.testing.assert_array_equal(found["actions"], distribution.actions)
-    np.testing.assert_array_equal(twin(actor).mode(batch(*given)), distribution.mode())
-    np.testing.assert_allclose(distributions.entropy(found), distribution.entropy(), rtol=1e-4)
-    for number, one in enumerate(given):
-        alone = twin(actor).parameters(batch(one))["logits"][0]
-        np.testing.assert_array_equal(alone, found["logits"][number])
+    graphs = observations(6)
+    parameters = twin(actor).parameters(batch(*graphs))
+    distribution = actor(batch(*graphs))[0]
+    np.testing.assert_allclose(parameters["logits"], distribution.logits, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(parameters["actions"], distribution.actions)
+    np.testing.assert_array_equal(twin(actor).mode(batch(*graphs)), distribution.mode())
+    np.testing.assert_allclose(distributions.entropy(parameters), distribution.entropy(), rtol=1e-4)
+    for number, graph in enumerate(graphs):
+        alone = twin(actor).parameters(batch(graph))["logits"][0]
+        np.testing.assert_array_equal(alone, parameters["logits"][number])
 
 
 def test_first_the_rule_then_the_location_by_hand():
@@ -225,20 +227,20 @@ def test_first_the_rule_then_the_location_by_hand():
     """
     actor = make_actor("hierarchical")
     head = actor.head
-    for one in head.variables:
-        one.assign(tf.zeros_like(one))
+    for variable in head.variables:
+        variable.assign(tf.zeros_like(variable))
     head.xfers.b.assign(np.log([1, 2, 4, 3]))
     head.locations.b.assign(np.log(np.arange(SIZES.max_locations) + 1))
-    (one,) = observations(1)
-    one["actions"][:4] = [[3, 0], [0, 0], [0, 2], [2, 1]]
-    one["action_mask"][:] = np.arange(SIZES.max_actions) < 4
+    (variable,) = observations(1)
+    variable["actions"][:4] = [[3, 0], [0, 0], [0, 2], [2, 1]]
+    variable["action_mask"][:] = np.arange(SIZES.max_actions) < 4
     expected = [3 / 8, 1 / 8 * 1 / 4, 1 / 8 * 3 / 4, 4 / 8]
-    distribution = actor(batch(one))[0]
+    distribution = actor(batch(variable))[0]
     np.testing.assert_allclose(np.exp(distribution.logits[0, :4]), expected, rtol=1e-5)
-    logs = distribution.log_prob(one["actions"][:4, np.newaxis])
+    logs = distribution.log_prob(variable["actions"][:4, np.newaxis])
     np.testing.assert_allclose(np.exp(logs)[:, 0], expected, rtol=1e-5)
     np.testing.assert_allclose(
-        np.exp(twin(actor).parameters(batch(one))["logits"][0, :4]), expected, rtol=1e-5
+        np.exp(twin(actor).parameters(batch(variable))["logits"][0, :4]), expected, rtol=1e-5
     )
 
 
@@ -266,12 +268,12 @@ def test_listed_actions_by_hand():
 
 def test_listed_actions_are_made_again_of_what_is_kept():
     distribution = listed(1, 2, 5)
-    kept = distribution_utils.get_parameters(distribution)
-    tensors = distribution_utils.parameters_to_dict(kept, tensors_only=True)
+    parameters = distribution_utils.get_parameters(distribution)
+    tensors = distribution_utils.parameters_to_dict(parameters, tensors_only=True)
     assert sorted(tensors) == ["actions", "logits"]
     others = {**tensors, "logits": listed(5, 2, 1).logits}
     again = distribution_utils.make_from_parameters(
-        distribution_utils.merge_to_parameters_from_dict(kept, others)
+        distribution_utils.merge_to_parameters_from_dict(parameters, others)
     )
     assert isinstance(again, ListedActions)
     np.testing.assert_allclose(np.exp(again.log_prob([[3, 0]])), [5 / 8], rtol=1e-6)
@@ -282,13 +284,13 @@ def test_listed_actions_are_made_again_of_what_is_kept():
 @pytest.mark.parametrize("odds", [(1, 2, 5), (0, 3, 0)], ids=["three", "one"])
 def test_no_gradient_reaches_what_is_masked(odds):
     """Exactly 0, of the log-probability and of the entropy, and no NaN where one is left."""
-    logits = [np.log(one) if one else MASKED for one in odds] + [MASKED]
+    logits = [np.log(share) if share else MASKED for share in odds] + [MASKED]
     logits = tf.Variable([logits], dtype=tf.float32)
     with tf.GradientTape(persistent=True) as tape:
         distribution = ListedActions(logits, LIST[np.newaxis])
         log, entropy = distribution.log_prob([[0, 0]]), distribution.entropy()
-    for found in (log, entropy):
-        gradient = tape.gradient(found, logits).numpy()[0]
+    for output in (log, entropy):
+        gradient = tape.gradient(output, logits).numpy()[0]
         assert np.isfinite(gradient).all()
         assert (gradient[np.array([*odds, 0]) == 0] == 0).all()
     if odds[0] == 0:
@@ -298,34 +300,34 @@ def test_no_gradient_reaches_what_is_masked(odds):
 @HEADS
 def test_gradients_of_all_weights_are_finite_and_reach_the_encoder(head):
     actor = make_actor(head)
-    given = batch(*observations())
+    graphs = batch(*observations())
     with tf.GradientTape() as tape:
-        distribution = actor(given)[0]
-        loss = tf.reduce_sum(distribution.log_prob(given["actions"][:, 0])) + tf.reduce_sum(
+        distribution = actor(graphs)[0]
+        loss = tf.reduce_sum(distribution.log_prob(graphs["actions"][:, 0])) + tf.reduce_sum(
             distribution.entropy()
         )
-    for one, gradient in zip(
+    for variable, gradient in zip(
         actor.trainable_variables, tape.gradient(loss, actor.trainable_variables), strict=True
     ):
-        if head == "local" and "global" in one.name:
-            assert gradient is None, one.name  # the value network alone asks for them
+        if head == "local" and "global" in variable.name:
+            assert gradient is None, variable.name  # the value network alone asks for them
             continue
         values = tf.convert_to_tensor(gradient).numpy()
-        assert np.isfinite(values).all() and values.any(), one.name
+        assert np.isfinite(values).all() and values.any(), variable.name
 
 
 def test_values_are_computed_where_something_is_decided_some_at_a_time(monkeypatch):
     monkeypatch.setattr(graph_actors, "_BLOCK", 2)
     value = make_value(make_actor(), has_spread=True)
-    given = tensors(*observations(6))
-    whole, spread = value.value_and_log_spread(given, training=True)
-    for found, expected in zip(value.value_and_log_spread(given), (whole, spread), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-    steps = {name: tf.reshape(array, [2, 3, *array.shape[1:]]) for name, array in given.items()}
+    graphs = tensors(*observations(6))
+    whole, spread = value.value_and_log_spread(graphs, training=True)
+    for values, expected in zip(value.value_and_log_spread(graphs), (whole, spread), strict=True):
+        np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-6)
+    steps = {name: tf.reshape(array, [2, 3, *array.shape[1:]]) for name, array in graphs.items()}
     step_type = np.array([[0, 1, 2], [0, 2, 2]], np.int32)
-    found = value(steps, step_type)[0].numpy()
+    values = value(steps, step_type)[0].numpy()
     expected = np.where(step_type == ts.StepType.LAST, 0, whole.numpy().reshape(2, 3))
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(value(steps, training=True)[0], whole.numpy().reshape(2, 3))
 
 
@@ -335,16 +337,18 @@ def test_an_observation_is_encoded_once_for_both(monkeypatch):
     calls = []
     inner = graph_encoder.graphs_of
     monkeypatch.setattr(graph_encoder, "graphs_of", lambda seen: calls.append(1) or inner(seen))
-    given = tensors(*observations())
+    graphs = tensors(*observations())
     with actor.once():
-        actor(given)
-        value(given, training=True)
-        actor(dict(given, nodes=given["nodes"] + 0))
+        actor(graphs)
+        value(graphs, training=True)
+        actor(dict(graphs, nodes=graphs["nodes"] + 0))
     assert len(calls) == 2
-    actor(given)
-    value(given, training=True)
+    actor(graphs)
+    value(graphs, training=True)
     assert len(calls) == 4
-    assert not {one.ref() for one in actor.variables} & {one.ref() for one in value.variables}
+    assert not {variable.ref() for variable in actor.variables} & {
+        variable.ref() for variable in value.variables
+    }
 
 
 def test_an_action_of_another_kind_is_refused():

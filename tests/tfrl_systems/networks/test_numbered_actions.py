@@ -40,8 +40,8 @@ def parameters(distribution):
 
 def test_probabilities(distribution):
     for action, share in PROBABILITIES.items():
-        found = distribution.log_prob(tf.constant([action]))
-        assert found.numpy() == pytest.approx(math.log(share), rel=1e-5)
+        log_probability = distribution.log_prob(tf.constant([action]))
+        assert log_probability.numpy() == pytest.approx(math.log(share), rel=1e-5)
     for action in ((1, 0), (2, 3), (0, 1)):
         assert distribution.log_prob(tf.constant([action])).numpy() <= MASKED / 2
 
@@ -81,9 +81,9 @@ def test_the_same_over_a_list(parameters):
     is_listed = np.array([[True, True, True, True, False]])
     wide = {**parameters, "rule_logits": np.append(parameters["rule_logits"], [[0]], axis=1)}
     wide["num_places"] = np.append(parameters["num_places"], [[0]], axis=1)
-    found = distributions.of_list(wide, actions, is_listed)["logits"][0]
-    shares = np.exp(found - found.max())
-    expected = [PROBABILITIES.get(tuple(one), 0) for one in actions[0].tolist()]
+    logits = distributions.of_list(wide, actions, is_listed)["logits"][0]
+    shares = np.exp(logits - logits.max())
+    expected = [PROBABILITIES.get(tuple(pair), 0) for pair in actions[0].tolist()]
     np.testing.assert_allclose(shares / shares.sum(), expected, rtol=1e-5)
 
 

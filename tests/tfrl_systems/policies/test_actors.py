@@ -80,19 +80,21 @@ def rows(kind: str, num_rows: int):
 def test_distributions_are_those_of_tensorflow(case, num_rows):
     """Up to rounding: NumPy and TensorFlow add up in another order."""
     seen = rows(CASES[case][1], num_rows)
-    found = learned_policy(case).distribution(
+    reference = learned_policy(case).distribution(
         ts.restart(tree.map_structure(tf.constant, seen), num_rows)
     )
     actor = loaded(case)
     step = actor.act(ts.restart(seen, num_rows), np.random.default_rng(0))
-    np.testing.assert_allclose(actor.entropy(seen), found.action.entropy(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        actor.entropy(seen), reference.action.entropy(), rtol=1e-4, atol=1e-5
+    )
     tree.map_structure(
         functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5),
         step.info,
-        tree.map_structure(np.asarray, found.info),
+        tree.map_structure(np.asarray, reference.info),
     )
     network = actor.network
-    mode = found.action.mode().numpy()
+    mode = reference.action.mode().numpy()
     assert (network.mode(seen) == mode).all() or np.allclose(network.mode(seen), mode, atol=1e-5)
     np.testing.assert_array_equal(network.mode(seen), distributions.mode(network.parameters(seen)))
 
@@ -104,13 +106,13 @@ def test_experience_is_as_the_agent_expects_it(case):
     step = loaded(case).act(ts.restart(rows(kind, 6), 6), np.random.default_rng(0))
     spec = agent.collect_data_spec
     tree.assert_same_structure(step.info, tree.map_structure(lambda one: one, spec.policy_info))
-    for array, one in zip(
+    for array, leaf_spec in zip(
         tree.flatten((step.action, step.info)),
         tree.flatten((spec.action, spec.policy_info)),
         strict=True,
     ):
         assert isinstance(array, np.ndarray)
-        assert (array.shape, array.dtype) == ((6, *one.shape), one.dtype.as_numpy_dtype)
+        assert (array.shape, array.dtype) == ((6, *leaf_spec.shape), leaf_spec.dtype.as_numpy_dtype)
 
 
 @pytest.mark.parametrize("case", [0, 2])
@@ -118,11 +120,11 @@ def test_a_generator_decides_the_draws(case):
     kind = CASES[case][1]
     seen = ts.restart(rows(kind, 40), 40)
     actor = loaded(case)
-    first, again, other = (
+    first, again, reseeded = (
         actor.act(seen, np.random.default_rng(seed)).action for seed in (1, 1, 2)
     )
     np.testing.assert_array_equal(first, again)
-    assert (first != other).any()
+    assert (first != reseeded).any()
 
 
 def test_new_values_replace_the_old_ones():
@@ -132,14 +134,14 @@ def test_new_values_replace_the_old_ones():
     seen = rows("float", 4)
     actor.load(packer.to_bytes(1))
     before = actor.mode(seen)
-    kept = before.copy()
+    copy = before.copy()
     for variable in source.trainable_variables:
         variable.assign(variable + 0.1)
     assert actor.load(packer.to_bytes(2)) == 2
     expected = source.distribution(ts.restart(tf.constant(seen), 4)).action.mode()
     np.testing.assert_allclose(actor.mode(seen), expected, atol=1e-6)
-    np.testing.assert_array_equal(before, kept)
-    assert not np.allclose(actor.mode(seen), kept)
+    np.testing.assert_array_equal(before, copy)
+    assert not np.allclose(actor.mode(seen), copy)
 
 
 def test_the_trainable_variables_alone_are_refused():
@@ -250,9 +252,9 @@ def test_a_policy_of_both_kinds_of_observations_and_several_actions():
         "a": generator.integers(-1000, 1000, (7, 3)).astype(np.int32),
         "b": generator.normal(size=(7, 2, 2)).astype(np.float32),
     }
-    found = policy.distribution(ts.restart(tree.map_structure(tf.constant, seen), 7)).action
+    distribution = policy.distribution(ts.restart(tree.map_structure(tf.constant, seen), 7)).action
     np.testing.assert_allclose(
-        actor.network.parameters(seen)["logits"], found.logits_parameter(), atol=1e-6
+        actor.network.parameters(seen)["logits"], distribution.logits_parameter(), atol=1e-6
     )
 
 
@@ -270,8 +272,8 @@ def test_what_is_not_allowed_is_never_done(name):
         assert np.isfinite(agent.train(experience.with_usual_length().trajectory).loss)
     seen = tree.map_structure(lambda array: array[:, 0], experience.trajectory.observation)
     now = ts.restart(tree.map_structure(tf.constant, seen), 4)
-    found = agent.collect_policy.distribution(now).action
-    shares = tf.nn.softmax(found.logits).numpy()
+    distribution = agent.collect_policy.distribution(now).action
+    shares = tf.nn.softmax(distribution.logits).numpy()
     assert np.all((shares > 0) == seen["action_mask"])
     logits = actor.network.parameters(seen)["logits"]
     assert np.all((logits > -1e8) == seen["action_mask"])

@@ -81,8 +81,8 @@ for directory in sys.argv[1:]:
     print(CallSitePolicy.load(directory).feature_names)
 assert not {"tensorflow", "tf_agents", "sklearn"} & set(sys.modules)
 """
-    found = run_python(code, *(str(saved / kind) for kind in KINDS))
-    assert found.count("cost_estimate") == 2
+    output = run_python(code, *(str(saved / kind) for kind in KINDS))
+    assert output.count("cost_estimate") == 2
 
 
 @pytest.mark.parametrize("kind", KINDS)

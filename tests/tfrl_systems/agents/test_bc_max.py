@@ -12,7 +12,7 @@ from tf_agents.trajectories import trajectory
 from environments.errors import UserError
 from tests.tfrl_systems.actor_problems import assert_same, snapshot
 from tfrl_systems.agents import bc_max
-from tfrl_systems.agents.lessons import Column, Known, Lessons, Steps
+from tfrl_systems.agents.lessons import Column, Lessons, Records, Steps
 from tfrl_systems.drivers.jobs import Chunk
 from tfrl_systems.drivers.lesson_runner import LessonRunner
 from tfrl_systems.episodes import Experience, split_episodes
@@ -21,10 +21,10 @@ from tfrl_systems.training.agent_state import AgentState
 UNKNOWN = float("nan")
 
 
-def episodes(*given, learned=UNKNOWN) -> Experience:
+def episodes(*plays, learned=UNKNOWN) -> Experience:
     """Of (context, cost, actions); the observation of a step is its cost and its number."""
-    seen = [[cost, number] for _, cost, actions in given for number in range(len(actions))]
-    actions = [action for *_, actions in given for action in actions]
+    seen = [[cost, number] for _, cost, actions in plays for number in range(len(actions))]
+    actions = [action for *_, actions in plays for action in actions]
     count = len(actions)
     steps = trajectory.Trajectory(
         np.full(count, ts.StepType.MID, np.int32),
@@ -35,15 +35,15 @@ def episodes(*given, learned=UNKNOWN) -> Experience:
         np.zeros(count, np.float32),
         np.ones(count, np.float32),
     )
-    infos = [{"cost": cost, "learned_cost": learned} for _, cost, _ in given]
-    rows = split_episodes(steps, [len(actions) for *_, actions in given])
-    return Experience.of(rows, [context for context, *_ in given], infos)
+    infos = [{"cost": cost, "learned_cost": learned} for _, cost, _ in plays]
+    rows = split_episodes(steps, [len(actions) for *_, actions in plays])
+    return Experience.of(rows, [context for context, *_ in plays], infos)
 
 
 def all_steps(lessons: Lessons) -> set[tuple[float, ...]]:
     """Of what is drawn: (cost, number, action) of each step, many times each."""
-    assert lessons.known is not None
-    drawn = lessons.draw(500, np.ones(len(lessons.known.cost)), np.random.default_rng(0))
+    assert lessons.records is not None
+    drawn = lessons.draw(500, np.ones(len(lessons.records.cost)), np.random.default_rng(0))
     return {
         (*seen, action)
         for seen, action in zip(drawn.observation.tolist(), drawn.action, strict=True)
@@ -57,7 +57,7 @@ def test_of_each_context_the_cheapest_episode_is_kept():
     # A dearer one changes nothing but what is known of the last policy; a cheaper one replaces.
     lessons.add(episodes(("a", 6, [0]), ("b", 8, [0, 0]), learned=7.0), 1)
     assert all_steps(lessons) == {(4, 0, 1), (4, 1, 1), (4, 2, 0), (8, 0, 0), (8, 1, 0)}
-    records = lessons.known
+    records = lessons.records
     assert records is not None and records.context.tolist() == ["a", "b"]
     assert records.learned_cost.tolist() == [7, 7] and records.iteration.tolist() == [1, 1]
 
@@ -65,18 +65,18 @@ def test_of_each_context_the_cheapest_episode_is_kept():
 def test_the_contexts_met_first_are_forgotten_first():
     lessons = Lessons(max_steps=4)
     lessons.add(episodes(("a", 1, [0, 0]), ("b", 1, [0, 0]), ("c", 1, [0])), 0)
-    assert lessons.known is not None and lessons.known.context.tolist() == ["b", "c"]
+    assert lessons.records is not None and lessons.records.context.tolist() == ["b", "c"]
     lessons.add(episodes(("d", 1, [0] * 9)), 1)
-    assert lessons.known.context.tolist() == ["d"] and lessons.num_steps == 9
+    assert lessons.records.context.tolist() == ["d"] and lessons.num_steps == 9
 
 
 def test_padding_is_left_out_and_comes_back():
     """Rows that repeat at an item's end are kept once; the others are kept as they are."""
     array = np.array([[[1, 2], [0, 0], [0, 0]], [[3, 4], [5, 6], [7, 8]], [[9, 9]] * 3])
-    column = Column(array)
+    column = Column.of(array)
     assert column.counts.tolist() == [2, 3, 1]
     np.testing.assert_array_equal(column.take(np.array([2, 0, 1, 0])), array[[2, 0, 1, 0]])
-    numbers = Column(np.array([4, 5, 6]))
+    numbers = Column.of(np.array([4, 5, 6]))
     np.testing.assert_array_equal(numbers.take(np.array([1, 1, 2])), [5, 5, 6])
 
 
@@ -88,10 +88,10 @@ def test_contexts_are_drawn_by_their_weight_step_by_step():
     assert np.mean(drawn.observation[:, 0] == 1) == pytest.approx(0.5, abs=0.03)
 
 
-def make_records(cost, learned, iteration) -> Known:
+def make_records(cost, learned, iteration) -> Records:
     names = np.array([str(number) for number in range(len(cost))])
     ones = np.ones(len(cost), np.int64)
-    return Known(names, ones, np.array(cost), np.array(learned), np.array(iteration))
+    return Records(names, ones, np.array(cost), np.array(learned), np.array(iteration))
 
 
 def test_hedge_shifts_towards_what_policies_left_dear():

@@ -126,7 +126,7 @@ def test_an_update_encodes_what_it_learns_from_once(monkeypatch):
     inner = graph_encoder.graphs_of
 
     def graphs_of(observation):
-        are_shared.append(trunk._known is not None)
+        are_shared.append(trunk._cache is not None)
         return inner(observation)
 
     monkeypatch.setattr(graph_encoder, "graphs_of", graphs_of)

@@ -95,11 +95,11 @@ def test_nothing_is_allowed():
     assert distribution.sample(seed=[1, 2]).numpy()[0, 1] == 0
 
 
-def test_gradients_are_finite(distribution):
+def test_gradients_are_finite():
     outputs = tf.Variable(OUTPUTS)
     with tf.GradientTape() as tape:
-        made = NumberedActions.of(outputs, tf.constant(NUM_PLACES))
-        total = made.entropy() + made.log_prob(tf.constant([[2, 1]]))
+        distribution = NumberedActions.of(outputs, tf.constant(NUM_PLACES))
+        total = distribution.entropy() + distribution.log_prob(tf.constant([[2, 1]]))
     gradient = tape.gradient(total, outputs).numpy()
     assert np.isfinite(gradient).all()
     # Neither a rule without places nor a place of no rule is moved.

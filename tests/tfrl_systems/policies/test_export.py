@@ -98,7 +98,7 @@ def test_loaded_is_what_was_saved(saved, kind):
 
 
 def test_policy_json_says_how_it_came_about(saved):
-    described = export.load_policy_json(saved / "trees")
+    described = policy_files.load_policy_json(saved / "trees")
     assert described["environment"] == "inlining" and described["compiler"] == "LLVM 22"
     assert described["kind"] == "trees" and described["margin"] == 0.3
     assert described["baseline_feature"] == "inlining_default"
@@ -115,7 +115,7 @@ def test_saving_again_replaces_and_gives_the_same_digest(tmp_path):
     target = tmp_path / "deep" / "policy"
     first = export.save_policy(target, policy, {"corpus": "a"})
     assert export.save_policy(target, policy, {"corpus": "b"}) == first
-    assert export.load_policy_json(target)["corpus"] == "b"
+    assert policy_files.load_policy_json(target)["corpus"] == "b"
     assert [path.name for path in target.parent.iterdir()] == ["policy"]
 
 
@@ -136,7 +136,7 @@ def test_a_failed_save_leaves_the_old_policy(tmp_path, monkeypatch):
     monkeypatch.setattr(np, "savez_compressed", fail)
     with pytest.raises(UserError, match="No space left on device; free some space"):
         export.save_policy(target, policy, {})
-    assert export.load_policy_json(target)["arrays_sha256"] == digest
+    assert policy_files.load_policy_json(target)["arrays_sha256"] == digest
     assert [path.name for path in tmp_path.iterdir()] == ["policy"]
 
 

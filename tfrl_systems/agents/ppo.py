@@ -172,9 +172,7 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
         advantages -= tf.reduce_mean(advantages)
         advantages *= tf.math.rsqrt(tf.reduce_mean(advantages**2) + 1e-8)
         drawn_from = ppo_utils.distribution_from_spec(
-            self._action_distribution_spec,
-            info["dist_params"],
-            legacy_distribution_network=False,
+            self._action_distribution_spec, info["dist_params"], legacy_distribution_network=False
         )
         return _Learned(
             ts.TimeStep(steps.step_type, steps.reward, steps.discount, steps.observation),

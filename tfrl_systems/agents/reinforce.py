@@ -51,11 +51,7 @@ def make_agent(
 ) -> ReinforceAgent:
     """Make a REINFORCE agent (see `agents`)."""
     policy_gradients.check(
-        "reinforce",
-        config,
-        {
-            "episodes_per_update": config.episodes_per_update >= 0,
-        },
+        "reinforce", config, {"episodes_per_update": config.episodes_per_update >= 0}
     )
     return ReinforceAgent(config, *tensor_spec.from_spec((time_step_spec, action_spec)))
 

@@ -51,7 +51,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "memory_size": 256,
         "num_waves": 0,
         "magnify": False,
-    },
+    }
 }
 """Values of several settings at once; single ones can be set beside them."""
 

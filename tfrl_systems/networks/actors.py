@@ -217,11 +217,7 @@ class ActorNetwork(_Perceptron):
             self._set_log_std_fn = ArrayFunction(self._log_std.assign)
 
     def call(
-        self,
-        observation: Any,
-        step_type: Any = (),
-        network_state: Any = (),
-        training: bool = False,
+        self, observation: Any, step_type: Any = (), network_state: Any = (), training: bool = False
     ) -> tuple[tfp.distributions.Distribution, Any]:
         """Return the action's distribution and no state; observations [B, ...] or [B, T, ...]."""
         outputs = self._outputs(observation)
@@ -308,11 +304,7 @@ class ValueNetwork(_Perceptron):
         super().__init__(observation_spec, hidden_sizes, activation, outputs, generator, "value")
 
     def call(
-        self,
-        observation: Any,
-        step_type: Any = (),
-        network_state: Any = (),
-        training: bool = False,
+        self, observation: Any, step_type: Any = (), network_state: Any = (), training: bool = False
     ) -> tuple[tf.Tensor, Any]:
         """Return values [B] or [B, T], and no state."""
         return self._outputs(observation)[..., 0], network_state

@@ -263,10 +263,7 @@ class GraphValueNetwork(network.Network):
         return self._outputs(observation, step_type, training)[..., 0], network_state
 
     def value_and_log_spread(
-        self,
-        observation: Mapping[str, tf.Tensor],
-        step_type: Any = (),
-        training: bool = False,
+        self, observation: Mapping[str, tf.Tensor], step_type: Any = (), training: bool = False
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return values and logarithms of the usual |return - value|, both shaped as by `call`."""
         outputs = self._outputs(observation, step_type, training)

@@ -203,12 +203,7 @@ def test_the_learning_rate_falls_by_equal_factors(name):
 
 @BOTH
 def test_the_standard_deviation_falls_too_and_travels(name):
-    settings = {
-        "action_std": 0.5,
-        "search_action_std": 0.05,
-        "final_action_std": 0.0005,
-        **QUICK,
-    }
+    settings = {"action_std": 0.5, "search_action_std": 0.05, "final_action_std": 0.0005, **QUICK}
     agent = make_agent(AGENTS[name], **settings)
     actor = NumpyActor.from_policy(agent.collect_policy)
     packer = variables.Packer(agent.collect_policy.variables())

@@ -129,10 +129,7 @@ def test_its_distributions_are_those_of_tensorflow(learned):
         assert allowed[np.arange(4), acted.action].all()
         memory = learned.model.members[0].memory
         latents = learned.model.latents({"state": seen["state"]})
-        following = memory(
-            memory.inputs(latents, acted.action),
-            world_model_state(state),
-        )
+        following = memory(memory.inputs(latents, acted.action), world_model_state(state))
         state = following._asdict()
 
 

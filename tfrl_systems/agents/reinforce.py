@@ -50,9 +50,8 @@ def make_agent(
     config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec
 ) -> ReinforceAgent:
     """Make a REINFORCE agent (see `agents`)."""
-    policy_gradients.check(
-        "reinforce", config, {"episodes_per_update": config.episodes_per_update >= 0}
-    )
+    ranges = policy_gradients.at_least(config, 0, "episodes_per_update")
+    policy_gradients.check("reinforce", config, ranges)
     return ReinforceAgent(config, *tensor_spec.from_spec((time_step_spec, action_spec)))
 
 
@@ -99,8 +98,8 @@ class ReinforceAgent(reinforce_agent.ReinforceAgent):
             return train(experience)
 
         def update(start: tf.Tensor, _: Any) -> tuple[tf.Tensor, Any]:
-            some = tree.map_structure(lambda array: array[start : start + size], experience)
-            return start + size, train(some)
+            episodes = tree.map_structure(lambda array: array[start : start + size], experience)
+            return start + size, train(episodes)
 
         nothing = tf_agent.LossInfo(0.0, reinforce_agent.ReinforceAgentLossInfo(*[0.0] * 5))
         _, loss = tf.while_loop(

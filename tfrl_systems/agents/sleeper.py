@@ -52,13 +52,13 @@ class Sleeper(tf.Module):
     Args:
       model: the world model.
       controller: the PPO agent to train.
-      how: how to dream.
+      settings: how to dream.
     """
 
-    def __init__(self, model: WorldModel, controller: PPOAgent, how: Dreaming) -> None:
+    def __init__(self, model: WorldModel, controller: PPOAgent, settings: Dreaming) -> None:
         super().__init__(name="sleeper")
-        self._model, self._controller, self._how = model, controller, how
-        self._dream = dreams.Dream(model, how.temperature, how.disagreement)
+        self._model, self._controller, self._settings = model, controller, settings
+        self._dream = dreams.Dream(model, settings.temperature, settings.disagreement)
         self._remember = dreams.Remembering(model)
         self._imagine_fn = ArrayFunction(self._imagine)
         self._learn_fn = ArrayFunction(self._learn)
@@ -69,30 +69,30 @@ class Sleeper(tf.Module):
     def train(
         self, replay: Replay, recent: Recent | None, generator: np.random.Generator
     ) -> tuple[float, float]:
-        """Train the controller.
+        """Train the controller in dreams that begin at real states.
 
         Args:
-          replay: the real steps so far; dreams begin at their states.
+          replay: the real steps so far.
           recent: real episodes to mix in; None for none.
           generator: decides where dreams begin, and everything in them.
 
         Returns:
           The mean return of the dreams, and PPO's loss, both of the last update.
         """
-        how, began_s = self._how, time.perf_counter()
-        num_steps = how.dream_steps or int(replay.lengths.max())
+        settings, began_s = self._settings, time.perf_counter()
+        num_steps = settings.dream_steps or int(replay.lengths.max())
         starts = self.starts(replay)
         real = self._real(starts, recent, num_steps)
-        num_real = 0 if real is None else round(how.real_share * how.num_dreams)
-        num_dreams, outcomes = how.num_dreams - num_real, []
-        for _ in range(how.dream_updates):
-            start = starts.drawn(num_dreams, not how.dream_from_states, generator)
-            some = None
+        num_real = 0 if real is None else round(settings.real_share * settings.num_dreams)
+        num_dreams, outcomes = settings.num_dreams - num_real, []
+        for _ in range(settings.dream_updates):
+            start = starts.drawn(num_dreams, not settings.dream_from_states, generator)
+            real_rows = None
             if real is not None:
                 rows = generator.integers(len(real.reward), size=num_real)
-                some = tree.map_structure(lambda array, rows=rows: array[rows], real)
+                real_rows = tree.map_structure(lambda array, rows=rows: array[rows], real)
             seed = generator.integers(1 << 31, size=2).astype(np.int32)
-            dreamed, loss = self._learn_fn(start, some, np.int32(num_steps), seed)
+            dreamed, loss = self._learn_fn(start, real_rows, np.int32(num_steps), seed)
             outcomes.append((float(dreamed), float(loss)))
         self._dream_s.assign_add(np.float32(time.perf_counter() - began_s))
         if outcomes:
@@ -103,7 +103,7 @@ class Sleeper(tf.Module):
         self, starts: dreams.Starts, num_dreams: int, num_steps: int, generator: np.random.Generator
     ) -> trajectory.Trajectory:
         """Dream as in training, and return the experience [B, T]."""
-        start = starts.drawn(num_dreams, not self._how.dream_from_states, generator)
+        start = starts.drawn(num_dreams, not self._settings.dream_from_states, generator)
         seed = generator.integers(1 << 31, size=2).astype(np.int32)
         experience, _ = self._imagine_fn(start, None, np.int32(num_steps), seed)
         return experience
@@ -113,7 +113,7 @@ class Sleeper(tf.Module):
         return self._remember(replay.every())
 
     def report(self) -> dict[str, Any]:
-        """Return what dreams came to, and how many steps there were, PPO's updates included."""
+        """Return the figures of dreams; the time of PPO's updates is included."""
         steps, seconds = int(self._dream_steps.numpy()), float(self._dream_s.numpy())
         return {
             "dream_steps": steps,
@@ -125,7 +125,7 @@ class Sleeper(tf.Module):
         self, starts: dreams.Starts, recent: Recent | None, num_steps: int
     ) -> dreams.Imagined | None:
         """Return recent episodes in segments like dreams, which end the states of `starts`."""
-        if recent is None or not self._how.real_share:
+        if recent is None or not self._settings.real_share:
             return None
         count = len(recent.episodes.steps.reward)
         newest = tree.map_structure(lambda array: array[-count:], starts)
@@ -178,7 +178,7 @@ class Sleeper(tf.Module):
         values, _ = self._controller.value_network(imagined.final)
         cut_off = tf.cast(is_last & imagined.is_alive & ~imagined.is_end, tf.float32)
         rewards = imagined.reward / self._model.reward_scale
-        rewards += self._how.gamma * cut_off * values[:, tf.newaxis]
+        rewards += self._settings.gamma * cut_off * values[:, tf.newaxis]
         ends = imagined.is_alive & (imagined.is_end | is_last)
         following = tf.where(ends, ts.StepType.LAST, ts.StepType.MID)
         return trajectory.Trajectory(

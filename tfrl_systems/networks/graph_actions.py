@@ -24,9 +24,7 @@ class ListedActions(tfp.distributions.Distribution):
     Args:
       logits: float32 [..., A], MASKED for rows that are not allowed.
       actions: int32 [..., A, n], the listed actions.
-      validate_args: required by TFP; nothing is validated.
-      allow_nan_stats: required by TFP; there are no NaNs.
-      name: name of the distribution.
+      validate_args, allow_nan_stats, name: required by TFP.
     """
 
     def __init__(

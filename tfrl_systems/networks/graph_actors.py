@@ -72,13 +72,7 @@ def are_graphs(observation_spec: Any) -> bool:
 
 
 class Trunk(snt.Module):
-    """The part that actor and value network share: it encodes observations.
-
-    Args:
-      observation_spec: spec of graph observations.
-      settings: settings of the networks.
-      generator: draws the initial weights.
-    """
+    """The encoder of observations, which actor and value network share."""
 
     def __init__(
         self,
@@ -134,13 +128,7 @@ def flat(observation: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
 
 
 class GraphActorNetwork(network.Network):
-    """Maps graph observations to a distribution over the allowed actions.
-
-    Args:
-      observation_spec: spec of graph observations with a list of actions.
-      action_spec: spec of (xfer_id, location).
-      settings: settings of the network.
-      generator: draws the initial weights.
+    """Maps graph observations to a distribution over the allowed actions, (xfer_id, location).
 
     Raises:
       UserError: the action spec is another one.
@@ -227,14 +215,9 @@ class GraphActorNetwork(network.Network):
 
 
 class GraphValueNetwork(network.Network):
-    """Maps graph observations to values, and to the usual distance of returns from them.
+    """Maps graph observations to values, and with `has_spread` to the usual |return - value|.
 
-    Args:
-      observation_spec: spec of graph observations.
-      encode_fn: an actor's trunk.
-      width: length of the vectors that the trunk makes.
-      generator: draws the initial weights.
-      has_spread: whether the network has an output for this distance.
+    `encode_fn` is an actor's trunk, and `width` the length of the vectors that it makes.
     """
 
     def __init__(

@@ -63,13 +63,9 @@ class Features:
 
 
 def graphs_of(observation: Mapping[str, tf.Tensor]) -> graphs.GraphsTuple:
-    """Return the graphs of a batch of observations, without padding.
+    """Return the graphs of observations [B, …], without padding.
 
-    Args:
-      observation: the fields of `environments.graph_observation`, with a leading axis [B].
-
-    Returns:
-      B graphs in one GraphsTuple, the nodes of all of them numbered consecutively.
+    They are in one GraphsTuple, in which the nodes of all graphs are numbered consecutively.
     """
     n_node = observation["n_node"][:, 0]
     is_node = tf.sequence_mask(n_node, tf.shape(observation["nodes"])[1])
@@ -99,12 +95,7 @@ def sorted_sum(data: tf.Tensor, segments: tf.Tensor, num_segments: tf.Tensor) ->
 
 
 class Drawn(snt.initializers.Initializer):
-    """An initializer that draws normally distributed weights from a given generator.
-
-    Args:
-      generator: draws the weights.
-      gain: the standard deviation is `gain` divided by the root of the number of inputs.
-    """
+    """Draws normal weights whose std is `gain` divided by the root of the number of inputs."""
 
     def __init__(self, generator: np.random.Generator, gain: float = 1.0) -> None:
         self._generator = generator
@@ -160,15 +151,7 @@ def _row_means(values: tf.Tensor) -> tf.Tensor:
 
 
 class Round(snt.Module):
-    """One round of message passing.
-
-    Args:
-      width: H.
-      num_edge_features: number of features of an edge.
-      generator: draws the initial weights.
-      name: name of the module.
-      has_globals: whether nodes get the global vector, the term D g of the module's docstring.
-    """
+    """One round of message passing between vectors of `width`, H, numbers; see `GraphEncoder`."""
 
     def __init__(
         self,
@@ -197,15 +180,7 @@ class Round(snt.Module):
     def __call__(
         self, forth: graphs.GraphsTuple, back: graphs.GraphsTuple
     ) -> tuple[graphs.GraphsTuple, graphs.GraphsTuple]:
-        """Run the round.
-
-        Args:
-          forth: the graphs, with vectors of nodes [N, H] and globals [B, H].
-          back: the same graphs with reversed edges.
-
-        Returns:
-          Both, with new nodes and globals.
-        """
+        """Return the graphs, and the same with reversed edges, with new nodes and globals."""
         # The matrices are split, because splitting or joining arrays of all nodes costs more.
         from_inputs, from_users, own = (
             tf.nn.bias_add(tf.matmul(forth.nodes, kernel), bias)

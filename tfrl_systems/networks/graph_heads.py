@@ -59,7 +59,7 @@ class PointerHead(snt.Module):
       num_kinds: number of kinds of nodes.
       num_features: number of features of a match.
       width: H.
-      max_logit: C, the bound of the logits; 0 for no bound.
+      max_logit: C, the bound of the logits; 0 for none.
       generator: draws the initial weights.
     """
 
@@ -134,14 +134,7 @@ class LocalHead(PointerHead):
 
 
 class HierarchicalHead(snt.Module):
-    """A head that chooses first the rule, then the location.
-
-    Args:
-      num_xfers: R + 1, the number of rules and NO-OP.
-      num_locations: S, the number of locations.
-      width: H.
-      generator: draws the initial weights.
-    """
+    """A head that chooses the rule or NO-OP first (`num_xfers` is R + 1), then the location."""
 
     kind = "hierarchical"
 
@@ -200,16 +193,13 @@ def make_head(
 def _mean_of_nodes(
     nodes: tf.Tensor, rows: tf.Tensor, graph_of: tf.Tensor, n_node: tf.Tensor
 ) -> tf.Tensor:
-    """Return, for each action, the mean vector of some nodes; 0 if there are none.
+    """Return, for each of M actions, the mean vector of some nodes, [M, H]; 0 if there are none.
 
     Args:
       nodes: [N, H], the nodes of all graphs, numbered consecutively.
       rows: int32 [M, K], row numbers within each action's own graph; rows of padding do not count.
       graph_of: [M], the number of each action's graph.
       n_node: [B], the number of nodes of each graph.
-
-    Returns:
-      [M, H].
     """
     is_node = rows < tf.gather(n_node, graph_of)[:, tf.newaxis]
     there = tf.where(is_node)

@@ -25,14 +25,7 @@ LATENT, HIDDEN = "latent", "hidden"
 
 
 class VectorLatents(snt.Module):
-    """Latents of observations of numbers.
-
-    Args:
-      observation_spec: a nest of specs of numbers.
-
-    Attributes:
-      size: L.
-    """
+    """Latents of observations of numbers; `size` is L."""
 
     def __init__(self, observation_spec: Any) -> None:
         super().__init__(name="latents")
@@ -59,17 +52,7 @@ class VectorLatents(snt.Module):
 
 
 class GraphLatents(snt.Module):
-    """Latents of graphs.
-
-    Args:
-      observation_spec: spec of graph observations.
-      width: L, and the length of the vectors of nodes.
-      num_rounds: rounds of message passing.
-      generator: draws the initial weights.
-
-    Attributes:
-      size: L.
-    """
+    """Latents of graphs; `width` is L, and the length of the vectors of nodes."""
 
     def __init__(
         self,

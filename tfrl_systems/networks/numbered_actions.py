@@ -32,9 +32,7 @@ class NumberedActions(tfp.distributions.Distribution):
       rule_logits: float32 [..., R], MASKED for rules without a place.
       place_logits: float32 [..., S], between ±MAX_PLACE_LOGIT.
       num_places: int32 [..., R], the number of places of each rule, at most S.
-      validate_args: required by TFP; nothing is validated.
-      allow_nan_stats: required by TFP; there are no NaNs.
-      name: name of the distribution.
+      validate_args, allow_nan_stats, name: required by TFP.
     """
 
     def __init__(

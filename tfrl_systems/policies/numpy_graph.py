@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse
 
 from tfrl_systems.policies import distributions
-from tfrl_systems.policies.memoryless import Memoryless
+from tfrl_systems.policies.numpy_network import Memoryless
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -75,9 +75,9 @@ class NumpyGraphEncoder:
             (begins, _sums_at(ends, num_nodes))
             for begins, ends in ((senders, receivers), (receivers, senders))
         ]
-        said = np.matmul(graph["edges"][:num_edges], self._edges)
+        shares = np.matmul(graph["edges"][:num_edges], self._edges)
         for number, layer in enumerate(self._rounds):
-            layer(h, g, ways, said[2 * number : 2 * number + 2])
+            layer(h, g, ways, shares[2 * number : 2 * number + 2])
         return h, g
 
     def latent(self, graph: Arrays) -> np.ndarray:
@@ -156,7 +156,7 @@ class _Round:
         h: np.ndarray,
         g: np.ndarray,
         ways: Sequence[tuple[np.ndarray, scipy.sparse.csr_matrix]],
-        said: np.ndarray,
+        shares: np.ndarray,
     ) -> None:
         """Update the vectors of the nodes and of the graph in place.
 
@@ -165,7 +165,7 @@ class _Round:
           g: vector of the graph, [1, H].
           ways: forth and back: the node at which each edge begins, and the matrix that sums the
             messages of edges at the nodes where they end.
-          said: each edge's own share of its message, forth and back, [2, E, H]; it is overwritten.
+          shares: each edge's share of its message, forth and back, [2, E, H]; overwritten.
         """
         arrays = self._arrays
         (kernel, bias), *sending = reversed(self._send)
@@ -173,7 +173,7 @@ class _Round:
         own += bias + (g @ arrays["hear/w"])[0] if "hear/w" in arrays else bias
         streams = [np.maximum(own, _ZERO, own)]
         for (kernel, bias), messages, (begins, sums) in zip(
-            sending, said[::-1], ways[::-1], strict=True
+            sending, shares[::-1], ways[::-1], strict=True
         ):
             sent = np.dot(h, kernel)
             sent += bias

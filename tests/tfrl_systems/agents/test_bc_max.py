@@ -1,91 +1,25 @@
-"""BC-Max for policies of any kind: which episodes are kept, what is cloned, what contexts count."""
+"""BC-Max for policies of any kind: what is cloned, and how contexts count."""
 
 from __future__ import annotations
+
+import dataclasses
+import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from tf_agents.specs import array_spec
 from tf_agents.trajectories import time_step as ts
-from tf_agents.trajectories import trajectory
 
 from environments.errors import UserError
 from tests.tfrl_systems.actor_problems import assert_same, snapshot
+from tests.tfrl_systems.agents.test_lessons import UNKNOWN, episodes
 from tfrl_systems.agents import bc_max
-from tfrl_systems.agents.lessons import Column, Lessons, Records, Steps
+from tfrl_systems.agents.lessons import Records
 from tfrl_systems.drivers.jobs import Chunk
 from tfrl_systems.drivers.lesson_runner import LessonRunner
-from tfrl_systems.episodes import Experience, split_episodes
+from tfrl_systems.episodes import Experience
 from tfrl_systems.training.agent_state import AgentState
-
-UNKNOWN = float("nan")
-
-
-def episodes(*plays, learned=UNKNOWN) -> Experience:
-    """Of (context, cost, actions); the observation of a step is its cost and its number."""
-    seen = [[cost, number] for _, cost, actions in plays for number in range(len(actions))]
-    actions = [action for *_, actions in plays for action in actions]
-    count = len(actions)
-    steps = trajectory.Trajectory(
-        np.full(count, ts.StepType.MID, np.int32),
-        np.array(seen, np.float32),
-        np.array(actions, np.int64),
-        (),
-        np.full(count, ts.StepType.MID, np.int32),
-        np.zeros(count, np.float32),
-        np.ones(count, np.float32),
-    )
-    infos = [{"cost": cost, "learned_cost": learned} for _, cost, _ in plays]
-    rows = split_episodes(steps, [len(actions) for *_, actions in plays])
-    return Experience.of(rows, [context for context, *_ in plays], infos)
-
-
-def all_steps(lessons: Lessons) -> set[tuple[float, ...]]:
-    """Of what is drawn: (cost, number, action) of each step, many times each."""
-    assert lessons.records is not None
-    drawn = lessons.draw(500, np.ones(len(lessons.records.cost)), np.random.default_rng(0))
-    return {
-        (*seen, action)
-        for seen, action in zip(drawn.observation.tolist(), drawn.action, strict=True)
-    }
-
-
-def test_of_each_context_the_cheapest_episode_is_kept():
-    lessons = Lessons(max_steps=100)
-    lessons.add(episodes(("a", 5, [0, 1]), ("b", 9, [1]), ("a", 4, [1, 1, 0])), 0)
-    assert all_steps(lessons) == {(4, 0, 1), (4, 1, 1), (4, 2, 0), (9, 0, 1)}
-    # A dearer one changes nothing but what is known of the last policy; a cheaper one replaces.
-    lessons.add(episodes(("a", 6, [0]), ("b", 8, [0, 0]), learned=7.0), 1)
-    assert all_steps(lessons) == {(4, 0, 1), (4, 1, 1), (4, 2, 0), (8, 0, 0), (8, 1, 0)}
-    records = lessons.records
-    assert records is not None and records.context.tolist() == ["a", "b"]
-    assert records.learned_cost.tolist() == [7, 7] and records.iteration.tolist() == [1, 1]
-
-
-def test_the_contexts_met_first_are_forgotten_first():
-    lessons = Lessons(max_steps=4)
-    lessons.add(episodes(("a", 1, [0, 0]), ("b", 1, [0, 0]), ("c", 1, [0])), 0)
-    assert lessons.records is not None and lessons.records.context.tolist() == ["b", "c"]
-    lessons.add(episodes(("d", 1, [0] * 9)), 1)
-    assert lessons.records.context.tolist() == ["d"] and lessons.num_steps == 9
-
-
-def test_padding_is_left_out_and_comes_back():
-    """Rows that repeat at an item's end are kept once; the others are kept as they are."""
-    array = np.array([[[1, 2], [0, 0], [0, 0]], [[3, 4], [5, 6], [7, 8]], [[9, 9]] * 3])
-    column = Column.of(array)
-    assert column.counts.tolist() == [2, 3, 1]
-    np.testing.assert_array_equal(column.take(np.array([2, 0, 1, 0])), array[[2, 0, 1, 0]])
-    numbers = Column.of(np.array([4, 5, 6]))
-    np.testing.assert_array_equal(numbers.take(np.array([1, 1, 2])), [5, 5, 6])
-
-
-def test_contexts_are_drawn_by_their_weight_step_by_step():
-    """w = 1 and 3, steps 3 and 1: both contexts are half of what is drawn."""
-    lessons = Lessons(max_steps=100)
-    lessons.add(episodes(("a", 1, [0, 0, 0]), ("b", 2, [0])), 0)
-    drawn = lessons.draw(4000, np.array([1.0, 3.0]), np.random.default_rng(0))
-    assert np.mean(drawn.observation[:, 0] == 1) == pytest.approx(0.5, abs=0.03)
 
 
 def make_records(cost, learned, iteration) -> Records:
@@ -151,12 +85,16 @@ def test_equally_good_actions_share_and_regrets_count():
 
     -(1/2 + 1/2) log 1/3 = log 3, and 0.5 * 1/3 * 4 = 2/3.
     """
-    agent = make_agent(regret_weight=0.5)
+    agent = make_agent(regret_weight=0.5, updates=1, batch_size=1)
     logits = tf.zeros([1, 3])
-    agent.actor_network.call = lambda seen: (type("Listed", (), {"logits": logits}), ())
-    info = {"targets": np.array([[0.5, 0.5, 0]], "f"), "regrets": np.array([[0, 0, 4]], "f")}
-    loss, agreement = agent._loss(Steps(np.zeros((1, 2), "f"), np.zeros(1), info))
-    assert float(loss) == pytest.approx(np.log(3) + 2 / 3) and float(agreement) == 1
+    agent.actor_network.call = lambda seen: (types.SimpleNamespace(logits=logits), ())
+    played = episodes(("a", 1, [0]))
+    labels = {"targets": [0.5, 0.5, 0], "regrets": [0, 0, 4]}
+    shape = played.trajectory.reward.shape
+    info = {name: np.full((*shape, 3), row, np.float32) for name, row in labels.items()}
+    steps = played.trajectory._replace(policy_info=info)
+    loss = agent.train(dataclasses.replace(played, trajectory=steps))
+    assert loss.loss == pytest.approx(np.log(3) + 2 / 3) and loss.extra.agreement == 1
 
 
 def test_without_other_teachers_each_context_is_played_several_times():

@@ -165,9 +165,9 @@ class Sleeper(tf.Module):
             imagined = tf.nest.map_structure(
                 lambda *arrays: tf.concat(arrays, axis=0), imagined, real
             )
-        return self._experience(imagined), mean
+        return self.experience(imagined), mean
 
-    def _experience(self, imagined: dreams.Imagined) -> trajectory.Trajectory:
+    def experience(self, imagined: dreams.Imagined) -> trajectory.Trajectory:
         """Return dreams as experience [B, T], padded with boundary steps.
 
         A dream that is cut off has a future. Its last reward holds the value of what follows, so

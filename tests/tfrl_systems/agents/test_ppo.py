@@ -18,11 +18,10 @@ from tests.tfrl_systems.actor_problems import (
     train_eagerly,
     two_episodes,
 )
-from tests.tfrl_systems.graph_problems import MakeRunner, make_agent
+from tests.tfrl_systems.graph_problems import MakeRunner, data_of, make_agent
 from tfrl_systems.agents import ppo
 from tfrl_systems.drivers.jobs import Chunk
 from tfrl_systems.networks import graph_actors, graph_encoder
-from tfrl_systems.policies import variables
 from tfrl_systems.policies.numpy_actor import NumpyActor
 
 PLAIN_PPO = PLAIN | {"gae_lambda": 0.5, "normalize_rewards": False, "num_epochs": 1}
@@ -104,7 +103,7 @@ def experience(**settings):
     """Of an agent that has learned nothing, on graphs."""
     agent = make_agent(ppo, **TINY | settings)
     runner = MakeRunner(NumpyActor.from_policy(agent.collect_policy), 6)()
-    runner.load(variables.to_bytes(agent.collect_policy.variables()))
+    runner.load(data_of(agent))
     return runner.run(Chunk(0, 0)).with_usual_length().trajectory
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_probability as tfp
-from tf_agents.distributions import utils as distribution_utils
 from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
@@ -16,7 +15,7 @@ from environments.errors import UserError
 from tests.tfrl_systems import graph_problems
 from tests.tfrl_systems.graph_problems import RULES, SIZES, batch, random_observation
 from tfrl_systems.networks import graph_actors, graph_encoder
-from tfrl_systems.networks.graph_actions import MASKED, ListedActions
+from tfrl_systems.networks.graph_actions import MASKED
 from tfrl_systems.policies import distributions
 from tfrl_systems.policies.numpy_graph import NumpyGraphNetwork
 
@@ -63,6 +62,10 @@ def logits_of(actor, *graphs):
     return actor(batch(*graphs))[0].logits.numpy()
 
 
+def numpy_logits(actor, *graphs):
+    return twin(actor).parameters(batch(*graphs))["logits"]
+
+
 def padded(graph, sizes, generator=None):
     """The same graph with more room, filled with random numbers if there is a generator."""
     num_nodes, num_edges = int(graph["n_node"][0]), int(graph["n_edge"][0])
@@ -100,12 +103,12 @@ def test_padding_changes_no_bit(head):
     graphs = observations()
     generator = np.random.default_rng(3)
     masks = [graph["action_mask"] for graph in graphs]
-    expected = [logits_of(small, *graphs), twin(small).parameters(batch(*graphs))["logits"]]
+    expected = [logits_of(small, *graphs), numpy_logits(small, *graphs)]
     value = make_value(small)(batch(*graphs))[0].numpy()
     for actor, sizes, noise in ((small, SIZES, generator), (large, LARGER, None),
                                 (large, LARGER, generator)):  # fmt: skip
         variants = [padded(graph, sizes, noise) for graph in graphs]
-        logits = [logits_of(actor, *variants), twin(actor).parameters(batch(*variants))["logits"]]
+        logits = [logits_of(actor, *variants), numpy_logits(actor, *variants)]
         for before, after in zip(expected, logits, strict=True):
             for row, mask in enumerate(masks):
                 np.testing.assert_array_equal(after[row, : len(mask)][mask], before[row, mask])
@@ -180,13 +183,10 @@ def test_however_large_scores_become_logits_are_bounded(head):
         for actor in (bounded, free):
             actor.head.score.w.assign(kernel * scale * 4 * np.arctanh(0.5) / most)
         scores = logits_of(free, graph)[0, mask]
-        np.testing.assert_allclose(
-            twin(free).parameters(batch(graph))["logits"][0, mask], scores, rtol=1e-3, atol=1e-3
-        )
-        for logits in (logits_of(bounded, graph), twin(bounded).parameters(batch(graph))["logits"]):
-            np.testing.assert_allclose(
-                logits[0, mask], 4 * np.tanh(scores / 4), rtol=1e-3, atol=1e-3
-            )
+        close = functools.partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-3)
+        close(numpy_logits(free, graph)[0, mask], scores)
+        for logits in (logits_of(bounded, graph), numpy_logits(bounded, graph)):
+            close(logits[0, mask], 4 * np.tanh(scores / 4))
             assert np.abs(logits[0, mask]).max() == pytest.approx(largest, rel=1e-3)
 
 
@@ -197,8 +197,9 @@ def test_unknown_kinds_of_nodes_are_taken_for_none():
     no_kind["nodes"][0, 0], unknown_kind["nodes"][0, 0] = 0, 10_000
     np.testing.assert_array_equal(logits_of(actor, no_kind), logits_of(actor, unknown_kind))
     for seen in (no_kind, unknown_kind):
-        logits = twin(actor).parameters(batch(seen))["logits"]
-        np.testing.assert_allclose(logits, logits_of(actor, no_kind), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            numpy_logits(actor, seen), logits_of(actor, no_kind), rtol=1e-4, atol=1e-5
+        )
 
 
 @HEADS
@@ -212,7 +213,7 @@ def test_numpy_has_the_same_arithmetic(head):
     np.testing.assert_array_equal(twin(actor).mode(batch(*graphs)), distribution.mode())
     np.testing.assert_allclose(distributions.entropy(parameters), distribution.entropy(), rtol=1e-4)
     for number, graph in enumerate(graphs):
-        alone = twin(actor).parameters(batch(graph))["logits"][0]
+        alone = numpy_logits(actor, graph)[0]
         np.testing.assert_array_equal(alone, parameters["logits"][number])
 
 
@@ -242,59 +243,6 @@ def test_first_the_rule_then_the_location_by_hand():
     np.testing.assert_allclose(
         np.exp(twin(actor).parameters(batch(variable))["logits"][0, :4]), expected, rtol=1e-5
     )
-
-
-LIST = np.array([[3, 0], [0, 0], [0, 2], [3, 0]], np.int32)
-
-
-def listed(*odds):
-    """Of LIST at these odds; its last row is a padding that repeats the first."""
-    logits = np.log(np.float32(odds))
-    return ListedActions(tf.constant([[*logits, MASKED]]), tf.constant(LIST[np.newaxis]))
-
-
-def test_listed_actions_by_hand():
-    distribution = listed(1, 2, 5)
-    logs = distribution.log_prob(LIST[:3, np.newaxis]).numpy()
-    np.testing.assert_allclose(np.exp(logs), [[1 / 8], [2 / 8], [5 / 8]], rtol=1e-6)
-    shares = np.array([1, 2, 5]) / 8
-    assert distribution.entropy().numpy() == pytest.approx(-np.sum(shares * np.log(shares)))
-    assert distribution.mode().numpy().tolist() == [[0, 2]]
-    assert distribution.log_prob([[1, 1]]).numpy() == np.float32(MASKED)
-    drawn = distribution.sample(4000, seed=1).numpy()[:, 0]
-    counts = [(drawn == action).all(axis=1).mean() for action in LIST[:3]]
-    np.testing.assert_allclose(counts, shares, atol=0.03)
-
-
-def test_listed_actions_are_made_again_of_what_is_kept():
-    distribution = listed(1, 2, 5)
-    parameters = distribution_utils.get_parameters(distribution)
-    tensors = distribution_utils.parameters_to_dict(parameters, tensors_only=True)
-    assert sorted(tensors) == ["actions", "logits"]
-    others = {**tensors, "logits": listed(5, 2, 1).logits}
-    again = distribution_utils.make_from_parameters(
-        distribution_utils.merge_to_parameters_from_dict(parameters, others)
-    )
-    assert isinstance(again, ListedActions)
-    np.testing.assert_allclose(np.exp(again.log_prob([[3, 0]])), [5 / 8], rtol=1e-6)
-    assert (again.batch_shape, again.event_shape) == ([1], [2])
-    assert again.reparameterization_type == tfp.distributions.NOT_REPARAMETERIZED
-
-
-@pytest.mark.parametrize("odds", [(1, 2, 5), (0, 3, 0)], ids=["three", "one"])
-def test_no_gradient_reaches_what_is_masked(odds):
-    """Exactly 0, of the log-probability and of the entropy, and no NaN where one is left."""
-    logits = [np.log(share) if share else MASKED for share in odds] + [MASKED]
-    logits = tf.Variable([logits], dtype=tf.float32)
-    with tf.GradientTape(persistent=True) as tape:
-        distribution = ListedActions(logits, LIST[np.newaxis])
-        log, entropy = distribution.log_prob([[0, 0]]), distribution.entropy()
-    for output in (log, entropy):
-        gradient = tape.gradient(output, logits).numpy()[0]
-        assert np.isfinite(gradient).all()
-        assert (gradient[np.array([*odds, 0]) == 0] == 0).all()
-    if odds[0] == 0:
-        assert (log.numpy(), entropy.numpy()) == (0, 0)
 
 
 @HEADS
@@ -334,8 +282,7 @@ def test_values_are_computed_where_something_is_decided_some_at_a_time(monkeypat
 def test_an_observation_is_encoded_once_for_both(monkeypatch):
     actor = make_actor()
     value = make_value(actor)
-    calls = []
-    inner = graph_encoder.graphs_of
+    calls, inner = [], graph_encoder.graphs_of
     monkeypatch.setattr(graph_encoder, "graphs_of", lambda seen: calls.append(1) or inner(seen))
     graphs = tensors(*observations())
     with actor.once():

@@ -54,26 +54,26 @@ def test_entropy_and_mode(distribution, parameters):
     assert distributions.mode(parameters).tolist() == [[2, 2]]
 
 
+COUNT = 20_000
+
+
+def drawn(parameters) -> np.ndarray:
+    rows = {name: np.repeat(array, COUNT, axis=0) for name, array in parameters.items()}
+    return distributions.draw(rows, np.random.default_rng(0))
+
+
 def test_draws(distribution, parameters):
-    count = 20_000
-    drawn = {
-        "tensorflow": distribution.sample(count, seed=[1, 2]).numpy()[:, 0],
-        "numpy": distributions.draw(
-            {name: np.repeat(array, count, axis=0) for name, array in parameters.items()},
-            np.random.default_rng(0),
-        ),
-    }
-    for rows in drawn.values():
+    by_tensorflow = distribution.sample(COUNT, seed=[1, 2]).numpy()[:, 0]
+    for rows in (by_tensorflow, drawn(parameters)):
         assert {tuple(row) for row in rows.tolist()} == set(PROBABILITIES)
         for action, share in PROBABILITIES.items():
             assert np.mean(np.all(rows == action, axis=1)) == pytest.approx(share, abs=0.02)
 
 
 def test_by_chance_all_pairs_are_equally_likely(parameters):
-    rows = {name: np.repeat(array, 20_000, axis=0) for name, array in parameters.items()}
-    drawn = distributions.draw(distributions.uniform(rows), np.random.default_rng(0))
+    rows = drawn(distributions.uniform(parameters))
     for action in PROBABILITIES:
-        assert np.mean(np.all(drawn == action, axis=1)) == pytest.approx(1 / 4, abs=0.02)
+        assert np.mean(np.all(rows == action, axis=1)) == pytest.approx(1 / 4, abs=0.02)
 
 
 def test_the_same_over_a_list(parameters):
@@ -85,6 +85,7 @@ def test_the_same_over_a_list(parameters):
     shares = np.exp(logits - logits.max())
     expected = [PROBABILITIES.get(tuple(pair), 0) for pair in actions[0].tolist()]
     np.testing.assert_allclose(shares / shares.sum(), expected, rtol=1e-5)
+    assert logits[-1] == np.float32(MASKED)
 
 
 def test_nothing_is_allowed():
@@ -104,7 +105,3 @@ def test_gradients_are_finite():
     assert np.isfinite(gradient).all()
     # Neither a rule without places nor a place of no rule is moved.
     assert gradient[0, [1, -1]] == pytest.approx(0, abs=1e-6)
-
-
-def test_numpy_knows_the_masked_logit():
-    assert distributions._MASKED == MASKED

@@ -16,14 +16,16 @@ from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
 from environments.errors import UserError
-from tests.tfrl_systems import actor_problems
+from tests.tfrl_systems import actor_problems, graph_problems
 from tests.tfrl_systems.actor_problems import AGENTS, SPECS, make_agent, observations
 from tests.tfrl_systems.world_models import chain
 from tfrl_systems.agents import ppo, reinforce
 from tfrl_systems.drivers.episode_runner import EpisodeRunner
 from tfrl_systems.drivers.jobs import Chunk
 from tfrl_systems.policies import distributions, variables
-from tfrl_systems.policies.numpy_actor import NumpyActor
+from tfrl_systems.policies.export import save_policy
+from tfrl_systems.policies.numpy_actor import NumpyActor, load_network
+from tfrl_systems.policies.numpy_network import NumpyNetwork
 
 NORMALISED = {"normalize_observations": True}
 
@@ -35,15 +37,6 @@ CASES = [
     ("reinforce", "float", {"hidden_sizes": (5,)}),
     ("reinforce", "integer", {"activation": "relu"}),
 ]
-
-
-def pickled(thing) -> bytes:
-    """As multiprocessing sends it."""
-    return bytes(ForkingPickler.dumps(thing))
-
-
-def unpickled(data: bytes):
-    return ForkingPickler.loads(data)
 
 
 def collect_policy(name: str, kind: str, seed: int = 0, **settings):
@@ -66,7 +59,7 @@ def learned_policy(case: int):
 
 def loaded(case: int) -> NumpyActor:
     policy = learned_policy(case)
-    actor = unpickled(pickled(NumpyActor.from_policy(policy)))
+    actor = ForkingPickler.loads(ForkingPickler.dumps(NumpyActor.from_policy(policy)))
     assert actor.load(variables.to_bytes(policy.variables(), version=7)) == 7
     return actor
 
@@ -105,7 +98,7 @@ def test_experience_is_as_the_agent_expects_it(case):
     agent = make_agent(AGENTS[name], kind, **settings)
     step = loaded(case).act(ts.restart(rows(kind, 6), 6), np.random.default_rng(0))
     spec = agent.collect_data_spec
-    tree.assert_same_structure(step.info, tree.map_structure(lambda one: one, spec.policy_info))
+    tree.assert_same_structure(step.info, tree.map_structure(np.asarray, spec.policy_info))
     for array, leaf_spec in zip(
         tree.flatten((step.action, step.info)),
         tree.flatten((spec.action, spec.policy_info)),
@@ -151,7 +144,7 @@ def test_the_trainable_variables_alone_are_refused():
     policy = collect_policy("ppo", "float", **NORMALISED)
     actor = NumpyActor.from_policy(policy)
     data = variables.to_bytes(policy.trainable_variables)
-    names = [each.name for each in policy.variables() if not each.trainable]
+    names = [variable.name for variable in policy.variables() if not variable.trainable]
     with pytest.raises(variables.VariablesError, match="send all of policy.variables()") as caught:
         actor.load(data)
     assert len(names) == 4 + 1
@@ -176,7 +169,7 @@ def test_tensorflow_is_not_needed(tmp_path):
     actor = loaded(0)
     policy = learned_policy(0)
     seen = rows("float", 5)
-    (tmp_path / "actor").write_bytes(pickled(NumpyActor.from_policy(policy)))
+    (tmp_path / "actor").write_bytes(ForkingPickler.dumps(NumpyActor.from_policy(policy)))
     (tmp_path / "values").write_bytes(variables.to_bytes(policy.variables()))
     np.save(tmp_path / "seen.npy", seen)
     code = """
@@ -228,11 +221,9 @@ def test_large_batches_are_the_sum_of_their_blocks():
 
 
 def test_damaged_arrays_are_refused():
-    from tfrl_systems.policies.numpy_network import NumpyNetwork
-
     agent = make_agent(reinforce, "float")
     network = agent.actor_network
-    arrays = {name: each.numpy() for name, each in network.named_variables().items()}
+    arrays = {name: variable.numpy() for name, variable in network.named_variables().items()}
     with pytest.raises(ValueError, match=r"bias_1 of the shape \(3,\), not \(64,\)"):
         NumpyNetwork(network.describe(), arrays | {"bias_1": np.zeros(3)})
     del arrays["log_std"]
@@ -277,3 +268,31 @@ def test_what_is_not_allowed_is_never_done(name):
     assert np.all((shares > 0) == seen["action_mask"])
     logits = actor.network.parameters(seen)["logits"]
     assert np.all((logits > -1e8) == seen["action_mask"])
+
+
+def graph_agent():
+    return graph_problems.make_agent(ppo, graph_width=4, graph_rounds=1)
+
+
+def test_graphs_too():
+    agent = graph_agent()
+    actor = NumpyActor.from_policy(agent.collect_policy)
+    actor.load(graph_problems.data_of(agent))
+    seen = graph_problems.batch(*[graph_problems.make_environment().reset().observation] * 3)
+    acted = actor.act(ts.restart(seen, 3), np.random.default_rng(1))
+    there = agent.collect_policy.distribution(tree.map_structure(tf.constant, ts.restart(seen, 3)))
+    parameters = {"logits": there.action.logits.numpy(), "actions": there.action.actions.numpy()}
+    drawn = distributions.draw(parameters, np.random.default_rng(1))
+    np.testing.assert_array_equal(acted.action, drawn)
+    for array, tensor in zip(tree.flatten(acted.info), tree.flatten(there.info), strict=True):
+        assert array.dtype == tensor.dtype.as_numpy_dtype
+        np.testing.assert_allclose(array, tensor, rtol=1e-4, atol=1e-5)
+
+
+def test_a_saved_policy_of_graphs_does_the_same(tmp_path):
+    save_policy(tmp_path / "policy", graph_agent().policy, {"environment": "tensor_graphs"})
+    network = load_network(tmp_path / "policy", "graph_actor")
+    seen = graph_problems.batch(graph_problems.make_environment().reset().observation)
+    saved = tf.saved_model.load(str(tmp_path / "policy"))
+    step = tree.map_structure(tf.constant, ts.restart(seen, 1))
+    np.testing.assert_array_equal(saved.action(step, ()).action, network.mode(seen))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from tf_agents.specs import array_spec
 from tf_agents.trajectories import time_step as ts
 
 from environments.errors import UserError
@@ -64,19 +63,6 @@ def test_a_seed_decides_every_bit(name):
     assert_same(snapshot(first), snapshot(again))
     names = [[variable.name for variable in agent.trainable_variables] for agent in (first, again)]
     assert names[0] == names[1]
-
-
-@BOTH
-def test_a_restored_agent_goes_on_as_if_nothing_had_happened(name, tmp_path):
-    agents = [make_agent(AGENTS[name], seed=seed, **QUICK) for seed in (0, 1)]
-    agents[0].train(two_episodes(name == "ppo"))
-    path = str(tmp_path / "state")
-    tf.train.Checkpoint(agent=agents[0]).write(path)
-    tf.train.Checkpoint(agent=agents[1]).read(path).assert_existing_objects_matched()
-    for agent in agents:
-        agent.set_progress(0.5)
-        agent.train(two_episodes(name == "ppo"))
-    assert_same(*map(snapshot, agents))
 
 
 @BOTH
@@ -192,13 +178,3 @@ def test_specs_that_no_network_fits_are_named(name):
     text = ts.time_step_spec({"name": tf.TensorSpec([], tf.string)})
     with pytest.raises(UserError, match="observation name: expected numbers, found string"):
         module.make_agent(module.Config(), text, actions)
-
-
-@BOTH
-def test_array_specs_of_an_environment_do_as_well(name):
-    module = AGENTS[name]
-    observation = array_spec.BoundedArraySpec([3], np.float32, -1, 1, "observation")
-    action = array_spec.BoundedArraySpec([2], np.float32, -1, 1, "action")
-    agent = module.make_agent(module.Config(), ts.time_step_spec(observation), action)
-    step = ts.restart(tf.zeros([4, 3]), batch_size=4)
-    assert agent.policy.action(step).action.shape == (4, 2)

@@ -270,27 +270,9 @@ def test_what_is_not_allowed_is_never_done(name):
     assert np.all((logits > -1e8) == seen["action_mask"])
 
 
-def graph_agent():
-    return graph_problems.make_agent(ppo, graph_width=4, graph_rounds=1)
-
-
-def test_graphs_too():
-    agent = graph_agent()
-    actor = NumpyActor.from_policy(agent.collect_policy)
-    actor.load(graph_problems.data_of(agent))
-    seen = graph_problems.batch(*[graph_problems.make_environment().reset().observation] * 3)
-    acted = actor.act(ts.restart(seen, 3), np.random.default_rng(1))
-    there = agent.collect_policy.distribution(tree.map_structure(tf.constant, ts.restart(seen, 3)))
-    parameters = {"logits": there.action.logits.numpy(), "actions": there.action.actions.numpy()}
-    drawn = distributions.draw(parameters, np.random.default_rng(1))
-    np.testing.assert_array_equal(acted.action, drawn)
-    for array, tensor in zip(tree.flatten(acted.info), tree.flatten(there.info), strict=True):
-        assert array.dtype == tensor.dtype.as_numpy_dtype
-        np.testing.assert_allclose(array, tensor, rtol=1e-4, atol=1e-5)
-
-
 def test_a_saved_policy_of_graphs_does_the_same(tmp_path):
-    save_policy(tmp_path / "policy", graph_agent().policy, {"environment": "tensor_graphs"})
+    agent = graph_problems.make_agent(ppo, graph_width=4, graph_rounds=1)
+    save_policy(tmp_path / "policy", agent.policy, {"environment": "tensor_graphs"})
     network = load_network(tmp_path / "policy", "graph_actor")
     seen = graph_problems.batch(graph_problems.make_environment().reset().observation)
     saved = tf.saved_model.load(str(tmp_path / "policy"))

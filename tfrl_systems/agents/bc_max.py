@@ -282,17 +282,13 @@ def _learned_over_best(records: Records, iteration: int) -> float:
 
 
 def bucket_weights(sizes: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Return module weights that give each order of magnitude of size the same total (D.3).
+    """Return weights that give each order of magnitude of size the same total (D.3).
 
     Bucket 0 holds the sizes in [0, 1), bucket m those in [2^(m-1), 2^m), and
 
-        w_x = max_m |b_m| / |b_{m(x)}|.
+        w_x = max_m |b_m| / |b_{m(x)}|,    float64 [n], at least 1,
 
-    Args:
-      sizes: size in bytes of each module under the best baseline policy, [n].
-
-    Returns:
-      float64 [n], at least 1.
+    where `sizes` are those of n modules under the best baseline; here, the best costs of contexts.
     """
     buckets = _buckets(sizes)
     counts = np.bincount(buckets)
@@ -304,7 +300,7 @@ def hedge_weights(
     learned_sizes: Sequence[Sequence[float]] | np.ndarray,
     eta: float,
 ) -> np.ndarray:
-    """Return module weights that grow where the learned policies left modules large (D.4).
+    """Return weights that grow where the learned policies left modules large (D.4).
 
     The first shares are p_m^1 = |b_m| / Σ_m |b_m| over the buckets b_m of D.3. Hedge then updates
     them for each learned policy π_t,
@@ -316,7 +312,7 @@ def hedge_weights(
     as that of L^t is taken as that of L~^t.
 
     Args:
-      sizes: size in bytes of each module under the first policy, [n]; they decide the buckets.
+      sizes: size of each module under the first policy, [n]; they decide the buckets.
       learned_sizes: sizes under each learned policy so far, [t, n]; t may be 0.
       eta: step size of Hedge, η >= 0.
 

@@ -157,16 +157,11 @@ class Lessons:
         self._keep((after <= self._max_steps) | (np.arange(len(after)) == len(after) - 1))
 
     def draw(self, count: int, weights: np.ndarray, generator: np.random.Generator) -> Steps:
-        """Draw steps with replacement.
-
-        Args:
-          count: number of steps.
-          weights: weight of each step of a context, float64 [L].
-          generator: decides the draw.
-        """
+        """Draw steps with replacement; `weights`, float64 [L], is for each step of a context."""
         assert self.records is not None
         sums = np.cumsum(np.repeat(weights, self.records.num_steps))
         places = np.searchsorted(sums, generator.random(count) * sums[-1], side="right")
+        # A draw may be rounded up to the whole sum, beyond the last step.
         places = np.minimum(places, len(sums) - 1)
         return tree.map_structure(lambda column: column.take(places), self._steps)
 

@@ -158,6 +158,7 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
             update,
             (0, tf.nest.map_structure(tf.constant, nothing)),
         )
+        # After the updates, which must see the numbers that the policy acted on.
         self.update_observation_normalizer(steps.observation)
         self.update_reward_normalizer(steps.reward)
         self.train_step_counter.assign_add(1)

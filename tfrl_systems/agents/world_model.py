@@ -263,7 +263,7 @@ class WorldModelAgent(tf_agent.TFAgent):
         number = int(self.train_step_counter.numpy())
         generator = np.random.default_rng([self._config.seed, number])
         new = self.replay.add(experience)
-        if number:
+        if number:  # before, the model was never fitted
             self._judgement = self._judge.judge(new, generator)
         self._take_aim()
         config = self._config

@@ -54,8 +54,8 @@ class Adam(tf.keras.optimizers.Adam):
         gradients, variables = zip(*grads_and_vars, strict=True)
         if self._max_norm:
             gradients, _ = tf.clip_by_global_norm(gradients, self._max_norm)
-        done = self.iterations.assign_add(1)
-        powers = [tf.pow(decay, tf.cast(done, tf.float32)) for decay in _DECAYS]
+        num_steps = self.iterations.assign_add(1)
+        powers = [tf.pow(decay, tf.cast(num_steps, tf.float32)) for decay in _DECAYS]
         rate = tf.identity(self.learning_rate)
         for gradient, variable in zip(gradients, variables, strict=True):
             place = self._places[variable.ref()]
@@ -71,4 +71,4 @@ class Adam(tf.keras.optimizers.Adam):
                 epsilon=_EPSILON,
                 grad=gradient,
             )
-        return done
+        return num_steps

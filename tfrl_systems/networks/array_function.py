@@ -41,6 +41,7 @@ class ArrayFunction:
         self._open_axes = open_axes
         self._traced_fn = tf.function(fn, autograph=False, reduce_retracing=True)
         self._graphs: dict[Hashable, _Graph] = {}
+        # A graph finds its inputs, and leaves its outputs, in attributes: one call at a time.
         self._lock = threading.Lock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -90,6 +90,7 @@ def first_nodes(n_node: tf.Tensor) -> tf.Tensor:
 
 def sorted_sum(data: tf.Tensor, segments: tf.Tensor, num_segments: tf.Tensor) -> tf.Tensor:
     """Sum rows [N, H] by segments [N], which ascend; return [num_segments, H]."""
+    # `segment_sum` ends with the last segment that has a row.
     sums = tf.math.segment_sum(data, segments)
     return tf.pad(sums, [[0, num_segments - tf.shape(sums)[0]], [0, 0]])
 

@@ -85,9 +85,9 @@ class Perturbation:
     fall: float = 1.0
 
     @classmethod
-    def of(cls, every: Iterable[Any], trainable: Iterable[Any], std: float) -> Perturbation:
+    def of(cls, variables: Iterable[Any], trainable: Iterable[Any], std: float) -> Perturbation:
         """Make a perturbation of TensorFlow variables."""
-        sources = list(every)
+        sources = list(variables)
         chosen = {id(variable) for variable in trainable}
         places = tuple(place for place, variable in enumerate(sources) if id(variable) in chosen)
         return cls(Layout.of(sources), places, std)

@@ -111,14 +111,7 @@ class NumpyGraphNetwork(Memoryless):
         self._head.update(within(_HEAD, arrays))
 
     def parameters(self, observation: Arrays) -> dict[str, np.ndarray]:
-        """Return the logits [B, A] of the listed actions, and the list [B, A, 2].
-
-        Args:
-          observation: arrays [B, ...] as the observation spec names them.
-
-        Returns:
-          The parameters, as in `distributions`.
-        """
+        """Return the logits [B, A] of the listed actions, and the list [B, A, 2]."""
         is_there = observation["action_mask"]
         logits = np.full(is_there.shape, self._masked, np.float32)
         for number, allowed in enumerate(is_there):

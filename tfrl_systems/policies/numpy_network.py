@@ -218,14 +218,7 @@ class NumpyNetwork(Memoryless):
         return self._middle, self._half_range
 
     def parameters(self, observation: Any) -> dict[str, np.ndarray]:
-        """Return the parameters of each row's action distribution.
-
-        Args:
-          observation: arrays [B, ...] in the structure of the observation spec.
-
-        Returns:
-          The parameters, as in `distributions`.
-        """
+        """Return the parameters of each row's action distribution, as in `distributions`."""
         sums = self._sums(observation)
         if self._num_places:
             num_places = observation[self._permits]

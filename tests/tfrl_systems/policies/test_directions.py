@@ -10,16 +10,16 @@ from tfrl_systems.policies.directions import Directions, Perturbation
 
 
 def test_both_ends_are_as_far_from_the_middle_and_only_trained_variables_move():
-    every = [tf.Variable(value) for value in ([1.0, 2.0], [3], [[4.0]])]
-    perturbation = Perturbation.of(every, every[::2], std=0.1).falling_to(0.001, iterations=3)
-    data = variables.to_bytes(every, 3)
+    sources = [tf.Variable(value) for value in ([1.0, 2.0], [3], [[4.0]])]
+    perturbation = Perturbation.of(sources, sources[::2], std=0.1).falling_to(0.001, iterations=3)
+    data = variables.to_bytes(sources, 3)
     for iteration, std in ((0, 0.1), (1, 0.01), (2, 0.001)):
         seeds = (5, iteration, 7)
         ends = [perturbation.layout.read(perturbation.perturbed(data, seeds, s)) for s in (1, -1)]
         assert [version for version, _ in ends] == [3, 3]
         first, last = perturbation.noise(seeds)
         values = (values for _, values in ends)
-        for variable, noise, plus, minus in zip(every, (first, 0, last), *values, strict=True):
+        for variable, noise, plus, minus in zip(sources, (first, 0, last), *values, strict=True):
             np.testing.assert_allclose(plus, variable.numpy() + std * noise, atol=1e-6)
             np.testing.assert_allclose(minus, variable.numpy() - std * noise, atol=1e-6)
 

@@ -23,7 +23,7 @@ from tfrl_systems.cli.main import main
 # Small enough that a run takes seconds; every iteration explores and fits all the same.
 QUICK = tuple(
     word
-    for setting in ("num_models=2", "epochs=3", "hidden_sizes=8", "num_trees=5", "num_rounds=2")
+    for setting in ("num_models=2", "epochs=3", "hidden_sizes=8", "num_rounds=2")
     for word in ("--set", setting)
 )
 

@@ -30,7 +30,6 @@ _PACKAGES = (
     "tensorflow-probability",
     "tensorboard",
     "numpy",
-    "scikit-learn",
     "llvmlite",
     "ziglang",
     "pyelftools",

@@ -42,7 +42,6 @@ _FIELDS = {
     ),
     "controller": ("actions", "memory_size", "latents", "permits", "actor"),
     "networks": ("num_models", "features", "baseline_feature", "margin"),
-    "trees": ("num_models", "features", "baseline_feature", "margin"),
 }
 """The fields that policy.json must have, by the kind of policy."""
 

@@ -12,30 +12,29 @@ import pytest
 from environments.errors import UserError
 from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
 
-# One tree with one test: callee_users above 1 makes inlining likelier.
+# Features go in as they are, and there is no hidden layer: callee_users above 1 favours inlining.
 DESCRIPTION = {
     "format": "tfrl-policy",
     "format_version": 1,
-    "kind": "trees",
+    "kind": "networks",
     "num_models": 1,
     "features": ["callee_users", "inlining_default"],
     "baseline_feature": "inlining_default",
     "margin": 0.5,
 }
 ARRAYS = {
-    "feature": np.array([[0, 0, 0]], np.int32),
-    "threshold": np.array([[1, 0, 0]]),
-    "left": np.array([[1, 1, 2]], np.int32),
-    "right": np.array([[2, 1, 2]], np.int32),
-    "value": np.array([[0, -(1 << 25), 1 << 25]]),
-    "base": np.array(0),
-    "depth": np.array(1),
+    "start": np.array([[-9, 9]] * 2),
+    "base": np.array([[-9, 9]] * 2) << 16,
+    "rise": np.ones((2, 2), np.int64) << 16,
+    "run": np.ones((2, 2), np.int64),
+    "weights_0": np.array([[[4.0], [0.0]]]) * (1 << 16),
+    "biases_0": np.array([[[-6.0]]]) * (1 << 16),
 }
 
 
 def load(directory, description=None, arrays=None):
     buffer = io.BytesIO()
-    np.savez(buffer, **{**ARRAYS, **(arrays or {})})
+    np.savez(buffer, **(ARRAYS if arrays is None else arrays))
     (directory / "numpy_policy.npz").write_bytes(buffer.getvalue())
     digest = hashlib.sha256(buffer.getvalue()).hexdigest()
     described = {**DESCRIPTION, "arrays_sha256": digest, **(description or {})}
@@ -71,35 +70,30 @@ def test_fields_of_other_types(tmp_path, changed):
         load(tmp_path, changed)
 
 
+@pytest.mark.parametrize("missing", sorted(ARRAYS))
+def test_arrays_that_are_missing(tmp_path, missing):
+    arrays = {name: array for name, array in ARRAYS.items() if name != missing}
+    with pytest.raises(UserError, match="expected a policy whose files fit each other, found"):
+        load(tmp_path, arrays=arrays)
+
+
 @pytest.mark.parametrize(
     ("what", "changed"),
     [
-        ("circle", {"left": [[1, 0, 2]]}),
-        ("circle at the root", {"right": [[0, 1, 2]]}),
-        ("a child before the first", {"left": [[-1, 1, 2]]}),
-        ("a child that is missing", {"left": [[3, 1, 2]]}),
-        ("a feature before the first", {"feature": [[-1, 0, 0]]}),
-        ("a feature that is missing", {"feature": [[2, 0, 0]]}),
-        ("a depth without end", {"depth": 1 << 30}),
-        ("a depth of no steps", {"depth": 0}),
-        ("fractions", {"threshold": [[0.5, 0, 0]]}),
-        ("two bases", {"base": [0, 0]}),
+        ("knots of one feature", {"start": [[-9, 9]]}),
+        ("bases of other knots", {"base": [[0, 1, 2]] * 2}),
+        ("fractions for knots", {"rise": [[0.5, 0.5]] * 2}),
+        ("weights of another layer", {"weights_0": [[[1.0]] * 3]}),
+        ("a bias for nobody", {"biases_0": [[[0.0, 0.0]]]}),
+        ("members that are none", {"weights_0": np.zeros((0, 2, 1))}),
     ],
 )
-def test_trees_that_are_none(tmp_path, what, changed):
+def test_arrays_that_do_not_fit(tmp_path, what, changed):
+    arrays = {**ARRAYS, **{name: np.array(rows) for name, rows in changed.items()}}
     with pytest.raises(UserError, match="expected a policy whose files fit each other, found"):
-        load(tmp_path, arrays={name: np.array(rows) for name, rows in changed.items()})
-
-
-def test_branches_that_meet_again_and_again_take_no_time(tmp_path):
-    # Each of 40 nodes has the next one as both children: 2^40 ways to the end.
-    nodes = np.minimum(np.arange(1, 42), 40)[np.newaxis]
-    zeros = np.zeros((1, 41), np.int64)
-    changed = {"left": nodes, "right": nodes, "feature": zeros, "threshold": zeros, "value": zeros}
-    with pytest.raises(UserError, match="more than 64 leaves"):
-        load(tmp_path, arrays=changed)
+        load(tmp_path, arrays=arrays)
 
 
 def test_numbers_that_are_not_finite(tmp_path):
-    with pytest.raises(UserError, match="value: numbers that are not finite"):
-        load(tmp_path, arrays={"value": np.array([[0.0, np.nan, 1.0]])})
+    with pytest.raises(UserError, match="weights_0: numbers that are not finite"):
+        load(tmp_path, arrays={**ARRAYS, "weights_0": np.full((1, 2, 1), np.inf)})

@@ -74,18 +74,6 @@ def actor_parts(inputs, kind="normal", num_actions=3, is_integer=False):
     return description, arrays
 
 
-# Two trees with one test each.
-TREES = {
-    "feature": np.array([[0, 0, 0], [1, 0, 0]], np.int32),
-    "threshold": np.array([[1, 0, 0], [3, 0, 0]]),
-    "left": np.array([[1, 1, 2]] * 2, np.int32),
-    "right": np.array([[2, 1, 2]] * 2, np.int32),
-    "value": np.array([[0, -(1 << 25), 1 << 25], [0, -(1 << 23), 1 << 23]]),
-    "base": np.array(0),
-    "depth": np.array(1),
-}
-
-
 def make_networks(generator):
     """The arrays of two networks with one hidden layer; the features go in as they are."""
     ones = np.ones((2, 2), np.int64)
@@ -148,13 +136,12 @@ def test_batches_of_any_size():
 
 
 def test_policies_of_call_sites():
-    """Trees, networks, and the actor of a policy gradient agent; one decider or one for each."""
+    """Networks, and the actor of a policy gradient agent; one decider or one for each."""
     generator = np.random.default_rng(4)
     rows = generator.integers(-9, 10, (NUM_THREADS, 2))
     description = {"num_models": 2, "features": NAMES, "baseline_feature": "", "margin": 0.0}
-    for kind, arrays in {"trees": TREES, "networks": make_networks(generator)}.items():
-        policy = CallSitePolicy({"kind": kind, **description}, arrays, kind)
-        assert count_wrong([policy.logits] * NUM_THREADS, rows[:, np.newaxis], 300) == 0
+    policy = CallSitePolicy({"kind": "networks", **description}, make_networks(generator), "mine")
+    assert count_wrong([policy.logits] * NUM_THREADS, rows[:, np.newaxis], 300) == 0
     parts = actor_parts({(name,): 1 for name in NAMES}, "categorical", 2, is_integer=True)
     actor = ActorPolicy(NumpyNetwork(*parts), NAMES, "")
     deciders = [actor.begin("m", NAMES).one for _ in rows]

@@ -35,7 +35,6 @@ _PACKAGES = (
     "numpy",
     "onnx",
     "onnxruntime",
-    "scikit-learn",
     "scipy",
     "tf-agents",
 )

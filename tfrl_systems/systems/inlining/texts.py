@@ -7,7 +7,7 @@ Learns which call sites to inline so that objects become smaller than clang -Oz 
 
   tfrl train inlining --agent bc_max --corpus runs/corpus/train --workdir runs/first
   tfrl train inlining --agent bc_max --corpus runs/corpus/train --holdout runs/corpus/heldout \\
-      --workdir runs/second --compiler clang-22 --iterations 3 --set model=trees
+      --workdir runs/second --compiler clang-22 --iterations 3
   tfrl train inlining --agent ppo --corpus runs/corpus/train --workdir runs/third
   tfrl train inlining --agent bc_max --corpus runs/corpus/train --workdir runs/fourth \\
       --set baselines=default,runs/third/policy

@@ -47,9 +47,7 @@ def clone_default(
     rows = rng.permutation(len(actions))[:_MAX_ROWS]
     experience, weights = labelled_experience(feature_names, features[rows], actions[rows])
     for attempt in range(_MAX_ATTEMPTS):
-        effort = dataclasses.replace(
-            config, epochs=config.epochs << attempt, num_trees=config.num_trees << attempt
-        )
+        effort = dataclasses.replace(config, epochs=config.epochs << attempt)
         agent = decision_agent.make_agent(effort, *decision_specs(feature_names))
         agent.train(experience, weights)
         clone = to_numpy(agent.policy, "clone")

@@ -198,7 +198,7 @@ RUNS = {
     "inlining-ppo": {**ONLINE, "hidden_sizes": (8,)},
     "inlining-bc_max": {
         **{"iterations": 2, "num_models": 2, "epochs": 3, "hidden_sizes": (8,)},
-        **{"num_trees": 5, "num_rounds": 2},
+        **{"num_rounds": 2},
     },
 }
 

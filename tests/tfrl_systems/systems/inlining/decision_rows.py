@@ -14,11 +14,11 @@ from tfrl_systems.systems.inlining.imitation import agent as decision_agent
 
 NAMES = ("cost_estimate", "inlining_default", "callee_users", "caller_blocks", "flag")
 
-SMALL = {
-    "trees": {"model": "trees", "num_models": 3, "num_trees": 25, "max_leaf_nodes": 8},
-    "networks": {"model": "networks", "num_models": 2, "hidden_sizes": (16, 8), "epochs": 12},
-}
+SMALL = {"num_models": 2, "hidden_sizes": (16, 8), "epochs": 12}
 """Settings that train in a second."""
+
+LOGIT_STEP = 256
+"""The least difference, in fixed point, between logits that networks on their grid can give."""
 
 
 def specs(names: tuple[str, ...] = NAMES) -> tuple[ts.TimeStep, tensor_spec.BoundedTensorSpec]:
@@ -57,14 +57,23 @@ def time_steps(rows: np.ndarray, names: tuple[str, ...] = NAMES) -> ts.TimeStep:
     return ts.restart(observation, batch_size=len(rows))
 
 
-def make_agent(kind: str, **settings) -> decision_agent.DecisionAgent:
-    return decision_agent.make_agent(decision_agent.Config(**(SMALL[kind] | settings)), *specs())
+def make_agent(**settings) -> decision_agent.DecisionAgent:
+    return decision_agent.make_agent(decision_agent.Config(**(SMALL | settings)), *specs())
 
 
 @functools.cache
-def trained_agent(kind: str) -> decision_agent.DecisionAgent:
-    """One agent of each kind for the tests that only ask it."""
-    agent = make_agent(kind, margin=0.3)
+def trained_agent() -> decision_agent.DecisionAgent:
+    """One agent for the tests that only ask it."""
+    agent = make_agent(margin=0.3)
     rows = draw(3000, 1)
     agent.train(*episodes.labelled_experience(NAMES, rows, labels(rows)))
     return agent
+
+
+def answer(agent: decision_agent.DecisionAgent, logit_steps: int) -> None:
+    """Make the agent's first network give this logit in fixed point everywhere, the others 0."""
+    for variable in agent.collect_policy.model.grid:
+        variable.assign(tf.zeros_like(variable))
+    bias = agent.collect_policy.model.grid[-1]
+    assert logit_steps % LOGIT_STEP == 0
+    bias.assign(tf.concat([[[[logit_steps // LOGIT_STEP]]], bias[1:]], axis=0))

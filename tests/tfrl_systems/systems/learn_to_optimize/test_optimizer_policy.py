@@ -138,7 +138,7 @@ def test_policy_json_says_what_it_is(saved):
     "fields, words",
     [
         ({"dimensions": 4}, "expected a policy from 4 numbers to 2, found one from 5 to 3"),
-        ({"kind": "trees"}, "expected the fields num_models, features"),
+        ({"kind": "networks"}, "expected the fields num_models, features"),
         ({"kind": "forest"}, "expected a policy of the kind actor, graph_actor, controller"),
         ({"kind": ["actor"]}, "expected a policy of the kind actor, graph_actor, controller"),
         ({"free": True}, "expected a policy of learn_to_optimize"),

@@ -35,7 +35,6 @@ from tfrl_systems import episodes
 from tfrl_systems.systems.inlining.policy import (
     decision_network,
     decision_policy,
-    trees,
     votes,
 )
 from tfrl_systems.systems.inlining.policy.decision_policy import to_numpy
@@ -49,7 +48,6 @@ class Config:
     """Settings of a BC-Max agent.
 
     Attributes:
-      model: kind of model: "trees" (boosted decision trees) or "networks" (perceptrons).
       num_models: members of the ensemble; their logits are averaged.
       features: names of the observations that the model sees; () for all.
       baseline_feature: observation that holds the baseline's action; "" for no baseline.
@@ -58,33 +56,20 @@ class Config:
       margin: logit added in favour of the baseline's action; the policy departs from the baseline
         only if it is surer than this. Below 0 it departs before it is sure.
       seed: decides all randomness of the training.
-      num_trees: trees: boosting rounds of each member.
-      max_leaf_nodes: trees: the most leaves of a tree, at most 64.
-      tree_learning_rate: trees: shrinkage, the factor of each tree's logits.
-      min_samples_leaf: trees: the fewest rows that a leaf may hold.
-      l2: trees: L2 regularisation of the leaves.
-      feature_fraction: trees: share of the features that each split may choose from.
-      hidden_sizes: networks: units of the hidden layers, at most 256 each.
-      num_knots: networks: quantiles of the normalisation.
-      epochs: networks: passes over the data.
-      batch_size: networks: rows of a minibatch.
-      network_learning_rate: networks: Adam's learning rate at the start; it falls linearly to 0.
-      weight_decay: networks: decoupled weight decay, multiplied by the learning rate.
+      hidden_sizes: units of the hidden layers, at most 256 each.
+      num_knots: quantiles of the normalisation.
+      epochs: passes over the data.
+      batch_size: rows of a minibatch.
+      network_learning_rate: Adam's learning rate at the start; it falls linearly to 0.
+      weight_decay: decoupled weight decay, multiplied by the learning rate.
     """
 
-    model: str = "networks"
     num_models: int = 3
     features: tuple[str, ...] = ()
     baseline_feature: str = "inlining_default"
     scope_feature: str = ""
     margin: float = 0.0
     seed: int = 0
-    num_trees: int = 100
-    max_leaf_nodes: int = 16
-    tree_learning_rate: float = 0.1
-    min_samples_leaf: int = 20
-    l2: float = 1.0
-    feature_fraction: float = 0.5
     hidden_sizes: tuple[int, ...] = (64, 64)
     num_knots: int = 65
     epochs: int = 30
@@ -133,7 +118,7 @@ class DecisionAgent(tf_agent.TFAgent):
     execution: do not wrap it in `common.function`.
     """
 
-    # TensorFlow cannot trace scikit-learn; the networks have graph functions of their own.
+    # The networks have graph functions of their own.
     _enable_functions = False
 
     def __init__(
@@ -217,20 +202,7 @@ class DecisionAgent(tf_agent.TFAgent):
         )
 
 
-def _make_model(config: Config, num_features: int) -> votes.DecisionModel:
-    if config.model == "trees":
-        return trees.BoostedTrees(
-            num_features,
-            trees.TreeSettings(
-                num_models=config.num_models,
-                num_trees=config.num_trees,
-                max_leaf_nodes=config.max_leaf_nodes,
-                learning_rate=config.tree_learning_rate,
-                min_samples_leaf=config.min_samples_leaf,
-                l2=config.l2,
-                feature_fraction=config.feature_fraction,
-            ),
-        )
+def _make_model(config: Config, num_features: int) -> decision_network.DecisionNetworks:
     return decision_network.DecisionNetworks(
         num_features,
         decision_network.NetworkSettings(
@@ -250,17 +222,10 @@ def _check(config: Config, offered: tuple[str, ...]) -> None:
     needed = [*config.features, *filter(None, [config.baseline_feature, config.scope_feature])]
     missing = sorted(set(needed) - set(offered))
     allowed = {
-        "model": config.model in ("trees", "networks"),
         "num_models": 1 <= config.num_models <= 1000,
         "features": not missing,
         "scope_feature": bool(config.baseline_feature) or not config.scope_feature,
         "margin": abs(config.margin) <= votes.MAX_LOGIT,
-        "num_trees": config.num_trees >= 1,
-        "max_leaf_nodes": 2 <= config.max_leaf_nodes <= 64,
-        "tree_learning_rate": config.tree_learning_rate > 0,
-        "min_samples_leaf": config.min_samples_leaf >= 1,
-        "l2": config.l2 >= 0,
-        "feature_fraction": 0 < config.feature_fraction <= 1,
         "hidden_sizes": all(
             1 <= size <= decision_network.MAX_HIDDEN_UNITS for size in config.hidden_sizes
         ),

@@ -16,11 +16,13 @@ import numpy as np
 from environments import files
 from environments.errors import UserError
 from tfrl_systems.policies import policy_files
-from tfrl_systems.systems.inlining.policy import cpp, numpy_models, votes
+from tfrl_systems.systems.inlining.policy import cpp, votes
+from tfrl_systems.systems.inlining.policy.numpy_networks import NumpyNetworks
 
 # With more, sums of the members' logits and the margin could leave int64.
 _MAX_MODELS = 1 << 16
 _MAX_MARGIN = 1e6
+KIND = "networks"
 _FIELDS = {"num_models": int, "features": list, "baseline_feature": str, "scope_feature": str}
 
 
@@ -35,8 +37,7 @@ class CallSitePolicy:
     Attributes:
       name: the same.
       feature_names: names of the features that the policy needs, in the order of its columns: those
-        that the model uses, then the baseline feature and the scope feature. Other features that it
-        was trained with may be missing.
+        of the model, then the baseline feature and the scope feature.
       baseline_place: position among them of the baseline feature; None if there is none.
       scope_place: position among them of the scope feature; None if `margin` always holds.
       num_models: number of members of the model.
@@ -52,13 +53,12 @@ class CallSitePolicy:
         self.name = name
         self.parts = (description, arrays)
         trained_on = list(description["features"])
-        self._model = numpy_models.MODELS[description["kind"]](arrays, len(trained_on))
-        used = [trained_on[column] for column in self._model.used]
+        self._model = NumpyNetworks(arrays, len(trained_on))
         baseline = description["baseline_feature"]
         scope = description.get("scope_feature", "")  # older policies have none
-        extra = [name for name in (baseline, scope) if name and name not in used]
-        self.feature_names = (*used, *dict.fromkeys(extra))
-        self._num_used = len(used)
+        extra = [name for name in (baseline, scope) if name and name not in trained_on]
+        self.feature_names = (*trained_on, *dict.fromkeys(extra))
+        self._num_trained_on = len(trained_on)
         self.baseline_place = self.feature_names.index(baseline) if baseline else None
         self.scope_place = self.feature_names.index(scope) if scope and baseline else None
         self.margin = float(description["margin"])
@@ -82,7 +82,7 @@ class CallSitePolicy:
         """
         path = pathlib.Path(directory)
         description = policy_files.load_policy_json(path)
-        if description["kind"] not in numpy_models.MODELS:
+        if description["kind"] != KIND:
             raise UserError(
                 f"{path}: expected a policy that decides call sites, found one of the kind "
                 f"{description['kind']}; name one that tfrl train inlining wrote"
@@ -96,11 +96,6 @@ class CallSitePolicy:
                 f"{path}: expected a policy whose files fit each other, found {error!r}; "
                 "export the policy again"
             ) from error
-
-    @property
-    def used(self) -> np.ndarray:
-        """Positions of the features that the model uses among those it was trained with."""
-        return self._model.used
 
     def with_margins(self, margin: float, outside_margin: float = votes.NEVER) -> CallSitePolicy:
         """Return the same policy with other margins."""
@@ -195,7 +190,7 @@ class CallSitePolicy:
 
     def _half_steps(self, features: np.ndarray) -> np.ndarray:
         if self.baseline_place is None:
-            return 2 * self._model.votes(features[:, : self._num_used])
+            return 2 * self._model.votes(features[:, : self._num_trained_on])
         if self.scope_place is None:
             return self._with_margin(features, self.margin)
         inside = features[:, self.scope_place] == 1
@@ -207,7 +202,7 @@ class CallSitePolicy:
     def _with_margin(self, features: np.ndarray, margin: float) -> np.ndarray:
         towards = np.where(features[:, self.baseline_place] > 0, 1, -1)
         if margin < votes.NEVER and len(features):
-            counted = self._model.votes(features[:, : self._num_used])
+            counted = self._model.votes(features[:, : self._num_trained_on])
         else:
             counted = np.zeros(len(features), np.int64)  # whatever it is, the margin is larger
         return votes.half_steps(counted, towards, margin, self.num_models)

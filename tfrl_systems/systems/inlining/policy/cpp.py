@@ -7,7 +7,7 @@ The file holds the model's tables and a function `decide`, whose decisions are t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,7 +20,6 @@ _LINE_LENGTH = 16
 # The limits of environments/inlining/plugin/model.h.
 _MAX_UNITS = 1024
 _MAX_WEIGHT = 1 << 24
-_MAX_NODES = 1 << 15
 
 
 class Tables(Protocol):
@@ -35,10 +34,6 @@ class Tables(Protocol):
     outside_margin: float
     baseline_place: int | None
     scope_place: int | None
-
-    @property
-    def used(self) -> np.ndarray:
-        """Positions of the features that the model uses among those it was trained with."""
 
 
 def to_cpp(policy: Tables) -> str:
@@ -56,10 +51,10 @@ def to_cpp(policy: Tables) -> str:
                 f"policy {policy.name}: expected features with plain names, found {name!r}; "
                 "train the policy again"
             )
-    description, arrays = policy.parts
+    _, arrays = policy.parts
     features = ", ".join(f'"{name}"' for name in policy.feature_names)
     try:
-        model = _MODELS[description["kind"]](policy, arrays)
+        model = _networks(policy, arrays)
     except (IndexError, KeyError, ValueError, OverflowError) as error:
         raise UserError(
             f"policy {policy.name}: expected tables of whole numbers that fit each other, "
@@ -109,52 +104,6 @@ def _margin(policy: Tables, margin: float) -> str:
         return "Inlines"
     added = int(votes.half_steps(0, 1, margin, policy.num_models))
     return f"(2 * votes(Row) + (Inlines ? INT64_C({added}) : INT64_C({-added})) > 0)"
-
-
-def _trees(policy: Tables, arrays: Mapping[str, np.ndarray]) -> str:
-    column = {int(old): new for new, old in enumerate(policy.used)}
-    trees: list[str] = []
-    nodes: list[str] = []
-    leaves: list[str] = []
-    for number in range(len(arrays["feature"])):
-        tested, thresholds, left, right, value = (
-            arrays[name][number].tolist()
-            for name in ("feature", "threshold", "left", "right", "value")
-        )
-        order = _reachable(left, right)
-        inner = [node for node in order if left[node] != node]
-        ends = [node for node in order if left[node] == node]
-        place = {node: k for k, node in enumerate(inner)}
-        place |= {node: ~k for k, node in enumerate(ends)}
-        trees.append(f"{{{len(nodes)}, {len(leaves)}, {str(not inner).lower()}}}")
-        nodes += [
-            f"{{{_int64(thresholds[node])}, {column[tested[node]]}, {place[left[node]]}, "
-            f"{place[right[node]]}}}"
-            for node in inner
-        ]
-        leaves += [_int64(value[node]) for node in ends]
-    return f"""\
-constexpr Tree Trees[] = {_table(trees)};
-constexpr Node Nodes[] = {_table(nodes or ["{0, 0, 0, 0}"])};
-constexpr std::int64_t Leaves[] = {_table(leaves)};
-
-static std::int64_t votes(const std::int64_t *Row) {{
-  return {_int64(int(arrays["base"]))} + sumLeaves(Trees, {len(trees)}, Nodes, Leaves, Row);
-}}
-"""
-
-
-def _reachable(left: Sequence[int], right: Sequence[int]) -> list[int]:
-    """Return the nodes of a tree, the root first."""
-    found, waiting = [], [0]
-    while waiting:
-        node = waiting.pop()
-        found.append(node)
-        if len(found) > min(len(left), _MAX_NODES):
-            raise ValueError("a tree that comes back to itself")
-        if left[node] != node:
-            waiting += [right[node], left[node]]
-    return found
 
 
 def _networks(policy: Tables, arrays: Mapping[str, np.ndarray]) -> str:
@@ -213,6 +162,3 @@ def _table(values: Iterable[str]) -> str:
     every = list(values)
     lines = [every[k : k + _LINE_LENGTH] for k in range(0, len(every), _LINE_LENGTH)]
     return "{\n" + ",\n".join(", ".join(line) for line in lines) + "}"
-
-
-_MODELS = {"trees": _trees, "networks": _networks}

@@ -92,7 +92,14 @@ class DecisionNetworks(tf.Module):
     def fit(
         self, features: np.ndarray, actions: np.ndarray, weights: np.ndarray, seed: int
     ) -> None:
-        """Train all networks anew by minibatch Adam; see `votes.DecisionModel.fit`."""
+        """Train all networks anew by minibatch Adam; nothing of earlier fits stays.
+
+        Args:
+          features: int64 [N, F].
+          actions: [N], 0 or 1.
+          weights: float64 [N], positive, with mean 1.
+          seed: decides the members' randomness.
+        """
         self.normalise.learn(features)
         settings = self._settings
         rng = np.random.default_rng(seed)
@@ -124,7 +131,7 @@ class DecisionNetworks(tf.Module):
         self._round(state[0])
 
     def votes(self, features: tf.Tensor) -> tf.Tensor:
-        """See `votes.DecisionModel.votes`."""
+        """Return sums of the members' logits of action 1, int64 [B]; features int64 [B, F]."""
         unit = float(1 << GRID_BITS)
         hidden = tf.cast(self.normalise(features), tf.float64)[tf.newaxis]
         for layer in range(0, len(self.grid), 2):

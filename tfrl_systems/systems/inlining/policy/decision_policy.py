@@ -16,6 +16,7 @@ from tf_agents.trajectories import time_step as ts
 from environments.errors import UserError
 from tfrl_systems.systems.inlining.policy import votes
 from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
+from tfrl_systems.systems.inlining.policy.decision_network import DecisionNetworks
 
 
 class DecisionPolicy(tf_policy.TFPolicy):
@@ -37,7 +38,7 @@ class DecisionPolicy(tf_policy.TFPolicy):
         self,
         time_step_spec: ts.TimeStep,
         action_spec: Any,
-        model: votes.DecisionModel,
+        model: DecisionNetworks,
         feature_names: tuple[str, ...],
         baseline_feature: str,
         margin: float,

@@ -24,8 +24,6 @@ from tfrl_systems.policies.export import quiet
 from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
 from tfrl_systems.systems.inlining.policy.decision_network import DecisionNetworks
 from tfrl_systems.systems.inlining.policy.decision_policy import DecisionPolicy
-from tfrl_systems.systems.inlining.policy.trees import BoostedTrees
-from tfrl_systems.systems.inlining.policy.votes import DecisionModel
 
 _DEFAULT_FEATURE = "inlining_default"
 _DECISION = "inlining_decision"
@@ -89,14 +87,11 @@ class _Model(tf.Module):
     def __init__(self, policy: CallSitePolicy) -> None:
         super().__init__(name="inliner")
         self._policy = _to_tensorflow(policy)
-        # What the model was trained with and does not use, LLVM need not know.
-        self._unused = set(policy.parts[0]["features"]) - set(policy.feature_names)
 
     @tf.function(autograph=False)
     def action(self, **inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return the decision for the advisor's inputs, each of shape [1]."""
-        unused = dict.fromkeys(self._unused, tf.zeros([1], tf.int64))
-        logits = self._policy.logits({**unused, **inputs})
+        logits = self._policy.logits(inputs)
         return {_DECISION: tf.cast(logits[..., 1] > logits[..., 0], tf.int64)}
 
 
@@ -104,11 +99,7 @@ def _to_tensorflow(policy: CallSitePolicy) -> DecisionPolicy:
     """Return the policy as TensorFlow computes it."""
     description, arrays = policy.parts
     features = tuple(description["features"])
-    model: DecisionModel
-    if description["kind"] == DecisionNetworks.kind:
-        model = DecisionNetworks.from_arrays(arrays)
-    else:
-        model = BoostedTrees.from_arrays(arrays, len(features), policy.num_models)
+    model = DecisionNetworks.from_arrays(arrays)
     baseline, scope = description["baseline_feature"], description.get("scope_feature", "")
     observed = tuple(dict.fromkeys(name for name in (*features, baseline, scope) if name))
     made = DecisionPolicy(

@@ -10,7 +10,7 @@ This module does not import TensorFlow. Its functions take tensors and arrays al
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -22,38 +22,6 @@ MAX_LOGIT = 64
 """Logits are clipped to this magnitude. exp(-64) is as good as 0, and sums do not overflow."""
 NEVER = 2.0 * MAX_LOGIT
 """A margin that no logit reaches: with it, a policy never departs from its baseline."""
-
-
-class DecisionModel(Protocol):
-    """An ensemble of binary classifiers over integer features.
-
-    Attributes:
-      kind: "trees" or "networks", a key of `policies.numpy_models.MODELS`.
-      num_models: number of members; the ensemble's logit is the mean of theirs.
-      variables: all TensorFlow variables of the model.
-    """
-
-    kind: str
-    num_models: int
-    variables: Any
-
-    def fit(
-        self, features: np.ndarray, actions: np.ndarray, weights: np.ndarray, seed: int
-    ) -> None:
-        """Fit all members anew, without influence of earlier fits.
-
-        Args:
-          features: int64 [N, F].
-          actions: [N], 0 or 1.
-          weights: float64 [N], positive, with mean 1.
-          seed: decides the members' randomness.
-        """
-
-    def votes(self, features: Any) -> Any:
-        """Return the sum of the members' logits of action 1, int64 [B]; features int64 [B, F]."""
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays from which `policies.numpy_models` makes the same model."""
 
 
 def to_fixed(logits: np.ndarray) -> np.ndarray:

@@ -20,9 +20,7 @@ from tfrl_systems.systems.inlining.imitation import agent as decision_agent
 from tfrl_systems.systems.inlining.imitation.comparison import evaluate, saving_percent
 from tfrl_systems.systems.inlining.imitation.loop import BcMaxLoop, Config
 
-AGENT = decision_agent.Config(
-    model="trees", num_models=1, num_trees=30, max_leaf_nodes=4, min_samples_leaf=1
-)
+AGENT = decision_agent.Config(num_models=1, hidden_sizes=(16,), batch_size=16)
 CONFIG = Config(baselines=("default", "never"), margins=(0.0, 1.0))
 
 
@@ -40,11 +38,9 @@ def cost_of(problem, policy):
     return sum(one.cost for one in problem.play(policy, "test"))
 
 
-@pytest.mark.parametrize("model", ["trees", "networks"])
-def test_it_learns_the_optimum_in_two_iterations(model):
+def test_it_learns_the_optimum_in_two_iterations():
     problem = SiteProblem(draw_sites(0, num_contexts=16))
-    agent_config = dataclasses.replace(AGENT, model=model, hidden_sizes=(16,), batch_size=16)
-    loop, records = run(problem, agent_config=agent_config)
+    loop, records = run(problem)
     default = cost_of(problem, problem.baseline("default"))
     available = default - problem.best_cost()
     found = default - cost_of(problem, loop.learned)

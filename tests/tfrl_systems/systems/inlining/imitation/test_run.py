@@ -21,9 +21,7 @@ from tfrl_systems.training.agent_state import AgentState
 from tfrl_systems.training.checkpoints import open_workdir
 from tfrl_systems.training.summaries import write_settings
 
-AGENT = decision_agent.Config(
-    model="trees", num_models=1, num_trees=10, max_leaf_nodes=4, min_samples_leaf=1
-)
+AGENT = decision_agent.Config(num_models=1, hidden_sizes=(16,), batch_size=16)
 SETTINGS = {"environment": "sites", "seed": 0}
 
 

@@ -9,16 +9,12 @@ from environments.errors import UserError
 from tests.tfrl_systems.systems.inlining import decision_rows
 from tests.tfrl_systems.systems.inlining.decision_rows import NAMES
 from tfrl_systems import episodes
-from tfrl_systems.systems.inlining.policy import numpy_models
 from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
 from tfrl_systems.systems.inlining.policy.decision_policy import to_numpy
 
-KINDS = ["trees", "networks"]
 
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_decides_as_tensorflow_does(kind):
-    agent = decision_rows.trained_agent(kind)
+def test_decides_as_tensorflow_does():
+    agent = decision_rows.trained_agent()
     rows = np.concatenate([decision_rows.draw(5000, 11), decision_rows.wild(500, 12)])
     step = decision_rows.time_steps(rows)
     decisions = to_numpy(agent.policy).begin("module", NAMES)(rows, 0)
@@ -28,9 +24,8 @@ def test_decides_as_tensorflow_does(kind):
     assert 0 < np.mean(decisions != rows[:, 1]) < 0.5
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_logits_are_tensorflows(kind):
-    agent = decision_rows.trained_agent(kind)
+def test_logits_are_tensorflows():
+    agent = decision_rows.trained_agent()
     policy = to_numpy(agent.policy)
     rows = decision_rows.draw(500, 13)
     logits = policy.logits(rows[:, policy.columns(NAMES)])
@@ -44,9 +39,8 @@ def test_logits_are_tensorflows(kind):
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_bit_depends_on_the_batch(kind):
-    policy = to_numpy(decision_rows.trained_agent.policy(kind))
+def test_no_bit_depends_on_the_batch():
+    policy = to_numpy(decision_rows.trained_agent().policy)
     rows = decision_rows.draw(5000, 14)[:, policy.columns(NAMES)]
     logits = policy.logits(rows)
     for size in (1, 3, 64):
@@ -55,9 +49,8 @@ def test_no_bit_depends_on_the_batch(kind):
     assert policy.logits(rows[:0]).shape == (0,)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_outside_its_scope_it_takes_the_baselines_action(kind):
-    agent = decision_rows.make_agent(kind, scope_feature="flag", features=NAMES[:3])
+def test_outside_its_scope_it_takes_the_baselines_action():
+    agent = decision_rows.make_agent(scope_feature="flag", features=NAMES[:3])
     rows = decision_rows.draw(3000, 18)
     agent.train(*episodes.labelled_experience(NAMES, rows, rows[:, 1] ^ (rows[:, 2] > 3)))
     policy = to_numpy(agent.policy)
@@ -74,7 +67,7 @@ def test_outside_its_scope_it_takes_the_baselines_action(kind):
 
 @pytest.mark.parametrize("scope", ["", "flag"])
 def test_single_rows_are_decided_as_many_are(scope):
-    agent = decision_rows.make_agent("trees", scope_feature=scope)
+    agent = decision_rows.make_agent(scope_feature=scope)
     rows = decision_rows.draw(500, 21)
     agent.train(*episodes.labelled_experience(NAMES, rows, decision_rows.labels(rows)))
     decide = to_numpy(agent.policy).begin("m", NAMES)
@@ -83,7 +76,7 @@ def test_single_rows_are_decided_as_many_are(scope):
 
 
 def test_a_scope_makes_another_policy():
-    agent = decision_rows.trained_agent("trees")
+    agent = decision_rows.trained_agent()
     inner = agent.collect_policy
     described, arrays = inner.describe(), inner.arrays()
     plain = CallSitePolicy(described, arrays, "plain")
@@ -94,7 +87,7 @@ def test_a_scope_makes_another_policy():
 
 
 def test_features_are_found_by_name():
-    policy = to_numpy(decision_rows.trained_agent.policy("trees"))
+    policy = to_numpy(decision_rows.trained_agent().policy)
     rows = decision_rows.draw(200, 15)
     expected = policy.begin("m", NAMES)(rows, 0)
     others = np.full((200, 1), 77)
@@ -104,38 +97,23 @@ def test_features_are_found_by_name():
 
 
 def test_a_missing_feature_is_named_in_one_line():
-    policy = to_numpy(decision_rows.trained_agent.policy("trees"), name="mine")
+    policy = to_numpy(decision_rows.trained_agent().policy, name="mine")
     with pytest.raises(UserError, match="policy mine: expected the features cost_est") as caught:
         policy.begin("m", ("inlining_default", "callee_users", "caller_blocks", "flag"))
     assert "\n" not in str(caught.value)
 
 
-def test_a_feature_that_no_tree_uses_may_be_missing():
-    agent = decision_rows.make_agent("trees")
-    rows = decision_rows.draw(500, 16)
-    rows[:, 4] = -1
-    agent.train(*episodes.labelled_experience(NAMES, rows, rows[:, 2] % 2))
-    policy = to_numpy(agent.policy)
-    assert "flag" not in policy.feature_names
-    expected = policy.begin("m", NAMES)(rows, 0)
-    np.testing.assert_array_equal(policy.begin("m", NAMES[:4])(rows[:, :4], 0), expected)
-
-
 def test_later_training_does_not_reach_a_twin():
-    agent = decision_rows.make_agent("trees")
+    agent = decision_rows.make_agent()
     rows = decision_rows.draw(300, 17)
     agent.train(*episodes.labelled_experience(NAMES, rows, np.ones(300)))
     policy = to_numpy(agent.policy)
+    decisions = policy.begin("m", NAMES)(rows, 0)
     agent.train(*episodes.labelled_experience(NAMES, rows, np.zeros(300)))
-    assert np.all(policy.begin("m", NAMES)(rows, 0) == 1)
+    np.testing.assert_array_equal(policy.begin("m", NAMES)(rows, 0), decisions)
+    assert np.any(to_numpy(agent.policy).begin("m", NAMES)(rows, 0) != decisions)
 
 
 def test_foreign_policies_are_refused():
     with pytest.raises(UserError, match=r"made by agents.bc_max, found object"):
         to_numpy(object())
-
-
-def test_numpy_models_know_every_kind():
-    assert set(numpy_models.MODELS) == set(KINDS)
-    for kind in KINDS:
-        assert decision_rows.trained_agent(kind).collect_policy.model.kind == kind

@@ -51,10 +51,9 @@ def decide_in_cpp(directory: pathlib.Path, policy: CallSitePolicy, rows: np.ndar
     return np.frombuffer(told.stdout, np.int8)
 
 
-@pytest.mark.parametrize("kind", ["trees", "networks"])
 @pytest.mark.parametrize("scope", ["", "flag"])
-def test_decides_as_numpy_does(kind, scope, tmp_path):
-    agent = decision_rows.make_agent(kind, scope_feature=scope)
+def test_decides_as_numpy_does(scope, tmp_path):
+    agent = decision_rows.make_agent(scope_feature=scope)
     learned = decision_rows.draw(3000, 31)
     labels = decision_rows.labels(learned)
     agent.train(*episodes.labelled_experience(NAMES, learned, labels))
@@ -66,14 +65,14 @@ def test_decides_as_numpy_does(kind, scope, tmp_path):
 
 
 def test_a_policy_that_never_departs_does_not_ask_its_model():
-    policy = to_numpy(decision_rows.trained_agent.policy("trees")).with_margins(128.0)
+    policy = to_numpy(decision_rows.trained_agent().policy).with_margins(128.0)
     _, decide = to_cpp(policy).split("bool decide")
     assert "return Inlines;" in decide and "votes(" not in decide
 
 
 @pytest.mark.parametrize("name", ['a"; #include "/etc/passwd', "a\nb", "", "a b"])
 def test_a_features_name_cannot_be_code(name):
-    description, arrays = to_numpy(decision_rows.trained_agent.policy("networks")).parts
+    description, arrays = to_numpy(decision_rows.trained_agent().policy).parts
     features = [name, *description["features"][1:]]
     policy = CallSitePolicy({**description, "features": features}, arrays, "evil")
     with pytest.raises(UserError, match="expected features with plain names"):
@@ -81,7 +80,7 @@ def test_a_features_name_cannot_be_code(name):
 
 
 def test_tables_that_do_not_fit_are_refused():
-    description, arrays = to_numpy(decision_rows.trained_agent.policy("networks")).parts
+    description, arrays = to_numpy(decision_rows.trained_agent().policy).parts
     for changed in (
         {"weights_0": arrays["weights_0"] + 0.5},
         {"weights_1": arrays["weights_1"][:, 1:]},

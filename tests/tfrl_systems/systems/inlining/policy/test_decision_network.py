@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tests.tfrl_systems.systems.inlining import decision_rows
-from tfrl_systems.systems.inlining.policy import decision_network, numpy_models, votes
+from tfrl_systems.systems.inlining.policy import decision_network, numpy_networks, votes
 
 GRID = 1 << decision_network.GRID_BITS
 
@@ -50,7 +50,7 @@ def test_a_network_worked_by_hand():
     expected = np.array([-0.75, 0.25, 1.75, 3.25, 4.75]) * votes.ONE
     rows = np.arange(5)[:, np.newaxis]
     assert model.votes(tf.constant(rows)).numpy().tolist() == expected.tolist()
-    twin = numpy_models.NumpyNetworks(model.arrays(), 1)
+    twin = numpy_networks.NumpyNetworks(model.arrays(), 1)
     assert twin.votes(rows).tolist() == expected.tolist()
 
 
@@ -58,7 +58,7 @@ def test_numpy_twin_agrees_on_every_bit():
     model = fitted(decision_rows.draw(500, 1), hidden_sizes=(16, 256))
     rows = np.concatenate([decision_rows.draw(2000, 2), decision_rows.wild(2000, 3)])
     found = model.votes(tf.constant(rows)).numpy()
-    twin = numpy_models.NumpyNetworks(model.arrays(), rows.shape[1])
+    twin = numpy_networks.NumpyNetworks(model.arrays(), rows.shape[1])
     np.testing.assert_array_equal(found, twin.votes(rows))
     assert len(np.unique(found)) > 1000
     one_by_one = [int(twin.votes(rows[i : i + 1])[0]) for i in range(0, len(rows), 20)]
@@ -75,7 +75,9 @@ def test_largest_values_stay_exact():
     model.grid[5].assign([[[0.0]]])
     row = tf.constant([[1]], tf.int64)
     assert model.votes(row).numpy().tolist() == [votes.ONE]
-    assert numpy_models.NumpyNetworks(model.arrays(), 1).votes(row.numpy()).tolist() == [votes.ONE]
+    assert numpy_networks.NumpyNetworks(model.arrays(), 1).votes(row.numpy()).tolist() == [
+        votes.ONE
+    ]
     limits = (decision_network.MAX_ACTIVATION, decision_network.MAX_WEIGHT, GRID)
     assert limits[0] * limits[1] * limits[2] ** 2 * 256 + limits[1] * limits[2] ** 2 < 2**53
 

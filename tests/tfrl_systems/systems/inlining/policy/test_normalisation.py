@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.tfrl_systems.systems.inlining import decision_rows
-from tfrl_systems.systems.inlining.policy import normalisation, numpy_models
+from tfrl_systems.systems.inlining.policy import normalisation, numpy_networks
 
 UNIT = normalisation.UNIT
 
@@ -57,7 +57,7 @@ def test_rising_and_within_bounds():
 def test_numpy_twin_agrees_on_every_bit(num_knots):
     layer = normalisation.QuantileNormalisation(len(decision_rows.NAMES), num_knots)
     layer.learn(decision_rows.draw(500, 4))
-    twin = numpy_models.NumpyNetworks(layer.arrays(), len(decision_rows.NAMES))
+    twin = numpy_networks.NumpyNetworks(layer.arrays(), len(decision_rows.NAMES))
     rows = np.concatenate([decision_rows.draw(2000, 5), decision_rows.wild(2000, 6)])
     np.testing.assert_array_equal(layer(tf.constant(rows)), twin._normalise(rows))
 

@@ -13,11 +13,14 @@ from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory
 
+from tfrl_systems import episodes
 from tfrl_systems.agents import ppo, reinforce
 from tfrl_systems.policies import variables
 from tfrl_systems.policies.numpy_actor import NumpyActor
 
 AGENTS = {"ppo": ppo, "reinforce": reinforce}
+# Without a hidden layer, and after `set_value(agent, 1)`, V(s) = s.
+PLAIN = {"hidden_sizes": (), "gamma": 0.5}
 
 NAMES = ("bit", "cost", "users")
 
@@ -113,6 +116,39 @@ def episode(
     )
 
 
+def two_episodes(has_info: bool, num_paddings: int = 0) -> trajectory.Trajectory:
+    """An episode of three steps and one of one, [2, 3 + num_paddings]."""
+    long = episode([1, 2, 4], [0.5, -0.5, 0], [1, 0, 3], has_info)
+    short = episode([2], [1], [5], has_info)
+    together = tree.map_structure(lambda *arrays: np.concatenate(arrays), long, short)
+    stacked = episodes.split_episodes(together, [3, 1])
+    padding = tree.map_structure(lambda array: np.repeat(array[1:, -1:], 2, axis=0), stacked)
+    assert (padding.step_type == ts.StepType.LAST).all()
+    return tree.map_structure(
+        lambda array, last: np.concatenate([array, *[last] * num_paddings], axis=1),
+        stacked,
+        padding,
+    )
+
+
+def set_value(agent: tf_agent.TFAgent, *slopes: float) -> None:
+    """V(s) = slope · s, and so for a second output."""
+    names = ("value/output/kernel:0", "value/output/bias:0")
+    values = {variable.name: variable for variable in agent.trainable_variables}
+    kernel, bias = (values[name] for name in names)
+    kernel.assign([slopes])
+    bias.assign([0.0] * len(slopes))
+
+
+def train_eagerly(agent: tf_agent.TFAgent, experience: trajectory.Trajectory) -> tf_agent.LossInfo:
+    """Trains once, without the time that tracing takes."""
+    tf.config.run_functions_eagerly(True)
+    try:
+        return agent.train(tree.map_structure(tf.constant, experience))
+    finally:
+        tf.config.run_functions_eagerly(False)
+
+
 def state(agent: tf_agent.TFAgent) -> list[tf.Variable]:
     """All that learning changes: networks, normalisers, the optimizer's state, and the counter."""
     return [*agent.collect_policy.trainable_variables, *agent.variables, *agent.optimizer.variables]
@@ -120,10 +156,10 @@ def state(agent: tf_agent.TFAgent) -> list[tf.Variable]:
 
 def snapshot(agent: tf_agent.TFAgent) -> list[np.ndarray]:
     """The values of `state`."""
-    return [each.numpy() for each in state(agent)]
+    return [variable.numpy() for variable in state(agent)]
 
 
 def assert_same(mine: list[np.ndarray], theirs: list[np.ndarray]) -> None:
     """To the last bit."""
-    for one, other in zip(mine, theirs, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for left, right in zip(mine, theirs, strict=True):
+        np.testing.assert_array_equal(left, right)

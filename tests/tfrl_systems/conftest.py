@@ -126,7 +126,7 @@ def trained(corpus, holdout, cache, lend) -> pathlib.Path:
 
 
 def train_arguments(corpus, holdout, cache, workdir) -> list[str]:
-    given = {
+    options = {
         "--agent": "bc_max",
         "--corpus": corpus,
         "--holdout": holdout,
@@ -135,5 +135,5 @@ def train_arguments(corpus, holdout, cache, workdir) -> list[str]:
         "--iterations": 3,
         "--workers": 2,
     }
-    words = [str(word) for pair in given.items() for word in pair]
+    words = [str(word) for pair in options.items() for word in pair]
     return ["train", "inlining", *words, *QUICK]

@@ -13,6 +13,8 @@ dropped, and 2 ms are saved. That is all the steps that there are.
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
@@ -27,8 +29,10 @@ from environments.tensor_graphs.observation.features import MATCH_FEATURES
 from environments.tensor_graphs.observation.observation import Observer
 from environments.tensor_graphs.operators.building import add
 from environments.tensor_graphs.rules.language.notation import op, rule
+from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.settings import Settings
 from tfrl_systems.drivers.episode_runner import EpisodeRunner
+from tfrl_systems.policies import variables
 from tfrl_systems.policies.numpy_actor import NumpyActor
 
 SIZES = Settings(max_steps=4, max_nodes=12, max_edges=14, max_locations=6, max_actions=16)
@@ -73,10 +77,10 @@ def relus(count: int = 2) -> Model:
     return Model(f"relus-{count}", edit.finish()[0])
 
 
-def make_environment(seed: int = 0) -> TensorGraphEnvironment:
+def make_environment(seed: int = 0, rules: Sequence[Rule] = RULES) -> TensorGraphEnvironment:
     """Episodes of at most four steps on the model."""
     sampler = contexts.uniform([relus()])
-    return TensorGraphEnvironment(sampler, SIZES, RULES, Hill(), seed)
+    return TensorGraphEnvironment(sampler, SIZES, rules, Hill(), seed)
 
 
 def make_agent(module: ModuleType, **settings: Any) -> Any:
@@ -85,6 +89,22 @@ def make_agent(module: ModuleType, **settings: Any) -> Any:
     small = {"graph_width": 16, "graph_rounds": 2, "gamma": 1.0}
     config = module.Config(**small | settings)
     return module.make_agent(config, environment.time_step_spec(), environment.action_spec())
+
+
+def data_of(agent: Any, version: int = 0) -> bytes:
+    """What an actor of the agent loads."""
+    return variables.to_bytes(agent.collect_policy.variables(), version)
+
+
+def greedy_return(network: Any) -> float:
+    """What a NumPy network's likeliest actions come to."""
+    environment = make_environment()
+    step, total = environment.reset(), 0.0
+    while not step.is_last():
+        (action,) = network.mode(batch(step.observation))
+        step = environment.step(action)
+        total += float(step.reward)
+    return total
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,6 +121,12 @@ class MakeRunner:
 def specs(sizes: Settings = SIZES, rules: Any = RULES) -> dict[str, Any]:
     """Of observations."""
     return Observer(rules, sizes).specs()
+
+
+@functools.cache
+def _described(rules: tuple[Rule, ...]) -> dict[str, np.ndarray]:
+    observation = make_environment(rules=rules).reset().observation
+    return {name: observation[name] for name in ("rule_ids", "rule_targets")}
 
 
 def random_observation(
@@ -137,7 +163,7 @@ def random_observation(
         rows[name][1:end] = np.where(is_there, touched, sizes.max_nodes)
     rows["action_features"] = zeros["action_features"]
     rows["action_features"][1:end] = generator.uniform(size=(end - 1, len(MATCH_FEATURES)))
-    described = {"rule_ids": observer._rule_ids, "rule_targets": observer._rule_targets}
+    described = _described(tuple(rules))
     return {
         **zeros,
         **seen,
@@ -150,4 +176,7 @@ def random_observation(
 
 def batch(*observations: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """[B, ...] of B observations."""
-    return {name: np.stack([one[name] for one in observations]) for name in observations[0]}
+    return {
+        name: np.stack([observation[name] for observation in observations])
+        for name in observations[0]
+    }

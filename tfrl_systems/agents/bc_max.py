@@ -1,21 +1,19 @@
-"""BC-Max for policies of any kind: clone the best episode that is known of each context.
+"""BC-Max for policies of any kind: clone the best known episode of each context.
 
 T. V. Marinov, A. Agarwal, M. Trofin: Scalable RL for Systems via Offline Imitation from Multiple
-Baselines (2024). In iteration i workers play several baselines in each context: what the system's
-teachers know, such as searches, and the policy of iteration i - 1 (Algorithm 4). The agent keeps
-the cheapest episode of each context (`lessons`), and takes steps of Adam on
+Baselines (2024). In iteration i workers play several baselines in each context: the system's
+teachers, such as searches, and the policy of iteration i - 1 (Algorithm 4). The agent keeps the
+cheapest episode of each context (`lessons`), and takes steps of Adam on
 
     - Σ_x w_x Σ_h Σ_a q(a | s_{x,h}) log π(a | s_{x,h})
 
 over the steps h of the best episode of context x. q is 1 for the action that was taken, as in line
-7 of Algorithm 1 (whose factor a before the logarithm is a slip, see `bc_max`). Where several
-actions are as good, because the best episode takes them later and could as well take them now, the
-teacher says so by `targets`, and q gives each the same share.
+7 of Algorithm 1, whose factor a before the logarithm is a slip. Where several actions are equally
+good, because the best episode takes them later and could as well take them now, the teacher lists
+them in `targets`, and q gives each the same share.
 
-A teacher that knows what the other actions cost adds a second label, `regrets`, as inlining learns
-from single flips: regret_weight Σ_a π(a | s) regret(a | s) is then a part of each step's loss.
-
-`agents.bc_max` is the same algorithm for decisions between 0 and 1 by features.
+A teacher that knows what the other actions cost adds a second label, `regrets`. Each step's loss
+then includes regret_weight Σ_a π(a | s) regret(a | s).
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ from tf_agents.trajectories import time_step as ts
 from tf_agents.utils import common
 
 from tfrl_systems.agents import policy_gradients
-from tfrl_systems.agents.lessons import Known, Lessons, Steps
+from tfrl_systems.agents.lessons import Lessons, Records, Steps
 from tfrl_systems.episodes import Experience
 from tfrl_systems.networks.adam import Adam
 from tfrl_systems.networks.array_function import ArrayFunction
@@ -58,8 +56,8 @@ class Config(policy_gradients.NetworkConfig):
       batch_size: steps of episodes that each of them sees.
       max_lesson_steps: the most steps that are remembered; the oldest contexts are forgotten.
       context_weights: how contexts count: "even"; "buckets" gives each order of magnitude of cost
-        the same weight (D.3); "hedge" begins with that, and shifts towards those that the learned
-        policies left dear (D.4).
+        the same weight (D.3); "hedge" begins with that, and shifts towards those where the learned
+        policies cost most (D.4).
       hedge_eta: step size of Hedge, η.
       regret_weight: weight of the regrets that teachers know; 0 to learn from the best steps only.
       gradient_clipping: greatest norm of a gradient; 0 for no limit.
@@ -81,7 +79,7 @@ class Config(policy_gradients.NetworkConfig):
 
 
 class Info(NamedTuple):
-    """What an iteration's training came to.
+    """Figures of an iteration's training.
 
     Attributes:
       agreement: share of the steps, in the last quarter of the updates, at which the likeliest
@@ -100,35 +98,18 @@ class Info(NamedTuple):
 
 
 def make_agent(config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec) -> BCMaxAgent:
-    """Make an agent that clones the best known episodes.
-
-    Args:
-      config: settings of the agent.
-      time_step_spec: spec whose observation is a nest of numbers, or a graph with a list of
-        actions.
-      action_spec: spec of a bounded float32 vector, or of an integer scalar whose least value is 0;
-        for graphs, of (xfer_id, location).
-
-    Returns:
-      The agent.
-
-    Raises:
-      UserError: a setting is out of its range, or the specs are of another kind.
-    """
+    """Make an agent that clones the best known episodes (see `agents`)."""
     ranges = {
-        "attempts": config.attempts >= 1,
-        "updates": config.updates >= 1,
-        "batch_size": config.batch_size >= 1,
-        "max_lesson_steps": config.max_lesson_steps >= 1,
+        **policy_gradients.at_least(
+            config, 1, "attempts", "updates", "batch_size", "max_lesson_steps"
+        ),
         "context_weights": config.context_weights in CONTEXT_WEIGHTS,
         "hedge_eta": config.hedge_eta >= 0,
         "regret_weight": config.regret_weight >= 0,
         "final_action_std": config.final_action_std > 0,
     }
     policy_gradients.check("cloning", config, ranges)
-    return BCMaxAgent(
-        config, tensor_spec.from_spec(time_step_spec), tensor_spec.from_spec(action_spec)
-    )
+    return BCMaxAgent(config, *tensor_spec.from_spec((time_step_spec, action_spec)))
 
 
 class BCMaxAgent(tf_agent.TFAgent):
@@ -175,21 +156,21 @@ class BCMaxAgent(tf_agent.TFAgent):
         number = int(self.train_step_counter.numpy())
         generator = np.random.default_rng([self._config.seed, number])
         self.lessons.add(self._as_seen(experience), number)
-        known = self.lessons.known
-        assert known is not None
-        of_contexts = context_weights(known, self._config)
-        found = []
+        records = self.lessons.records
+        assert records is not None
+        of_contexts = context_weights(records, self._config)
+        outcomes = []
         for _ in range(self._config.updates):
             steps = self.lessons.draw(self._config.batch_size, of_contexts, generator)
-            found.append(self._update_fn(steps))
+            outcomes.append(self._update_fn(steps))
         self.train_step_counter.assign_add(1)
-        late = np.array(found[len(found) * 3 // 4 :], np.float64)
+        late = np.array(outcomes[len(outcomes) * 3 // 4 :], np.float64)
         loss, agreement = late.mean(axis=0).tolist()
         info = Info(
             agreement,
-            float(len(known.cost)),
+            float(len(records.cost)),
             float(self.lessons.num_steps),
-            _learned_over_best(known, number),
+            _learned_over_best(records, number),
         )
         return tf_agent.LossInfo(loss, info)
 
@@ -240,9 +221,9 @@ class BCMaxAgent(tf_agent.TFAgent):
 
     def report(self) -> dict[str, Any]:
         """Return the entry `bc_max` of result.json."""
-        known = self.lessons.known
+        records = self.lessons.records
         return {
-            "contexts": 0 if known is None else len(known.cost),
+            "contexts": 0 if records is None else len(records.cost),
             "steps": self.lessons.num_steps,
         }
 
@@ -263,7 +244,7 @@ class BCMaxAgent(tf_agent.TFAgent):
         nothing = tensor_spec.zero_spec_nest(
             (self.time_step_spec.observation, self.action_spec), [1]
         )
-        observation, action = tf.nest.map_structure(lambda one: one.numpy(), nothing)
+        observation, action = tf.nest.map_structure(lambda tensor: tensor.numpy(), nothing)
         info: Any = ()
         if isinstance(self.actor_network, GraphActorNetwork):
             observation = {name: observation[name] for name in NEEDED}
@@ -272,40 +253,39 @@ class BCMaxAgent(tf_agent.TFAgent):
         self.lessons.restore(directory, Steps(observation, action, info))
 
 
-def context_weights(known: Known, config: Config) -> np.ndarray:
+def context_weights(records: Records, config: Config) -> np.ndarray:
     """Return the weight of each context, float64 [L]; `context_weights` of the settings says how.
 
     A context in which no learned policy was played in an iteration counts there as if that policy
     had done its best.
     """
     if config.context_weights == "even":
-        return np.ones(len(known.cost))
-    sizes = np.maximum(known.cost, 0.0)
+        return np.ones(len(records.cost))
+    sizes = np.maximum(records.cost, 0.0)
     if config.context_weights == "buckets":
         return bucket_weights(sizes)
-    met = np.where(np.isnan(known.learned_cost), sizes, known.learned_cost)
-    learned = [np.where(known.iteration == one, met, sizes) for one in np.unique(known.iteration)]
+    met = np.where(np.isnan(records.learned_cost), sizes, records.learned_cost)
+    learned = [
+        np.where(records.iteration == iteration, met, sizes)
+        for iteration in np.unique(records.iteration)
+    ]
     return hedge_weights(sizes, np.stack(learned), config.hedge_eta)
 
 
-def _learned_over_best(known: Known, iteration: int) -> float:
-    is_new = (known.iteration == iteration) & ~np.isnan(known.learned_cost)
-    best = float(known.cost[is_new].sum())
-    return float(known.learned_cost[is_new].sum()) / best if best else 0.0
+def _learned_over_best(records: Records, iteration: int) -> float:
+    is_new = (records.iteration == iteration) & ~np.isnan(records.learned_cost)
+    best = float(records.cost[is_new].sum())
+    return float(records.learned_cost[is_new].sum()) / best if best else 0.0
 
 
 def bucket_weights(sizes: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Return module weights that give each order of magnitude of size the same total (D.3).
+    """Return weights that give each order of magnitude of size the same total (D.3).
 
     Bucket 0 holds the sizes in [0, 1), bucket m those in [2^(m-1), 2^m), and
 
-        w_x = max_m |b_m| / |b_{m(x)}|.
+        w_x = max_m |b_m| / |b_{m(x)}|,    float64 [n], at least 1,
 
-    Args:
-      sizes: size in bytes of each module under the best baseline policy, [n].
-
-    Returns:
-      float64 [n], at least 1.
+    where `sizes` are those of n modules under the best baseline; here, the best costs of contexts.
     """
     buckets = _buckets(sizes)
     counts = np.bincount(buckets)
@@ -317,7 +297,7 @@ def hedge_weights(
     learned_sizes: Sequence[Sequence[float]] | np.ndarray,
     eta: float,
 ) -> np.ndarray:
-    """Return module weights that grow where the learned policies left modules large (D.4).
+    """Return weights that grow where the learned policies left modules large (D.4).
 
     The first shares are p_m^1 = |b_m| / Σ_m |b_m| over the buckets b_m of D.3. Hedge then updates
     them for each learned policy π_t,
@@ -329,7 +309,7 @@ def hedge_weights(
     as that of L^t is taken as that of L~^t.
 
     Args:
-      sizes: size in bytes of each module under the first policy, [n]; they decide the buckets.
+      sizes: size of each module under the first policy, [n]; they decide the buckets.
       learned_sizes: sizes under each learned policy so far, [t, n]; t may be 0.
       eta: step size of Hedge, η >= 0.
 

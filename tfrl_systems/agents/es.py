@@ -1,4 +1,4 @@
-"""Evolution strategies: the policy's variables move to where episodes came to more.
+"""Evolution strategies: the policy's variables move to where returns are higher.
 
 T. Salimans et al.: Evolution Strategies as a Scalable Alternative to Reinforcement Learning (2017),
 Algorithm 2, as the BC-Max paper trains one of its base policies. In an iteration, N directions ε_k
@@ -8,9 +8,8 @@ are tried at both ends (antithetic sampling):
     w_k± = rank of F_k± among all 2 N, evenly from -1/2 for the worst to 1/2 for the best
     θ   ← Adam(θ, 1 / (2 N) Σ_k (w_k+ - w_k-) ε_k)
 
-Ranks make it not matter in what unit returns are, or how far the best is ahead. Where episodes
-fail, the rank is the worst. Policies take their likeliest actions; the noise on the variables is
-all there is to explore.
+With ranks, neither the unit of returns nor the lead of the best matters. Where episodes fail, the
+rank is the worst. Policies take their likeliest actions; only the noise on the variables explores.
 """
 
 from __future__ import annotations
@@ -49,10 +48,10 @@ class Config(policy_gradients.NetworkConfig):
 
 
 class Info(NamedTuple):
-    """What an iteration's directions came to.
+    """Figures of an iteration's directions.
 
     Attributes:
-      best_return, worst_return: of all ends of directions that did not fail.
+      best_return, worst_return: among all ends of directions that did not fail.
       failed: number of ends whose episodes failed.
       step_norm: norm of the estimated gradient.
     """
@@ -64,26 +63,10 @@ class Info(NamedTuple):
 
 
 def make_agent(config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec) -> ESAgent:
-    """Make an agent that learns by an evolution strategy.
-
-    Args:
-      config: settings of the agent.
-      time_step_spec: spec whose observation is a nest of numbers, or a graph with a list of
-        actions.
-      action_spec: spec of a bounded float32 vector, or of an integer scalar whose least value is 0;
-        for graphs, of (xfer_id, location).
-
-    Returns:
-      The agent.
-
-    Raises:
-      UserError: a setting is out of its range, or the specs are of another kind.
-    """
+    """Make an agent that learns by an evolution strategy (see `agents`)."""
     ranges = {"noise_std": config.noise_std > 0, "final_noise_std": config.final_noise_std > 0}
     policy_gradients.check("es", config, ranges)
-    return ESAgent(
-        config, tensor_spec.from_spec(time_step_spec), tensor_spec.from_spec(action_spec)
-    )
+    return ESAgent(config, *tensor_spec.from_spec((time_step_spec, action_spec)))
 
 
 class ESAgent(tf_agent.TFAgent):
@@ -137,14 +120,19 @@ class ESAgent(tf_agent.TFAgent):
             )
         gradients = self._gradients(experience)
         self._ascend_fn(gradients)
-        norm = float(np.sqrt(sum(np.sum(one.astype(np.float64) ** 2) for one in gradients)))
+        norm = float(
+            np.sqrt(sum(np.sum(gradient.astype(np.float64) ** 2) for gradient in gradients))
+        )
         failed = float(returns.size - len(done))
         info = Info(float(done.max()), float(done.min()), failed, norm)
         return tf_agent.LossInfo(-float(done.mean()), info)
 
     def _ascend(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
         # Adam descends.
-        pairs = [(-one, variable) for one, variable in zip(gradients, self._variables, strict=True)]
+        pairs = [
+            (-gradient, variable)
+            for gradient, variable in zip(gradients, self._variables, strict=True)
+        ]
         self.optimizer.apply_gradients(pairs)
         return self.train_step_counter.assign_add(1)
 
@@ -152,7 +140,7 @@ class ESAgent(tf_agent.TFAgent):
         """Return the estimated gradient of the rank, for each variable."""
         ranks = centred_ranks(directions.returns)
         weights = (ranks[:, 0] - ranks[:, 1]) / ranks.size
-        sums = [np.zeros(one.shape, np.float32) for one in self._variables]
+        sums = [np.zeros(variable.shape, np.float32) for variable in self._variables]
         for seeds, weight in zip(directions.seeds, weights, strict=True):
             for total, noise in zip(sums, self._perturbation.noise(seeds), strict=True):
                 total += np.float32(weight) * noise
@@ -166,6 +154,6 @@ def centred_ranks(returns: np.ndarray) -> np.ndarray:
     """
     import scipy.stats  # half a second, which other agents need not pay for
 
-    known = np.where(np.isfinite(returns), returns, -np.inf)
-    ranks: np.ndarray = scipy.stats.rankdata(known).reshape(returns.shape)
+    scores = np.where(np.isfinite(returns), returns, -np.inf)
+    ranks: np.ndarray = scipy.stats.rankdata(scores).reshape(returns.shape)
     return (ranks - 1) / max(ranks.size - 1, 1) - 0.5

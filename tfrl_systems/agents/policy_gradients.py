@@ -127,19 +127,10 @@ class Parts(NamedTuple):
 
 
 def make_parts(config: NetworkConfig, time_step_spec: ts.TimeStep, action_spec: Any) -> Parts:
-    """Make networks and optimizer; only the configuration's seed decides the initial weights.
-
-    Args:
-      config: settings of the agent.
-      time_step_spec: spec of time steps, of tensors or arrays.
-      action_spec: spec of actions, of a tensor or an array.
-
-    Returns:
-      The networks and their optimizer.
-    """
+    """Make networks and optimizer; only the configuration's seed decides the initial weights."""
     actor = make_actor(config, time_step_spec, action_spec)
     networks = actor, _value_network(config, time_step_spec.observation, actor)
-    variables = [one for net in networks for one in net.trainable_variables]
+    variables = [variable for net in networks for variable in net.trainable_variables]
     max_norm = getattr(config, "gradient_clipping", 0.0)
     return Parts(*networks, adam.Adam(config.learning_rate, variables, max_norm))
 
@@ -167,7 +158,6 @@ def make_actor(config: NetworkConfig, time_step_spec: ts.TimeStep, action_spec: 
 
 
 def _value_network(config: NetworkConfig, observation_spec: Any, actor: Any) -> Any:
-    """Make the value network beside an actor."""
     _, generator = _generators(config)
     seen = tensor_spec.from_spec(observation_spec)
     has_spread = getattr(config, "relative_advantages", False)
@@ -185,16 +175,11 @@ def _value_network(config: NetworkConfig, observation_spec: Any, actor: Any) -> 
 
 def _generators(config: NetworkConfig) -> list[np.random.Generator]:
     """Return what draws the weights of the actor, and those of the value network."""
-    parts = np.random.SeedSequence(config.seed).spawn(2)
-    return [np.random.default_rng(part) for part in parts]
+    return [np.random.default_rng(seed) for seed in np.random.SeedSequence(config.seed).spawn(2)]
 
 
 def set_progress(config: Config, optimizer: adam.Adam, actor: Any, progress: float) -> None:
-    """Set learning rate and standard deviation; `progress` goes from 0 to 1 during training.
-
-    The standard deviation falls to `search_action_std` in the first tenth, keeps it until 0.7,
-    falls again, and has its last value in the last tenth.
-    """
+    """Set learning rate and standard deviation (see `Config`); `progress` goes from 0 to 1."""
     rates = config.learning_rate, config.final_learning_rate
     optimizer.set_learning_rate(falling(*rates, progress))
     if progress < _SEARCH_ENDS:
@@ -213,7 +198,7 @@ def falling(start: float, end: float, progress: float) -> float:
 def with_boundary(experience: trajectory.Trajectory) -> trajectory.Trajectory:
     """Return experience [B, T] with a boundary step added at the end, [B, T + 1].
 
-    TF-Agents' PPO takes the last time step as the state after the last action, and learns nothing
+    TF-Agents' PPO takes the last time step for the state after the last action, and learns nothing
     from the action in it.
     """
     last = tree.map_structure(lambda array: array[:, -1:], experience)
@@ -230,14 +215,8 @@ def taken_steps(experience: trajectory.Trajectory, *columns: Any) -> Any:
     """Return the N steps of [B, T] in which an action was taken, without boundary steps, as [1, N].
 
     Padding consists of boundary steps. So nothing that is computed from the result depends on the
-    amount of padding: neither means and variances nor the normalisers.
-
-    Args:
-      experience: Trajectory [B, T].
-      columns: tensors [B, T], from which the same steps are taken.
-
-    Returns:
-      The experience [1, N]; if there are columns, a tuple of the experience and the columns.
+    amount of padding: neither means and variances nor the normalisers. If there are further columns
+    [B, T], the result is a tuple of the experience and the same steps of each column.
     """
     is_taken = tf.reshape(tf.not_equal(experience.step_type, ts.StepType.LAST), [-1])
     places = tf.where(is_taken)[:, 0]
@@ -250,6 +229,11 @@ def taken_steps(experience: trajectory.Trajectory, *columns: Any) -> Any:
     return (packed, *map(take, columns)) if columns else packed
 
 
+def at_least(config: NetworkConfig, least: float, *names: str) -> dict[str, bool]:
+    """Return for some settings whether they are at least so great, as `check` takes it."""
+    return {name: getattr(config, name) >= least for name in names}
+
+
 def check(name: str, config: NetworkConfig, ranges: dict[str, bool]) -> None:
     """Raise a UserError that names the first setting that is out of its range.
 
@@ -259,8 +243,8 @@ def check(name: str, config: NetworkConfig, ranges: dict[str, bool]) -> None:
       ranges: for each of the agent's own settings, whether it is within its range.
     """
     shared = {
-        setting: is_right(getattr(config, setting))
-        for setting, is_right in _RANGES.items()
+        setting: is_within(getattr(config, setting))
+        for setting, is_within in _RANGES.items()
         if hasattr(config, setting)
     }
     for setting, holds in (shared | ranges).items():

@@ -66,25 +66,9 @@ class Config(policy_gradients.Config):
 
 
 def make_agent(config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec) -> PPOAgent:
-    """Make a PPO agent.
-
-    Args:
-      config: settings of the agent.
-      time_step_spec: spec whose observation is a nest of numbers, or a graph with a list of
-        actions.
-      action_spec: spec of a bounded float32 vector, or of an integer scalar whose least value is 0;
-        for graphs, of (xfer_id, location).
-
-    Returns:
-      The agent.
-
-    Raises:
-      UserError: a setting is out of its range, or the specs are of another kind.
-    """
+    """Make a PPO agent (see `agents`)."""
     policy_gradients.check("ppo", config, ranges(config))
-    return PPOAgent(
-        config, tensor_spec.from_spec(time_step_spec), tensor_spec.from_spec(action_spec)
-    )
+    return PPOAgent(config, *tensor_spec.from_spec((time_step_spec, action_spec)))
 
 
 def ranges(config: Config) -> dict[str, bool]:
@@ -176,6 +160,7 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
             update,
             (0, tf.nest.map_structure(tf.constant, nothing)),
         )
+        # After the updates, which must see the numbers that the policy acted on.
         self.update_observation_normalizer(steps.observation)
         self.update_reward_normalizer(steps.reward)
         self.train_step_counter.assign_add(1)
@@ -190,9 +175,7 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
         advantages -= tf.reduce_mean(advantages)
         advantages *= tf.math.rsqrt(tf.reduce_mean(advantages**2) + 1e-8)
         drawn_from = ppo_utils.distribution_from_spec(
-            self._action_distribution_spec,
-            info["dist_params"],
-            legacy_distribution_network=False,
+            self._action_distribution_spec, info["dist_params"], legacy_distribution_network=False
         )
         return _Learned(
             ts.TimeStep(steps.step_type, steps.reward, steps.discount, steps.observation),

@@ -51,31 +51,10 @@ class Config(policy_gradients.Config):
 def make_agent(
     config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec
 ) -> ReinforceAgent:
-    """Make a REINFORCE agent.
-
-    Args:
-      config: settings of the agent.
-      time_step_spec: spec whose observation is a nest of numbers, or a graph with a list of
-        actions.
-      action_spec: spec of a bounded float32 vector, or of an integer scalar whose least value is 0;
-        for graphs, of (xfer_id, location).
-
-    Returns:
-      The agent.
-
-    Raises:
-      UserError: a setting is out of its range, or the specs are of another kind.
-    """
-    policy_gradients.check(
-        "reinforce",
-        config,
-        {
-            "episodes_per_update": config.episodes_per_update >= 0,
-        },
-    )
-    return ReinforceAgent(
-        config, tensor_spec.from_spec(time_step_spec), tensor_spec.from_spec(action_spec)
-    )
+    """Make a REINFORCE agent (see `agents`)."""
+    ranges = policy_gradients.at_least(config, 0, "episodes_per_update")
+    policy_gradients.check("reinforce", config, ranges)
+    return ReinforceAgent(config, *tensor_spec.from_spec((time_step_spec, action_spec)))
 
 
 class ReinforceAgent(reinforce_agent.ReinforceAgent):
@@ -121,8 +100,8 @@ class ReinforceAgent(reinforce_agent.ReinforceAgent):
             return train(experience)
 
         def update(start: tf.Tensor, _: Any) -> tuple[tf.Tensor, Any]:
-            some = tree.map_structure(lambda array: array[start : start + size], experience)
-            return start + size, train(some)
+            episodes = tree.map_structure(lambda array: array[start : start + size], experience)
+            return start + size, train(episodes)
 
         nothing = tf_agent.LossInfo(0.0, reinforce_agent.ReinforceAgentLossInfo(*[0.0] * 5))
         _, loss = tf.while_loop(

@@ -35,7 +35,7 @@ class Dreaming:
 
 
 class Recent(NamedTuple):
-    """Real episodes that the controller has just played.
+    """Real episodes that the controller played last.
 
     Attributes:
       episodes: the episodes.
@@ -52,13 +52,13 @@ class Sleeper(tf.Module):
     Args:
       model: the world model.
       controller: the PPO agent to train.
-      how: how to dream.
+      settings: how to dream.
     """
 
-    def __init__(self, model: WorldModel, controller: PPOAgent, how: Dreaming) -> None:
+    def __init__(self, model: WorldModel, controller: PPOAgent, settings: Dreaming) -> None:
         super().__init__(name="sleeper")
-        self._model, self._controller, self._how = model, controller, how
-        self._dream = dreams.Dream(model, how.temperature, how.disagreement)
+        self._model, self._controller, self._settings = model, controller, settings
+        self._dream = dreams.Dream(model, settings.temperature, settings.disagreement)
         self._remember = dreams.Remembering(model)
         self._imagine_fn = ArrayFunction(self._imagine)
         self._learn_fn = ArrayFunction(self._learn)
@@ -69,41 +69,41 @@ class Sleeper(tf.Module):
     def train(
         self, replay: Replay, recent: Recent | None, generator: np.random.Generator
     ) -> tuple[float, float]:
-        """Train the controller.
+        """Train the controller in dreams that begin at real states.
 
         Args:
-          replay: the real steps so far; dreams begin at their states.
+          replay: the real steps so far.
           recent: real episodes to mix in; None for none.
           generator: decides where dreams begin, and everything in them.
 
         Returns:
           The mean return of the dreams, and PPO's loss, both of the last update.
         """
-        how, began_s = self._how, time.perf_counter()
-        num_steps = how.dream_steps or int(replay.lengths.max())
+        settings, began_s = self._settings, time.perf_counter()
+        num_steps = settings.dream_steps or int(replay.lengths.max())
         starts = self.starts(replay)
         real = self._real(starts, recent, num_steps)
-        num_real = 0 if real is None else round(how.real_share * how.num_dreams)
-        num_dreams, found = how.num_dreams - num_real, []
-        for _ in range(how.dream_updates):
-            start = starts.drawn(num_dreams, not how.dream_from_states, generator)
-            some = None
+        num_real = 0 if real is None else round(settings.real_share * settings.num_dreams)
+        num_dreams, outcomes = settings.num_dreams - num_real, []
+        for _ in range(settings.dream_updates):
+            start = starts.drawn(num_dreams, not settings.dream_from_states, generator)
+            real_rows = None
             if real is not None:
                 rows = generator.integers(len(real.reward), size=num_real)
-                some = tree.map_structure(lambda array, rows=rows: array[rows], real)
+                real_rows = tree.map_structure(lambda array, rows=rows: array[rows], real)
             seed = generator.integers(1 << 31, size=2).astype(np.int32)
-            dreamed, loss = self._learn_fn(start, some, np.int32(num_steps), seed)
-            found.append((float(dreamed), float(loss)))
+            dreamed, loss = self._learn_fn(start, real_rows, np.int32(num_steps), seed)
+            outcomes.append((float(dreamed), float(loss)))
         self._dream_s.assign_add(np.float32(time.perf_counter() - began_s))
-        if found:
-            self._dreamed_return.assign(np.float32(found[-1][0]))
-        return found[-1] if found else (0.0, 0.0)
+        if outcomes:
+            self._dreamed_return.assign(np.float32(outcomes[-1][0]))
+        return outcomes[-1] if outcomes else (0.0, 0.0)
 
     def dream(
         self, starts: dreams.Starts, num_dreams: int, num_steps: int, generator: np.random.Generator
     ) -> trajectory.Trajectory:
         """Dream as in training, and return the experience [B, T]."""
-        start = starts.drawn(num_dreams, not self._how.dream_from_states, generator)
+        start = starts.drawn(num_dreams, not self._settings.dream_from_states, generator)
         seed = generator.integers(1 << 31, size=2).astype(np.int32)
         experience, _ = self._imagine_fn(start, None, np.int32(num_steps), seed)
         return experience
@@ -113,7 +113,7 @@ class Sleeper(tf.Module):
         return self._remember(replay.every())
 
     def report(self) -> dict[str, Any]:
-        """Return what dreams came to, and how many steps there were, PPO's updates included."""
+        """Return the figures of dreams; the time of PPO's updates is included."""
         steps, seconds = int(self._dream_steps.numpy()), float(self._dream_s.numpy())
         return {
             "dream_steps": steps,
@@ -125,7 +125,7 @@ class Sleeper(tf.Module):
         self, starts: dreams.Starts, recent: Recent | None, num_steps: int
     ) -> dreams.Imagined | None:
         """Return recent episodes in segments like dreams, which end the states of `starts`."""
-        if recent is None or not self._how.real_share:
+        if recent is None or not self._settings.real_share:
             return None
         count = len(recent.episodes.steps.reward)
         newest = tree.map_structure(lambda array: array[-count:], starts)
@@ -158,33 +158,35 @@ class Sleeper(tf.Module):
             action = tf.cast(distribution.sample(seed=seed), self._controller.action_spec.dtype)
             return action, distribution_parameters(distribution)
 
-        made = dreams.imagine(self._dream, act, start, num_steps, seed)
-        alive = tf.cast(made.is_alive, tf.float32)
-        mean = tf.reduce_mean(tf.reduce_sum(made.reward * alive, axis=1))
+        imagined = dreams.imagine(self._dream, act, start, num_steps, seed)
+        alive = tf.cast(imagined.is_alive, tf.float32)
+        mean = tf.reduce_mean(tf.reduce_sum(imagined.reward * alive, axis=1))
         if real is not None:
-            made = tf.nest.map_structure(lambda *arrays: tf.concat(arrays, axis=0), made, real)
-        return self._experience(made), mean
+            imagined = tf.nest.map_structure(
+                lambda *arrays: tf.concat(arrays, axis=0), imagined, real
+            )
+        return self.experience(imagined), mean
 
-    def _experience(self, made: dreams.Imagined) -> trajectory.Trajectory:
+    def experience(self, imagined: dreams.Imagined) -> trajectory.Trajectory:
         """Return dreams as experience [B, T], padded with boundary steps.
 
         A dream that is cut off has a future. Its last reward holds the value of what follows, so
         that PPO can take the step for the last one.
         """
-        shape = tf.shape(made.reward)
+        shape = tf.shape(imagined.reward)
         is_last = tf.range(shape[1]) == shape[1] - 1
-        values, _ = self._controller.value_network(made.final)
-        cut_off = tf.cast(is_last & made.is_alive & ~made.is_end, tf.float32)
-        rewards = made.reward / self._model.reward_scale
-        rewards += self._how.gamma * cut_off * values[:, tf.newaxis]
-        ends = made.is_alive & (made.is_end | is_last)
+        values, _ = self._controller.value_network(imagined.final)
+        cut_off = tf.cast(is_last & imagined.is_alive & ~imagined.is_end, tf.float32)
+        rewards = imagined.reward / self._model.reward_scale
+        rewards += self._settings.gamma * cut_off * values[:, tf.newaxis]
+        ends = imagined.is_alive & (imagined.is_end | is_last)
         following = tf.where(ends, ts.StepType.LAST, ts.StepType.MID)
         return trajectory.Trajectory(
-            tf.where(made.is_alive, ts.StepType.MID, ts.StepType.LAST),
-            made.observation,
-            made.action,
-            {"dist_params": made.info},
-            tf.where(made.is_alive, following, ts.StepType.FIRST),
-            tf.where(made.is_alive, rewards, 0.0),
+            tf.where(imagined.is_alive, ts.StepType.MID, ts.StepType.LAST),
+            imagined.observation,
+            imagined.action,
+            {"dist_params": imagined.info},
+            tf.where(imagined.is_alive, following, ts.StepType.FIRST),
+            tf.where(imagined.is_alive, rewards, 0.0),
             tf.where(ends, 0.0, 1.0),
         )

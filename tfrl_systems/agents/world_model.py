@@ -14,6 +14,7 @@ episodes with one model; `PRESETS["thesis"]` does the same.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import pathlib
 from collections.abc import Mapping
@@ -52,7 +53,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "memory_size": 256,
         "num_waves": 0,
         "magnify": False,
-    },
+    }
 }
 """Values of several settings at once; single ones can be set beside them."""
 
@@ -131,12 +132,12 @@ class Config(ppo.Config):
 
 
 class Info(NamedTuple):
-    """What an iteration's training came to; figures that are not known yet are 0.
+    """Figures of an iteration's training; those that are not known yet are 0.
 
     Attributes:
       mixture, reward, end, permits: parts of the model's loss.
-      dreamed_return: mean return of the dreams that the controller last learned from; what members'
-        disagreement costs is subtracted.
+      dreamed_return: mean return of the dreams that the controller last learned from, less the cost
+        of the members' disagreement.
       policy_gradient: PPO's loss.
       reward_r2, mask_f1, done_accuracy, real_return, predicted_return, invalid_share, error_1,
       error_last: see `judging.Judgement`; the errors 1 and 20 steps ahead.
@@ -161,62 +162,25 @@ class Info(NamedTuple):
 def make_agent(
     config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec
 ) -> WorldModelAgent:
-    """Make an agent that learns in dreams.
+    """Make an agent that learns in dreams (see `agents`).
 
-    Args:
-      config: settings of the agent.
-      time_step_spec: spec whose observation is a nest of numbers, or a graph; it may say what is
-        allowed (`networks.permits`).
-      action_spec: spec of a bounded float32 vector, of an integer scalar whose least value is 0, or
-        of a pair (rule, place).
-
-    Returns:
-      The agent.
-
-    Raises:
-      UserError: a setting is out of its range, or the specs are of another kind.
+    Observations may also say what is allowed (`networks.permits`), also for actions (rule, place).
     """
-    policy_gradients.check(
-        "world_model",
-        config,
-        {
-            **ppo.ranges(config),
-            **{
-                name: getattr(config, name) >= 1
-                for name in (
-                    "num_members",
-                    "memory_size",
-                    "head_size",
-                    "num_gaussians",
-                    "num_dreams",
-                    "max_replay_steps",
-                    "fit_updates",
-                    "fit_episodes",
-                )
-            },
-            **{
-                name: getattr(config, name) >= 0
-                for name in (
-                    "num_waves",
-                    "disagreement",
-                    "temperature",
-                    "dream_steps",
-                    "dream_updates",
-                )
-            },
-            **{
-                name: 0 <= getattr(config, name) <= 1
-                for name in ("random_share", "controller_from")
-            },
-            "real_share": 0 <= config.real_share < 1,
-            # A controller sees latents, which no other policy does.
-            "warm_start": not config.warm_start,
-            "fit_learning_rate": config.fit_learning_rate > 0,
-        },
-    )
-    return WorldModelAgent(
-        config, tensor_spec.from_spec(time_step_spec), tensor_spec.from_spec(action_spec)
-    )
+    at_least = functools.partial(policy_gradients.at_least, config)
+    ranges = {
+        **ppo.ranges(config),
+        **at_least(1, "num_members", "memory_size", "head_size", "num_gaussians", "num_dreams"),
+        **at_least(1, "max_replay_steps", "fit_updates", "fit_episodes"),
+        **at_least(0, "num_waves", "disagreement", "temperature", "dream_steps", "dream_updates"),
+        "random_share": 0 <= config.random_share <= 1,
+        "controller_from": 0 <= config.controller_from <= 1,
+        "real_share": 0 <= config.real_share < 1,
+        # A controller sees latents, which no other policy does.
+        "warm_start": not config.warm_start,
+        "fit_learning_rate": config.fit_learning_rate > 0,
+    }
+    policy_gradients.check("world_model", config, ranges)
+    return WorldModelAgent(config, *tensor_spec.from_spec((time_step_spec, action_spec)))
 
 
 class WorldModelAgent(tf_agent.TFAgent):
@@ -238,23 +202,18 @@ class WorldModelAgent(tf_agent.TFAgent):
         generator = np.random.default_rng([config.seed, 1])
         self.model = WorldModel(time_step_spec.observation, action_spec, config.shape, generator)
         seen = actor_spec(self.model.latents.size, config.memory_size, self.model.allowed)
-        names = {one.name for one in dataclasses.fields(ppo.Config)}
-        settings = {name: getattr(config, name) for name in names}
         # Dreamed rewards are in units of their own spread already.
         unscaled = {"normalize_rewards": False, "normalize_observations": False}
         self.controller = ppo.make_agent(
-            ppo.Config(**settings | unscaled), ts.time_step_spec(seen), action_spec
+            ppo.Config(**_fields(config, ppo.Config) | unscaled),
+            ts.time_step_spec(seen),
+            action_spec,
         )
         self._aim = self._make_aim(seen, action_spec) if config.magnify else None
         self.fitter = Fitter(self.model, config.fit_learning_rate)
         self.replay = Replay(self.model, config.max_replay_steps)
-        self.sleeper = Sleeper(
-            self.model,
-            self.controller,
-            Dreaming(
-                **{one.name: getattr(config, one.name) for one in dataclasses.fields(Dreaming)}
-            ),
-        )
+        dreaming = Dreaming(**_fields(config, Dreaming))
+        self.sleeper = Sleeper(self.model, self.controller, dreaming)
         self._judge = Judge(self.model)
         self._judgement: Judgement | None = None
         self._progress = tf.Variable(0.0, trainable=False, name="progress")
@@ -262,14 +221,11 @@ class WorldModelAgent(tf_agent.TFAgent):
         memory = self.model.members[0].memory
         actor = self.controller.actor_network
         parts = Parts(self.model.latents, memory, actor, self.model.allowed, self._by_chance)
-        policies = [
-            ControllerPolicy(time_step_spec, action_spec, parts, is_greedy)
-            for is_greedy in (True, False)
-        ]
         super().__init__(
             time_step_spec,
             action_spec,
-            *policies,
+            ControllerPolicy(time_step_spec, action_spec, parts, is_greedy=True),
+            ControllerPolicy(time_step_spec, action_spec, parts, is_greedy=False),
             train_sequence_length=None,
             train_step_counter=tf.Variable(0, dtype=tf.int64, trainable=False, name="train_step"),
         )
@@ -282,21 +238,21 @@ class WorldModelAgent(tf_agent.TFAgent):
         settings = actors.ActorSettings(
             config.hidden_sizes, config.activation, config.action_std, config.state_dependent_std
         )
-        made = actors.ActorNetwork(seen, action_spec, settings, np.random.default_rng(0))
-        made.create_variables()
+        network = actors.ActorNetwork(seen, action_spec, settings, np.random.default_rng(0))
+        network.create_variables()
 
         def aim(latents: tf.Tensor, hidden: tf.Tensor) -> tf.Tensor:
-            distribution, _ = made(seen_by_actor(latents, hidden, None, ""))
+            distribution, _ = network(seen_by_actor(latents, hidden, None, ""))
             return distribution.mode()
 
         self.model.aim_fn = aim
-        return made
+        return network
 
     def _take_aim(self) -> None:
         if self._aim is not None:
-            pairs = zip(self._aim.variables, self.controller.actor_network.variables, strict=True)
-            for aim, now in pairs:
-                aim.assign(now)
+            sources = self.controller.actor_network.variables
+            for target, source in zip(self._aim.variables, sources, strict=True):
+                target.assign(source)
 
     def set_progress(self, progress: float) -> None:
         """Set learning rates, and how experience is collected; `progress` goes from 0 to 1."""
@@ -309,7 +265,7 @@ class WorldModelAgent(tf_agent.TFAgent):
         number = int(self.train_step_counter.numpy())
         generator = np.random.default_rng([self._config.seed, number])
         new = self.replay.add(experience)
-        if number:
+        if number:  # before, the model was never fitted
             self._judgement = self._judge.judge(new, generator)
         self._take_aim()
         config = self._config
@@ -322,18 +278,20 @@ class WorldModelAgent(tf_agent.TFAgent):
         return tf_agent.LossInfo(sum(losses) + loss, self._info(losses, dreamed_return, loss))
 
     def _info(self, losses: Losses, dreamed_return: float, loss: float) -> Info:
-        known = self._judgement
-        made = Info(*losses, dreamed_return, loss)
-        if known is None:
-            return made
-        shared = {name: getattr(known, name) for name in Info._fields if hasattr(known, name)}
-        errors = known.error_by_step or [0.0]
-        return made._replace(**shared, error_1=errors[0], error_last=errors[-1])
+        judgement = self._judgement
+        info = Info(*losses, dreamed_return, loss)
+        if judgement is None:
+            return info
+        shared = {
+            name: getattr(judgement, name) for name in Info._fields if hasattr(judgement, name)
+        }
+        errors = judgement.error_by_step or [0.0]
+        return info._replace(**shared, error_1=errors[0], error_last=errors[-1])
 
     def dreams(self, new: trajectory.Trajectory, num_steps: int, seed: int) -> DreamEnvironment:
         """Return dreams that begin where new episodes [B, T] began; they are not learned from."""
-        known = Replay(self.model)
-        starts = Remembering(self.model)(known.add(new))
+        replay = Replay(self.model)
+        starts = Remembering(self.model)(replay.add(new))
         dream = Dream(self.model, self._config.temperature, self._config.disagreement)
         return DreamEnvironment(dream, starts, self.action_spec, num_steps, True, seed=seed)
 
@@ -347,14 +305,14 @@ class WorldModelAgent(tf_agent.TFAgent):
 
     def tables(self) -> dict[str, dict[str, dict[str, float]]]:
         """Return the errors of predictions 1 to 20 steps ahead, for a picture."""
-        known = self._judgement
-        return {"errors by steps ahead": known.by_steps_ahead()} if known else {}
+        judgement = self._judgement
+        return {"errors by steps ahead": judgement.by_steps_ahead()} if judgement else {}
 
     def save(self, directory: pathlib.Path) -> None:
         """Write into a directory what a resumed run needs beside the variables."""
         self.replay.save(directory)
-        known = self._judgement
-        text = json.dumps(known.to_json() if known else None)
+        judgement = self._judgement
+        text = json.dumps(judgement.to_json() if judgement else None)
         (directory / _JUDGEMENT_NAME).write_text(text, encoding="utf-8")
 
     def restore(self, directory: pathlib.Path) -> None:
@@ -364,13 +322,18 @@ class WorldModelAgent(tf_agent.TFAgent):
           UserError: a file is missing or damaged.
         """
         self.replay.restore(directory, self._no_steps())
-        known = json.loads((directory / _JUDGEMENT_NAME).read_text(encoding="utf-8"))
-        self._judgement = Judgement(**known) if known else None
+        judgement = json.loads((directory / _JUDGEMENT_NAME).read_text(encoding="utf-8"))
+        self._judgement = Judgement(**judgement) if judgement else None
 
     def _no_steps(self) -> Steps:
         nothing = tensor_spec.zero_spec_nest(self.time_step_spec.observation, [1])
         none = np.zeros(0)
-        return Steps(self.model.latents.kept(nothing), none, none, none, none)
+        return Steps(self.model.latents.select(nothing), none, none, none, none)
+
+
+def _fields(config: Config, of_class: type) -> dict[str, Any]:
+    """Return those settings that are also fields of another dataclass."""
+    return {field.name: getattr(config, field.name) for field in dataclasses.fields(of_class)}
 
 
 def _info_of(experience: trajectory.Trajectory) -> Any:

@@ -9,10 +9,10 @@ distribution of `numbered_actions`. What an observation does not allow has the p
 
     observation [B, ...] ─▶ inputs [B, F] ─▶ hidden layers ─▶ outputs ─▶ distribution, or value [B]
 
-The caller passes in the generator that draws the initial weights. So two networks made from the
-same seed are equal, whatever TensorFlow drew before. The variables have fixed names, so nothing
-depends on how many networks a process made earlier. `policies/numpy_actor.py` does the same
-arithmetic in NumPy.
+The caller passes the generator that draws the initial weights, so two networks from the same seed
+are equal, whatever TensorFlow drew before. The variables have fixed names, so nothing depends on
+how many networks a process made earlier. `policies/numpy_network.py` does the same arithmetic in
+NumPy.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ LOG_STD_LIMITS = (-9.0, 1.0)
 _OUTPUT_GAIN = 0.01
 
 # If inputs are floats, in boxes or normalised, random biases spread the bends of the first layer's
-# units over [-1, 1]. With biases of 0 all bends pass through the origin, and the network is slow to
-# learn anything far from it.
+# units over [-1, 1]. With biases of 0 all bends would pass through the origin, and the network
+# would be slow to learn anything far from it.
 _FLOAT_GAIN = 2.0
 
 
@@ -93,14 +93,8 @@ class ActorSettings:
 def read_action_spec(action_spec: Any) -> Actions:
     """Return the kind, size and bounds of an action spec.
 
-    Args:
-      action_spec: a bounded float32 vector, an integer scalar from 0 on, or a pair (rule, place).
-
-    Returns:
-      The action's properties.
-
     Raises:
-      UserError: it is none of these.
+      UserError: it is of no kind that the module's docstring lists.
     """
     if isinstance(action_spec, tensor_spec.BoundedTensorSpec):
         shape, dtype = action_spec.shape.as_list(), action_spec.dtype
@@ -140,7 +134,7 @@ class _Perceptron(network.Network):
         super().__init__(input_tensor_spec=observation_spec, state_spec=(), name=name)
         self.inputs = inputs.read_observation_spec(observation_spec)
         self._activation = ACTIVATIONS[activation]
-        sizes = [sum(one.size for one in self.inputs), *hidden_sizes, num_outputs]
+        sizes = [sum(leaf.size for leaf in self.inputs), *hidden_sizes, num_outputs]
         # One list of kernel, bias, kernel, …, because Keras keeps its order in `variables`.
         self._layers = []
         for number, pair in enumerate(zip(sizes, sizes[1:], strict=False)):
@@ -171,12 +165,6 @@ class _Perceptron(network.Network):
 
 class ActorNetwork(_Perceptron):
     """A network from observations to a distribution over actions.
-
-    Args:
-      observation_spec: a nest of specs of numbers.
-      action_spec: a bounded float32 vector, an integer scalar from 0 on, or a pair (rule, place).
-      settings: settings of the network.
-      generator: draws the initial weights.
 
     Raises:
       UserError: a spec is of another kind.
@@ -217,11 +205,7 @@ class ActorNetwork(_Perceptron):
             self._set_log_std_fn = ArrayFunction(self._log_std.assign)
 
     def call(
-        self,
-        observation: Any,
-        step_type: Any = (),
-        network_state: Any = (),
-        training: bool = False,
+        self, observation: Any, step_type: Any = (), network_state: Any = (), training: bool = False
     ) -> tuple[tfp.distributions.Distribution, Any]:
         """Return the action's distribution and no state; observations [B, ...] or [B, T, ...]."""
         outputs = self._outputs(observation)
@@ -263,7 +247,7 @@ class ActorNetwork(_Perceptron):
         """Return what `policies.numpy_actor` needs beside the variables, as JSON values."""
         return {
             "kind": "actor",
-            "inputs": [dataclasses.asdict(one) for one in self.inputs],
+            "inputs": [dataclasses.asdict(leaf) for leaf in self.inputs],
             "actions": dataclasses.asdict(self._actions),
             "hidden_sizes": list(self._settings.hidden_sizes),
             "activation": self._settings.activation,
@@ -284,17 +268,7 @@ class ActorNetwork(_Perceptron):
 
 
 class ValueNetwork(_Perceptron):
-    """A network from observations to the value of their states.
-
-    It can also estimate the spread, the usual |return - value|.
-
-    Args:
-      observation_spec: a nest of specs of numbers.
-      hidden_sizes: units of the hidden layers.
-      activation: activation of the hidden layers, "tanh" or "relu".
-      generator: draws the initial weights.
-      has_spread: whether the network has an output for the spread.
-    """
+    """A network from observations to values, and to |return - value| with `has_spread`."""
 
     def __init__(
         self,
@@ -308,11 +282,7 @@ class ValueNetwork(_Perceptron):
         super().__init__(observation_spec, hidden_sizes, activation, outputs, generator, "value")
 
     def call(
-        self,
-        observation: Any,
-        step_type: Any = (),
-        network_state: Any = (),
-        training: bool = False,
+        self, observation: Any, step_type: Any = (), network_state: Any = (), training: bool = False
     ) -> tuple[tf.Tensor, Any]:
         """Return values [B] or [B, T], and no state."""
         return self._outputs(observation)[..., 0], network_state

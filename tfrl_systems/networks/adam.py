@@ -1,8 +1,7 @@
 """Adam with one operation for each variable.
 
 D. P. Kingma, J. Ba: Adam, a Method for Stochastic Optimization (2015). Networks are small here, so
-the time of a step depends on the number of its operations. Keras's Adam has twenty of them for each
-variable.
+the number of operations decides how long a step takes. Keras's Adam has twenty for each variable.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ class Adam(tf.keras.optimizers.Adam):
 
     Args:
       learning_rate: learning rate at the start.
-      variables: all variables that the optimizer will change. Its own variables for them exist from
-        the start, so that a checkpoint made before the first step holds them.
-      max_norm: greatest norm of all gradients together; longer ones are shortened. 0 for no limit.
+      variables: all variables to train. The optimizer's own variables exist from the start, so that
+        a checkpoint made before the first step holds them.
+      max_norm: greatest norm of all gradients together, which are scaled down to it; 0 for none.
     """
 
     def __init__(
@@ -36,7 +35,7 @@ class Adam(tf.keras.optimizers.Adam):
     ) -> None:
         super().__init__(learning_rate, *_DECAYS, epsilon=_EPSILON)
         self.build(variables)
-        self._places = {each.ref(): number for number, each in enumerate(variables)}
+        self._places = {variable.ref(): place for place, variable in enumerate(variables)}
         self._max_norm = max_norm
         self._set_fn = ArrayFunction(self._set)
 
@@ -55,8 +54,8 @@ class Adam(tf.keras.optimizers.Adam):
         gradients, variables = zip(*grads_and_vars, strict=True)
         if self._max_norm:
             gradients, _ = tf.clip_by_global_norm(gradients, self._max_norm)
-        done = self.iterations.assign_add(1)
-        powers = [tf.pow(decay, tf.cast(done, tf.float32)) for decay in _DECAYS]
+        num_steps = self.iterations.assign_add(1)
+        powers = [tf.pow(decay, tf.cast(num_steps, tf.float32)) for decay in _DECAYS]
         rate = tf.identity(self.learning_rate)
         for gradient, variable in zip(gradients, variables, strict=True):
             place = self._places[variable.ref()]
@@ -72,4 +71,4 @@ class Adam(tf.keras.optimizers.Adam):
                 epsilon=_EPSILON,
                 grad=gradient,
             )
-        return done
+        return num_steps

@@ -1,8 +1,8 @@
 """Functions of tensors that take NumPy arrays, and return NumPy arrays.
 
-On Python 3.11, TensorFlow 2.15 loses 48 bytes with every tensor that Python sees (issue 62551 of
-its repository), and a world model's iteration would show it thousands. Here arrays enter the graph
-and leave it through `tf.numpy_function`, and Python sees none. A call takes less time, too.
+On Python 3.11, TensorFlow 2.15 leaks 48 bytes for every tensor that Python sees (issue 62551 of
+its repository), and an iteration of a world model would show it thousands. Here arrays enter and
+leave the graph through `tf.numpy_function`, so Python sees no tensor. Calls are faster, too.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class ArrayFunction:
     Args:
       fn: takes nests of tensors and of None; returns a nest of tensors. Where sizes change, it is
         traced once more, for any size.
-      open_axes: how many of the first axes of each array can have any size from the start, which
-        saves the second trace: a number for each argument, or a nest of numbers for its parts; or
-        one number for all arrays, those of keyword arguments too.
+      open_axes: how many leading axes of each array may have any size from the start, which saves
+        the second trace: a number for each argument, or a nest of numbers for its parts; or one
+        number for all arrays, also those of keyword arguments.
 
     Attributes:
       num_traces: how often it was traced for arrays.
@@ -41,6 +41,7 @@ class ArrayFunction:
         self._open_axes = open_axes
         self._traced_fn = tf.function(fn, autograph=False, reduce_retracing=True)
         self._graphs: dict[Hashable, _Graph] = {}
+        # A graph finds its inputs, and leaves its outputs, in attributes: one call at a time.
         self._lock = threading.Lock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -70,16 +71,13 @@ class ArrayFunction:
         """Return the shapes to trace for first."""
         args, _ = nest
         if isinstance(self._open_axes, int):
-            return self._open(shapes, [self._open_axes] * len(shapes))
-        given = [*self._open_axes, *[0] * (len(args) - len(self._open_axes))]
-        spread = tree.map_structure_up_to(given, _spread, given, list(args))
-        numbers = tree.flatten(spread)
-        numbers += [0] * (len(shapes) - len(numbers))  # keyword arguments
-        return self._open(shapes, numbers)
-
-    @staticmethod
-    def _open(shapes: list[_Shape | None], numbers: Sequence[int]) -> list[_Shape | None]:
-        """Return shapes whose first axes, so many of each, have any size."""
+            numbers = [self._open_axes] * len(shapes)
+        else:
+            open_axes = [*self._open_axes, *[0] * (len(args) - len(self._open_axes))]
+            numbers = tree.flatten(
+                tree.map_structure_up_to(open_axes, _spread, open_axes, list(args))
+            )
+            numbers += [0] * (len(shapes) - len(numbers))  # keyword arguments
         return [
             None if shape is None else (None,) * number + shape[number:]
             for number, shape in zip(numbers, shapes, strict=True)
@@ -97,10 +95,7 @@ class _Graph:
       fn: the function.
       nest: a nest of arguments and keyword arguments, for its structure.
       arrays: its leaves, for their dtypes; None for leaves that are None.
-      shapes: shapes of the leaves; a size that is None may be any.
-
-    Attributes:
-      shapes: as given.
+      shapes: shapes of the leaves, also an attribute; a size that is None may be any.
     """
 
     def __init__(
@@ -111,42 +106,42 @@ class _Graph:
         shapes: list[_Shape | None],
     ) -> None:
         self.shapes = shapes
-        self._given: list[np.ndarray] = []
-        self._made: tuple[np.ndarray, ...] = ()
-        self._made_like: Any = None
+        self._inputs: list[np.ndarray] = []
+        self._outputs: tuple[np.ndarray, ...] = ()
+        self._output_nest: Any = None
         dtypes = [array.dtype for array in arrays if array is not None]
 
         def run() -> None:
-            tensors = iter(tf.numpy_function(lambda: self._given, [], dtypes) if dtypes else [])
+            tensors = iter(tf.numpy_function(lambda: self._inputs, [], dtypes) if dtypes else [])
             leaves = [None if shape is None else next(tensors) for shape in shapes]
             for leaf, shape in zip(leaves, shapes, strict=True):
                 if leaf is not None:
                     leaf.set_shape(shape)
             args, kwargs = tree.unflatten_as(nest, leaves)
-            made = fn(*args, **kwargs)
-            self._made_like = tree.map_structure(lambda _: None, made)
-            tf.numpy_function(self._take, tree.flatten(made), [])
+            outputs = fn(*args, **kwargs)
+            self._output_nest = tree.map_structure(lambda _: None, outputs)
+            tf.numpy_function(self._take, tree.flatten(outputs), [])
 
         # TensorFlow would warn of several functions `run`, as if one were traced again and again.
         self._run_fn = tf.function(run, autograph=False).get_concrete_function()
 
     def __call__(self, arrays: Sequence[np.ndarray | None]) -> Any:
         """Call the function with these leaves."""
-        self._given = [array for array in arrays if array is not None]
+        self._inputs = [array for array in arrays if array is not None]
         try:
             self._run_fn()
-            return tree.unflatten_as(self._made_like, self._made)
+            return tree.unflatten_as(self._output_nest, self._outputs)
         finally:
-            self._given, self._made = [], ()
+            self._inputs, self._outputs = [], ()
 
     def widened(self, shapes: Sequence[_Shape | None]) -> list[_Shape | None]:
         """Return the shapes that hold for these leaves, and for those that the graph takes."""
         return [
             None
-            if mine is None or other is None
-            else tuple(one if one == two else None for one, two in zip(mine, other, strict=True))
-            for mine, other in zip(self.shapes, shapes, strict=True)
+            if shape is None or new_shape is None
+            else tuple(a if a == b else None for a, b in zip(shape, new_shape, strict=True))
+            for shape, new_shape in zip(self.shapes, shapes, strict=True)
         ]
 
-    def _take(self, *made: np.ndarray) -> None:
-        self._made = made
+    def _take(self, *outputs: np.ndarray) -> None:
+        self._outputs = outputs

@@ -1,8 +1,7 @@
 """A distribution over listed actions, some of which may be masked.
 
-It is categorical, but its outcomes are the rows of a list instead of numbers; the list is part of
-the observation. Its parameters are tensors of a fixed size, so TF-Agents can store them with the
-experience and make the same distribution again.
+It is categorical, but its outcomes are the rows of a list in the observation. Its parameters are
+tensors of a fixed size, so TF-Agents can store them with the experience and rebuild it from them.
 """
 
 from __future__ import annotations
@@ -25,9 +24,7 @@ class ListedActions(tfp.distributions.Distribution):
     Args:
       logits: float32 [..., A], MASKED for rows that are not allowed.
       actions: int32 [..., A, n], the listed actions.
-      validate_args: required by TFP; nothing is validated.
-      allow_nan_stats: required by TFP; there are no NaNs.
-      name: name of the distribution.
+      validate_args, allow_nan_stats, name: required by TFP.
     """
 
     def __init__(
@@ -70,19 +67,17 @@ class ListedActions(tfp.distributions.Distribution):
             tf.reshape(self.logits, [-1, num_actions]), n, tfp.random.sanitize_seed(seed), tf.int32
         )
         places = tf.reshape(tf.transpose(drawn), tf.concat([[n], outer_shape], axis=0))
-        return self._at(places, tf.broadcast_to(self.actions, self._repeated_shape(n)))
-
-    def _repeated_shape(self, n: int) -> tf.Tensor:
-        return tf.concat([[n], tf.shape(self.actions)], axis=0)
+        shape = tf.concat([[n], tf.shape(self.actions)], axis=0)
+        return self._at(places, tf.broadcast_to(self.actions, shape))
 
     def _log_prob(self, action: tf.Tensor) -> tf.Tensor:
-        is_it = tf.reduce_all(tf.equal(self.actions, action[..., tf.newaxis, :]), axis=-1)
-        places = tf.argmax(is_it, axis=-1, output_type=tf.int32)
+        is_action = tf.reduce_all(tf.equal(self.actions, action[..., tf.newaxis, :]), axis=-1)
+        places = tf.argmax(is_action, axis=-1, output_type=tf.int32)
         logs = tf.nn.log_softmax(self.logits)
-        found = tf.gather(
-            tf.broadcast_to(logs, tf.shape(is_it)), places, batch_dims=places.shape.rank
+        log_probabilities = tf.gather(
+            tf.broadcast_to(logs, tf.shape(is_action)), places, batch_dims=places.shape.rank
         )
-        return tf.where(tf.reduce_any(is_it, axis=-1), found, MASKED)
+        return tf.where(tf.reduce_any(is_action, axis=-1), log_probabilities, MASKED)
 
     def _entropy(self) -> tf.Tensor:
         logs = tf.nn.log_softmax(self.logits)

@@ -3,14 +3,15 @@
     observation [B, …] ─▶ graphs without padding ─▶ encoder ─┬─▶ head ─▶ ListedActions
                                                              └─▶ value [B]
 
-The encoder belongs to the actor. The value network calls it, and owns only the variables of its own
-last layers. So each variable is trained once, and the encoder learns what both networks need.
+The encoder belongs to the actor. The value network calls it and owns only the variables of its last
+layers. So each variable is trained once, and the encoder learns what both networks need.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -42,7 +43,7 @@ NEEDED = (
     "rule_ids",
     "rule_targets",
 )
-"""What the networks need of an observation; they do without whatever else is in it."""
+"""The fields of an observation that the networks need."""
 
 # The number of graphs whose values are computed together outside training.
 _BLOCK = 64
@@ -71,13 +72,7 @@ def are_graphs(observation_spec: Any) -> bool:
 
 
 class Trunk(snt.Module):
-    """The part that actor and value network share: it encodes observations.
-
-    Args:
-      observation_spec: spec of graph observations.
-      settings: settings of the networks.
-      generator: draws the initial weights.
-    """
+    """The encoder of observations, which actor and value network share."""
 
     def __init__(
         self,
@@ -86,27 +81,24 @@ class Trunk(snt.Module):
         generator: np.random.Generator,
     ) -> None:
         super().__init__(name="trunk")
-        nodes, edges, features = (
-            int(observation_spec[name].shape[-1]) for name in ("nodes", "edges", "globals")
-        )
         self.encoder = graph_encoder.GraphEncoder(
-            graph_encoder.Features(graph_heads.num_kinds(observation_spec), nodes, edges, features),
+            graph_encoder.Features.of(observation_spec),
             settings.width,
             settings.rounds,
             generator,
             has_globals=settings.head != graph_heads.LocalHead.kind,
         )
-        self._known: list[tuple[list[tf.Tensor], graphs.GraphsTuple]] | None = None
+        self._cache: list[tuple[list[tf.Tensor], graphs.GraphsTuple]] | None = None
 
     def __call__(self, observation: Mapping[str, tf.Tensor]) -> graphs.GraphsTuple:
         """Return B graphs with vectors, for observations [B, …]; [B, T, …] count as [B T, …]."""
         tensors = [observation[name] for name in graphs.ALL_FIELDS]
-        for known, encoded in self._known or ():
-            if all(one is other for one, other in zip(known, tensors, strict=True)):
+        for cached_tensors, encoded in self._cache or ():
+            if all(map(operator.is_, cached_tensors, tensors)):
                 return encoded
         encoded = self.encoder(graph_encoder.graphs_of(flat(observation)))
-        if self._known is not None:
-            self._known.append((tensors, encoded))
+        if self._cache is not None:
+            self._cache.append((tensors, encoded))
         return encoded
 
     @contextlib.contextmanager
@@ -115,11 +107,11 @@ class Trunk(snt.Module):
 
         Within it the variables must not change, and all calls must be in the same graph function.
         """
-        self._known = []
+        self._cache = []
         try:
             yield
         finally:
-            self._known = None
+            self._cache = None
 
 
 def flat(observation: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -136,13 +128,7 @@ def flat(observation: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
 
 
 class GraphActorNetwork(network.Network):
-    """Maps graph observations to a distribution over the allowed actions.
-
-    Args:
-      observation_spec: spec of graph observations with a list of actions.
-      action_spec: spec of (xfer_id, location).
-      settings: settings of the network.
-      generator: draws the initial weights.
+    """Maps graph observations to a distribution over the allowed actions, (xfer_id, location).
 
     Raises:
       UserError: the action spec is another one.
@@ -222,19 +208,16 @@ class GraphActorNetwork(network.Network):
 
     def named_variables(self) -> dict[str, tf.Variable]:
         """Return the variables by their place, such as "encoder/round0/send/w", "head/score/w"."""
-        named = {_place(one.name): one for one in self.trunk.encoder.variables}
-        return named | {f"head/{_place(one.name)}": one for one in self.head.variables}
+        named = {_place(variable.name): variable for variable in self.trunk.encoder.variables}
+        return named | {
+            f"head/{_place(variable.name)}": variable for variable in self.head.variables
+        }
 
 
 class GraphValueNetwork(network.Network):
-    """Maps graph observations to values, and to the usual distance of returns from them.
+    """Maps graph observations to values, and with `has_spread` to the usual |return - value|.
 
-    Args:
-      observation_spec: spec of graph observations.
-      encode_fn: an actor's trunk.
-      width: length of the vectors that the trunk makes.
-      generator: draws the initial weights.
-      has_spread: whether the network has an output for this distance.
+    `encode_fn` is an actor's trunk, and `width` the length of the vectors that it makes.
     """
 
     def __init__(
@@ -260,33 +243,33 @@ class GraphValueNetwork(network.Network):
         training: bool = False,
     ) -> tuple[tf.Tensor, Any]:
         """Return values [B] or [B, T], and no state; outside training, 0 at boundary steps."""
-        if training:
-            return self._outputs(observation)[..., 0], network_state
-        return self._some_at_a_time(observation, step_type)[..., 0], network_state
+        return self._outputs(observation, step_type, training)[..., 0], network_state
 
     def value_and_log_spread(
-        self,
-        observation: Mapping[str, tf.Tensor],
-        step_type: Any = (),
-        training: bool = False,
+        self, observation: Mapping[str, tf.Tensor], step_type: Any = (), training: bool = False
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return values and logarithms of the usual |return - value|, both shaped as by `call`."""
-        if training:
-            outputs = self._outputs(observation)
-        else:
-            outputs = self._some_at_a_time(observation, step_type)
+        outputs = self._outputs(observation, step_type, training)
         return outputs[..., 0], outputs[..., 1]
 
-    def _outputs(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Return the last layer's sums, float32 [..., outputs]."""
-        outputs = self.out(tf.nn.relu(self.hidden(self._encode(observation).globals)))
-        return tf.reshape(outputs, self._shape(observation))
-
-    def _some_at_a_time(
-        self, observation: Mapping[str, tf.Tensor], step_type: tf.Tensor | tuple[()] = ()
+    def _outputs(
+        self, observation: Mapping[str, tf.Tensor], step_type: Any, training: bool
     ) -> tf.Tensor:
-        """Return what `_outputs` returns, in little memory, with 0 at boundary steps."""
-        observations = flat(observation)
+        """Return the last layer's sums, [..., outputs]; outside training, 0 at boundary steps."""
+        if training:
+            sums = self._sums(observation)
+        else:
+            sums = self._sums_by_blocks(flat(observation), step_type)
+        shape = tf.concat([tf.shape(observation["n_node"])[:-1], [self.out.output_size]], axis=0)
+        return tf.reshape(sums, shape)
+
+    def _sums(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        return self.out(tf.nn.relu(self.hidden(self._encode(observation).globals)))
+
+    def _sums_by_blocks(
+        self, observations: Mapping[str, tf.Tensor], step_type: tf.Tensor | tuple[()]
+    ) -> tf.Tensor:
+        """Return what `_sums` returns, in little memory, with 0 at boundary steps."""
         num_steps = tf.shape(observations["n_node"])[0]
         is_decided = tf.fill([num_steps], True)
         if not isinstance(step_type, tuple):
@@ -294,26 +277,23 @@ class GraphValueNetwork(network.Network):
         rows = tf.where(is_decided)
 
         def block(start: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            some = rows[start : start + _BLOCK]
-            given = {name: tf.gather(field, some[:, 0]) for name, field in observations.items()}
-            return start + _BLOCK, tf.tensor_scatter_nd_update(outputs, some, self._outputs(given))
+            places = rows[start : start + _BLOCK]
+            part = {name: tf.gather(field, places[:, 0]) for name, field in observations.items()}
+            return start + _BLOCK, tf.tensor_scatter_nd_update(outputs, places, self._sums(part))
 
-        _, outputs = tf.while_loop(
+        _, sums = tf.while_loop(
             lambda start, _: start < tf.shape(rows)[0],
             block,
             (0, tf.zeros([num_steps, self.out.output_size])),
             parallel_iterations=1,
         )
-        return tf.reshape(outputs, self._shape(observation))
-
-    def _shape(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        return tf.concat([tf.shape(observation["n_node"])[:-1], [self.out.output_size]], axis=0)
+        return sums
 
 
 def _is_built(net: network.Network, output_spec: Any) -> None:
-    """Tell TF-Agents the output spec, because it cannot find it by itself.
+    """Tell TF-Agents the output spec; all variables exist already.
 
-    It would call the network with random numbers, which are no graph. All variables exist already.
+    To find the spec, TF-Agents would call the network with random numbers, which are no graph.
     """
     net.built = True
     net._network_output_spec = output_spec

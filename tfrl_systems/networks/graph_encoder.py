@@ -1,4 +1,4 @@
-"""The graph encoder: it computes a vector for each node, and one for each graph.
+"""The graph encoder, which computes a vector for each node and one for each graph.
 
 It encodes and processes (P. Battaglia et al.: Relational inductive biases, deep learning, and graph
 networks, 2018) by message passing, as in the thesis, 3.1.1:
@@ -16,8 +16,8 @@ are those that use the tensors of v (edges v → w). g is the global vector of t
     h'_v = norm(h_v + W [a_v, b_v, c_v])
     g'   = norm(g + V relu(U [g, mean_v h'_v]))
 
-`graphs_of` removes the padding of observations first. Edges are sorted by the node that they end
-at, as `sorted_sum` needs it.
+`graphs_of` removes the padding of observations first. Edges are sorted by the node at which they
+end, because `sorted_sum` needs that order.
 
 `policies/numpy_graph.py` does the same arithmetic in NumPy.
 """
@@ -27,6 +27,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import sonnet as snt
@@ -53,15 +54,18 @@ class Features:
     edges: int
     globals: int
 
+    @classmethod
+    def of(cls, observation_spec: Mapping[str, Any]) -> Features:
+        """Read the spec of graph observations."""
+        sizes = [int(observation_spec[name].shape[-1]) for name in ("nodes", "edges", "globals")]
+        # The targets of rules are kinds of nodes; 0 is none.
+        return cls(int(np.max(observation_spec["rule_targets"].maximum)) + 1, *sizes)
+
 
 def graphs_of(observation: Mapping[str, tf.Tensor]) -> graphs.GraphsTuple:
-    """Return the graphs of a batch of observations, without padding.
+    """Return the graphs of observations [B, …], without padding.
 
-    Args:
-      observation: the fields of `environments.graph_observation`, with a leading axis [B].
-
-    Returns:
-      B graphs in one GraphsTuple, the nodes of all of them numbered consecutively.
+    They are in one GraphsTuple, in which the nodes of all graphs are numbered consecutively.
     """
     n_node = observation["n_node"][:, 0]
     is_node = tf.sequence_mask(n_node, tf.shape(observation["nodes"])[1])
@@ -86,17 +90,13 @@ def first_nodes(n_node: tf.Tensor) -> tf.Tensor:
 
 def sorted_sum(data: tf.Tensor, segments: tf.Tensor, num_segments: tf.Tensor) -> tf.Tensor:
     """Sum rows [N, H] by segments [N], which ascend; return [num_segments, H]."""
+    # `segment_sum` ends with the last segment that has a row.
     sums = tf.math.segment_sum(data, segments)
     return tf.pad(sums, [[0, num_segments - tf.shape(sums)[0]], [0, 0]])
 
 
 class Drawn(snt.initializers.Initializer):
-    """An initializer that draws normally distributed weights from a given generator.
-
-    Args:
-      generator: draws the weights.
-      gain: the standard deviation is `gain` divided by the root of the number of inputs.
-    """
+    """Draws normal weights whose std is `gain` divided by the root of the number of inputs."""
 
     def __init__(self, generator: np.random.Generator, gain: float = 1.0) -> None:
         self._generator = generator
@@ -115,30 +115,14 @@ def linear(
     gain: float = 1.0,
     has_bias: bool = True,
 ) -> snt.Linear:
-    """Make a linear layer and its variables.
-
-    Args:
-      generator: draws the weights.
-      sizes: numbers of inputs and outputs.
-      name: name of the layer.
-      gain: scale of the weights; see `Drawn`.
-      has_bias: whether the layer has a bias.
-
-    Returns:
-      The layer.
-    """
-    made = snt.Linear(sizes[1], with_bias=has_bias, w_init=Drawn(generator, gain), name=name)
-    made(tf.zeros([1, sizes[0]]))
-    return made
+    """Make a linear layer from and to so many numbers (`sizes`), and its variables; see `Drawn`."""
+    layer = snt.Linear(sizes[1], with_bias=has_bias, w_init=Drawn(generator, gain), name=name)
+    layer(tf.zeros([1, sizes[0]]))
+    return layer
 
 
 class Norm(snt.Module):
-    """A layer norm over the last axis, with a faster gradient than Sonnet's.
-
-    Args:
-      width: H.
-      name: name of the module.
-    """
+    """A layer norm over the last axis of size `width`, with a faster gradient than Sonnet's."""
 
     def __init__(self, width: int, name: str) -> None:
         super().__init__(name=name)
@@ -168,15 +152,7 @@ def _row_means(values: tf.Tensor) -> tf.Tensor:
 
 
 class Round(snt.Module):
-    """One round of message passing.
-
-    Args:
-      width: H.
-      num_edge_features: number of features of an edge.
-      generator: draws the initial weights.
-      name: name of the module.
-      has_globals: whether nodes get the global vector, the term D g of the module's docstring.
-    """
+    """One round of message passing between vectors of `width`, H, numbers; see `GraphEncoder`."""
 
     def __init__(
         self,
@@ -205,15 +181,7 @@ class Round(snt.Module):
     def __call__(
         self, forth: graphs.GraphsTuple, back: graphs.GraphsTuple
     ) -> tuple[graphs.GraphsTuple, graphs.GraphsTuple]:
-        """Run the round.
-
-        Args:
-          forth: the graphs, with vectors of nodes [N, H] and globals [B, H].
-          back: the same graphs with reversed edges.
-
-        Returns:
-          Both, with new nodes and globals.
-        """
+        """Return the graphs, and the same with reversed edges, with new nodes and globals."""
         # The matrices are split, because splitting or joining arrays of all nodes costs more.
         from_inputs, from_users, own = (
             tf.nn.bias_add(tf.matmul(forth.nodes, kernel), bias)
@@ -231,7 +199,7 @@ class Round(snt.Module):
             tf.nn.relu(own),
         ]
         kernels = tf.split(self.combine.w, 3)
-        products = [tf.matmul(*each) for each in zip(streams, kernels, strict=True)]
+        products = [tf.matmul(*factors) for factors in zip(streams, kernels, strict=True)]
         nodes = self.norm(tf.nn.bias_add(tf.add_n([forth.nodes, *products]), self.combine.b))
         counts = tf.cast(tf.maximum(forth.n_node, 1), tf.float32)
         mean = self._sum_nodes(forth.replace(nodes=nodes)) / counts[:, tf.newaxis]
@@ -251,8 +219,7 @@ class Round(snt.Module):
 class GraphEncoder(snt.Module):
     """Encodes graphs as vectors.
 
-    The network is equivariant: the vectors do not depend on the order or the numbers of nodes and
-    edges, up to rounding.
+    The vectors do not depend on the order or the numbers of nodes and edges, up to rounding.
 
     Args:
       features: the numbers of features of the graphs.
@@ -274,8 +241,7 @@ class GraphEncoder(snt.Module):
         self.features = features
         self.width = width
         self.kinds = tf.Variable(
-            generator.normal(size=(features.num_kinds, width)).astype(np.float32),
-            name="kinds",
+            generator.normal(size=(features.num_kinds, width)).astype(np.float32), name="kinds"
         )
         self.nodes = linear(generator, (features.nodes - 1, width), "nodes")
         self.nodes_norm = Norm(width, "nodes_norm")
@@ -297,8 +263,8 @@ class GraphEncoder(snt.Module):
             globals=self.globals_norm(self.globals(graph.globals)),
         )
         forth, back = _sorted(graph), _sorted(_turned(graph))
-        for one in self.rounds:
-            forth, back = one(forth, back)
+        for layer in self.rounds:
+            forth, back = layer(forth, back)
         return forth
 
 

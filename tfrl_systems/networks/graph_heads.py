@@ -1,4 +1,4 @@
-"""Heads that turn the vectors of graphs into logits of the allowed actions.
+"""Heads that turn the vectors of a graph into logits of the allowed actions.
 
 An action is one match of one rule, (xfer_id, location), or NO-OP. The observation lists the allowed
 actions, and a head gives each of them a logit. There are three heads.
@@ -17,7 +17,7 @@ so the same weights work for another set of rules. NO-OP touches no nodes: its s
 global vector g and its own r.
 
 LocalHead is a PointerHead without g, behind an encoder whose nodes do not get g either. It judges a
-match by its neighbourhood alone. So it cannot memorise what merely identifies a model, such as the
+match by its neighbourhood alone, so it cannot memorise what merely identifies a model, such as the
 number of nodes.
 
 HierarchicalHead is the thesis's head (3.2.3). From g alone it first chooses the rule, then the
@@ -41,7 +41,7 @@ import tensorflow as tf
 from graph_nets import graphs
 
 from tfrl_systems.networks.graph_actions import MASKED
-from tfrl_systems.networks.graph_encoder import first_nodes, linear, sorted_sum
+from tfrl_systems.networks.graph_encoder import Features, first_nodes, linear, sorted_sum
 
 HASH_SIZE = 256
 """The number of rows of each of two tables. A rule's vector is the sum of a row of each, chosen by
@@ -59,7 +59,7 @@ class PointerHead(snt.Module):
       num_kinds: number of kinds of nodes.
       num_features: number of features of a match.
       width: H.
-      max_logit: C, the bound of the logits; 0 for no bound.
+      max_logit: C, the bound of the logits; 0 for none.
       generator: draws the initial weights.
     """
 
@@ -134,14 +134,7 @@ class LocalHead(PointerHead):
 
 
 class HierarchicalHead(snt.Module):
-    """A head that chooses first the rule, then the location.
-
-    Args:
-      num_xfers: R + 1, the number of rules and NO-OP.
-      num_locations: S, the number of locations.
-      width: H.
-      generator: draws the initial weights.
-    """
+    """A head that chooses the rule or NO-OP first (`num_xfers` is R + 1), then the location."""
 
     kind = "hierarchical"
 
@@ -187,45 +180,26 @@ def make_head(
     max_logit: float,
     generator: np.random.Generator,
 ) -> PointerHead | HierarchicalHead:
-    """Make a head by its name.
-
-    Args:
-      name: "pointer", "local" or "hierarchical".
-      observation_spec: spec of graph observations with listed actions.
-      action_spec: spec of (xfer_id, location).
-      width: H.
-      max_logit: C, for a PointerHead or LocalHead.
-      generator: draws the initial weights.
-
-    Returns:
-      The head.
-    """
+    """Make a head by its `kind`; `max_logit`, C, is for a PointerHead or LocalHead."""
     if name == HierarchicalHead.kind:
         most = np.broadcast_to(action_spec.maximum, (2,)).tolist()
         return HierarchicalHead(most[0] + 1, most[1] + 1, width, generator)
     pointer = LocalHead if name == LocalHead.kind else PointerHead
     num_features = int(observation_spec["action_features"].shape[-1])
-    return pointer(num_kinds(observation_spec), num_features, width, max_logit, generator)
-
-
-def num_kinds(observation_spec: Mapping[str, Any]) -> int:
-    """Return the number of kinds of nodes."""
-    return int(np.max(observation_spec["rule_targets"].maximum)) + 1
+    num_kinds = Features.of(observation_spec).num_kinds
+    return pointer(num_kinds, num_features, width, max_logit, generator)
 
 
 def _mean_of_nodes(
     nodes: tf.Tensor, rows: tf.Tensor, graph_of: tf.Tensor, n_node: tf.Tensor
 ) -> tf.Tensor:
-    """Return, for each action, the mean vector of some nodes; 0 if there are none.
+    """Return, for each of M actions, the mean vector of some nodes, [M, H]; 0 if there are none.
 
     Args:
       nodes: [N, H], the nodes of all graphs, numbered consecutively.
       rows: int32 [M, K], row numbers within each action's own graph; rows of padding do not count.
       graph_of: [M], the number of each action's graph.
       n_node: [B], the number of nodes of each graph.
-
-    Returns:
-      [M, H].
     """
     is_node = rows < tf.gather(n_node, graph_of)[:, tf.newaxis]
     there = tf.where(is_node)

@@ -1,9 +1,8 @@
 """How observations of numbers enter networks.
 
-An observation is a nest of arrays. Floats enter unchanged. Integers (counts, costs, flags) enter as
+An observation is a nest of arrays. Floats enter unchanged; integers (counts, costs, flags) enter as
 their signed logarithm, sign(x) log(1 + |x|). All leaves are flattened and joined in the order of
-`tf.nest.flatten`, which sorts the names of a dict. Entries that say what is allowed (`permits`) do
-not enter.
+`tf.nest.flatten`, which sorts the names of a dict. Networks do not see what is allowed (`permits`).
 """
 
 from __future__ import annotations
@@ -38,18 +37,12 @@ class Inputs:
 
 
 def read_observation_spec(observation_spec: Any) -> tuple[Inputs, ...]:
-    """Return the leaves of an observation spec, in the order in which they are joined.
-
-    Args:
-      observation_spec: a nest of tensor specs.
-
-    Returns:
-      The leaves.
+    """Return the leaves of a nest of tensor specs, in the order in which they are joined.
 
     Raises:
       UserError: a leaf does not hold numbers.
     """
-    found = []
+    leaves = []
     for path, spec in nest_utils.flatten_with_tuple_paths(observation_spec):
         if path in _PERMITS:
             continue
@@ -58,8 +51,8 @@ def read_observation_spec(observation_spec: Any) -> tuple[Inputs, ...]:
                 f"observation {'/'.join(map(str, path))}: expected numbers, found {spec.dtype.name}"
             )
         size = int(np.prod(spec.shape.as_list(), dtype=np.int64))
-        found.append(Inputs(tuple(map(str, path)), size, spec.dtype.is_integer))
-    return tuple(found)
+        leaves.append(Inputs(tuple(map(str, path)), size, spec.dtype.is_integer))
+    return tuple(leaves)
 
 
 def joined(
@@ -73,22 +66,17 @@ def joined(
       outer_rank: number of leading axes.
     """
     paths = nest_utils.flatten_with_tuple_paths(observation)
-    leaves = [leaf for path, leaf in paths if path not in _PERMITS]
-    columns = [
-        tf.reshape(signed_log(leaf) if one.is_integer else tf.cast(leaf, tf.float32), shape)
-        for leaf, one in zip(leaves, inputs, strict=True)
-        for shape in ([-1, one.size],)
-    ]
+    tensors = [tensor for path, tensor in paths if path not in _PERMITS]
+    columns = []
+    for tensor, leaf in zip(tensors, inputs, strict=True):
+        values = tf.cast(tensor, tf.float32)
+        if leaf.is_integer:
+            values = tf.sign(values) * tf.math.log1p(tf.abs(values))
+        columns.append(tf.reshape(values, [-1, leaf.size]))
     rows = tf.concat(columns, axis=1) if len(columns) > 1 else columns[0]
-    return rows, tf.shape(leaves[0])[:outer_rank]
+    return rows, tf.shape(tensors[0])[:outer_rank]
 
 
 def are_floats(inputs: Sequence[Inputs]) -> bool:
     """Return whether none of the inputs is an integer."""
-    return not any(one.is_integer for one in inputs)
-
-
-def signed_log(values: tf.Tensor) -> tf.Tensor:
-    """Return sign(x) log(1 + |x|) of each value x, float32."""
-    values = tf.cast(values, tf.float32)
-    return tf.sign(values) * tf.math.log1p(tf.abs(values))
+    return not any(leaf.is_integer for leaf in inputs)

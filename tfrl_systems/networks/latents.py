@@ -1,8 +1,8 @@
-"""Latents: what is kept of an observation, as a vector z [L] of numbers about as large as 1.
+"""Latents: an observation as a vector z [L] of numbers about as large as 1.
 
 Observations of numbers are their own latents: the numbers that an actor network would see. Graphs
-are encoded by a `GraphEncoder`, whose vector of the graph is brought to mean 0 and variance 1. It
-is trained with whatever is computed from the latents.
+are encoded by a `GraphEncoder`, whose vector of the graph is brought to mean 0 and variance 1. The
+encoder is trained with whatever is computed from the latents.
 
 `policies/numpy_controller.py` does the same arithmetic in NumPy.
 """
@@ -18,40 +18,33 @@ import sonnet as snt
 import tensorflow as tf
 from graph_nets import graphs
 
-from tfrl_systems.networks import graph_encoder, graph_heads, inputs, permits
+from tfrl_systems.networks import graph_encoder, inputs, permits
 
 _ENCODER = "encoder/"
 LATENT, HIDDEN = "latent", "hidden"
 
 
 class VectorLatents(snt.Module):
-    """Latents of observations of numbers.
-
-    Args:
-      observation_spec: a nest of specs of numbers.
-
-    Attributes:
-      size: L.
-    """
+    """Latents of observations of numbers; `size` is L."""
 
     def __init__(self, observation_spec: Any) -> None:
         super().__init__(name="latents")
         self.inputs = inputs.read_observation_spec(observation_spec)
-        self.size = sum(one.size for one in self.inputs)
+        self.size = sum(leaf.size for leaf in self.inputs)
 
     def __call__(self, observation: Any) -> tf.Tensor:
         """Return latents [N, L] of observations [N, …]."""
         return inputs.joined(observation, self.inputs, 1)[0]
 
-    def kept(self, observation: Any) -> Any:
+    def select(self, observation: Any) -> Any:
         """Return the part of an observation that latents are made from."""
         if not isinstance(observation, Mapping):
             return observation
-        return {name: one for name, one in observation.items() if name not in permits.NAMES}
+        return {name: leaf for name, leaf in observation.items() if name not in permits.NAMES}
 
     def describe(self) -> dict[str, Any]:
         """Return all that a NumPy twin must know beside the variables, as JSON values."""
-        return {"inputs": [dataclasses.asdict(one) for one in self.inputs]}
+        return {"inputs": [dataclasses.asdict(leaf) for leaf in self.inputs]}
 
     def named_variables(self) -> dict[str, tf.Variable]:
         """Return no variables."""
@@ -59,17 +52,7 @@ class VectorLatents(snt.Module):
 
 
 class GraphLatents(snt.Module):
-    """Latents of graphs.
-
-    Args:
-      observation_spec: spec of graph observations.
-      width: L, and the length of the vectors of nodes.
-      num_rounds: rounds of message passing.
-      generator: draws the initial weights.
-
-    Attributes:
-      size: L.
-    """
+    """Latents of graphs; `width` is L, and the length of the vectors of nodes."""
 
     def __init__(
         self,
@@ -80,23 +63,16 @@ class GraphLatents(snt.Module):
     ) -> None:
         super().__init__(name="latents")
         self.size = width
-        nodes, edges, features = (
-            int(observation_spec[name].shape[-1]) for name in ("nodes", "edges", "globals")
-        )
         self._num_rounds = num_rounds
-        self.encoder = graph_encoder.GraphEncoder(
-            graph_encoder.Features(graph_heads.num_kinds(observation_spec), nodes, edges, features),
-            width,
-            num_rounds,
-            generator,
-        )
+        features = graph_encoder.Features.of(observation_spec)
+        self.encoder = graph_encoder.GraphEncoder(features, width, num_rounds, generator)
 
     def __call__(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Return latents [N, L] of observations [N, …]."""
         encoded = self.encoder(graph_encoder.graphs_of(observation))
         return graph_encoder.standardised(encoded.globals)
 
-    def kept(self, observation: Mapping[str, Any]) -> dict[str, Any]:
+    def select(self, observation: Mapping[str, Any]) -> dict[str, Any]:
         """Return the part of an observation that latents are made from."""
         return {name: observation[name] for name in graphs.ALL_FIELDS}
 
@@ -111,8 +87,8 @@ class GraphLatents(snt.Module):
 
     def named_variables(self) -> dict[str, tf.Variable]:
         """Return the encoder's variables by their place, such as "encoder/round0/send/w"."""
-        named = {one.name.removesuffix(":0"): one for one in self.encoder.variables}
-        return {name[name.index(_ENCODER) :]: one for name, one in named.items()}
+        named = {variable.name.removesuffix(":0"): variable for variable in self.encoder.variables}
+        return {name[name.index(_ENCODER) :]: variable for name, variable in named.items()}
 
 
 def make_latents(

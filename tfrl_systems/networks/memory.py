@@ -16,33 +16,21 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tfrl_systems.networks.actors import Actions, read_action_spec
+from tfrl_systems.networks.actors import read_action_spec
 from tfrl_systems.networks.graph_encoder import Drawn
 
 _EMBEDDING_SIZE = 16
 
 
 class State(NamedTuple):
-    """What is remembered.
-
-    Attributes:
-      hidden: [B, H], which others may see.
-      cell: [B, H].
-    """
+    """The state of the LSTM, [B, H] each; other modules see only `hidden`."""
 
     hidden: tf.Tensor
     cell: tf.Tensor
 
 
 class Memory(snt.Module):
-    """The memory.
-
-    Args:
-      latent_size: L.
-      action_spec: a bounded float32 vector, an integer scalar from 0 on, or a pair of integers.
-      size: H.
-      generator: draws the initial weights.
-      name: name of the module.
+    """The memory of latents of `latent_size`, L, numbers and of actions.
 
     Attributes:
       size: H.
@@ -59,8 +47,10 @@ class Memory(snt.Module):
     ) -> None:
         super().__init__(name=name)
         self.size = size
-        self._actions = read_action_spec(action_spec)
-        sizes = part_sizes(self._actions)
+        actions = read_action_spec(action_spec)
+        # The number of values of each integer part; none for float actions.
+        sizes = [] if actions.kind == "normal" else [actions.size]
+        sizes += [actions.num_places] if actions.num_places else []
         self.embeddings = [
             tf.Variable(
                 generator.normal(size=(count, _EMBEDDING_SIZE)).astype(np.float32),
@@ -68,9 +58,9 @@ class Memory(snt.Module):
             )
             for number, count in enumerate(sizes)
         ]
-        low, high = (np.array(one, np.float32) for one in (self._actions.low, self._actions.high))
+        low, high = (np.array(bound, np.float32) for bound in (actions.low, actions.high))
         self._middle, self._half_range = (low + high) / 2, (high - low) / 2
-        embedded = len(sizes) * _EMBEDDING_SIZE if sizes else self._actions.size
+        embedded = len(sizes) * _EMBEDDING_SIZE if sizes else actions.size
         self.num_inputs = latent_size + embedded
         self.core = snt.LSTM(size, w_i_init=Drawn(generator), w_h_init=Drawn(generator))
         self(tf.zeros([1, self.num_inputs]), self.empty(1))
@@ -97,12 +87,8 @@ class Memory(snt.Module):
 
     def named_variables(self) -> dict[str, tf.Variable]:
         """Return the variables by name: w_i, w_h, b, and embedding0 and so on."""
-        named = {one.name.rpartition("/")[2].removesuffix(":0"): one for one in self.core.variables}
-        return named | {f"embedding{n}": one for n, one in enumerate(self.embeddings)}
-
-
-def part_sizes(actions: Actions) -> list[int]:
-    """Return how many values each integer part of an action has; empty for float actions."""
-    if actions.kind == "normal":
-        return []
-    return [actions.size, *([actions.num_places] if actions.num_places else [])]
+        named = {
+            variable.name.rpartition("/")[2].removesuffix(":0"): variable
+            for variable in self.core.variables
+        }
+        return named | {f"embedding{n}": embedding for n, embedding in enumerate(self.embeddings)}

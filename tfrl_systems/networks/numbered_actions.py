@@ -1,13 +1,13 @@
-"""A distribution over pairs (rule, place), where each rule has so many places, numbered from 0 on.
+"""A distribution over pairs (rule, place); each rule has a number of places, counted from 0.
 
     p(rule, place) = p(rule) p(place | rule)
 
-The logits of places are the same for all rules; a rule cuts them off after its last place:
+All rules share the logits of places; a rule cuts them off after its last place:
 
     p(rule) ∝ exp a_rule  if it has a place,      p(place | rule) ∝ exp b_place  for place < n_rule
 
-So the parameters are three short vectors, whatever the number of pairs is. A policy that knows its
-state by a vector, not by a list of matches, acts with it: the thesis's (rule, location), 3.2.3.
+So three short vectors are enough for any number of pairs. A policy that sees its state as a vector,
+not as a list of matches, acts with this distribution: the thesis's (rule, location), 3.2.3.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import tensorflow_probability as tfp
 from tfrl_systems.networks.graph_actions import MASKED
 
 MAX_PLACE_LOGIT = 8.0
-"""Bound of the logits of places. It keeps sums over the first few places from vanishing."""
+"""Bound of the logits of places, without which the sums over the first few places could vanish."""
 
 
 class NumberedActions(tfp.distributions.Distribution):
@@ -32,9 +32,7 @@ class NumberedActions(tfp.distributions.Distribution):
       rule_logits: float32 [..., R], MASKED for rules without a place.
       place_logits: float32 [..., S], between ±MAX_PLACE_LOGIT.
       num_places: int32 [..., R], the number of places of each rule, at most S.
-      validate_args: required by TFP; nothing is validated.
-      allow_nan_stats: required by TFP; there are no NaNs.
-      name: name of the distribution.
+      validate_args, allow_nan_stats, name: required by TFP.
     """
 
     def __init__(
@@ -103,9 +101,9 @@ class NumberedActions(tfp.distributions.Distribution):
         rank = rules.shape.rank
         counts = tf.gather(self.num_places, rules, batch_dims=rank)
         logits = _cut_off(self.place_logits, counts)
-        found = tf.gather(tf.nn.log_softmax(self.rule_logits), rules, batch_dims=rank)
-        found += tf.gather(tf.nn.log_softmax(logits), places, batch_dims=rank)
-        return tf.where(places < tf.maximum(counts, 1), found, MASKED)
+        log_probabilities = tf.gather(tf.nn.log_softmax(self.rule_logits), rules, batch_dims=rank)
+        log_probabilities += tf.gather(tf.nn.log_softmax(logits), places, batch_dims=rank)
+        return tf.where(places < tf.maximum(counts, 1), log_probabilities, MASKED)
 
     def _entropy(self) -> tf.Tensor:
         logs = tf.nn.log_softmax(self.rule_logits)

@@ -3,9 +3,9 @@
   action_mask   bool [n]    which of n integer actions are allowed
   num_places    int32 [R]   for actions (rule, place): how many places each rule has
 
-An observation that has neither allows every action. Graph observations tell it by
-`location_masks`, whose allowed places are always the first ones. Networks do not read these entries
-as inputs; they cut the distribution of the action to them.
+An observation that has neither allows every action. Graph observations have `location_masks`
+instead, whose allowed places are always the first ones. These entries are no inputs of networks;
+they limit the distribution of the action.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class Permits:
             return cls(NUM_PLACES, int(spec.shape[0]), int(np.max(spec.maximum)))
         if ACTION_MASK in observation_spec:
             num_actions = int(action_spec.maximum) + 1 if action_spec.shape == () else 0
-            found = tuple(observation_spec[ACTION_MASK].shape)
-            if found != (num_actions,):
+            shape = tuple(observation_spec[ACTION_MASK].shape)
+            if shape != (num_actions,):
                 raise UserError(
                     f"observation {ACTION_MASK}: expected one entry for each integer action, "
-                    f"{[num_actions]}, found {list(found)}"
+                    f"{[num_actions]}, found {list(shape)}"
                 )
             return cls(ACTION_MASK, num_actions, 1)
         return cls()

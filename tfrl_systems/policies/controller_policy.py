@@ -79,12 +79,12 @@ class ControllerPolicy(tf_policy.TFPolicy):
         )
 
     def _variables(self) -> list[tf.Variable]:
-        found = [*self.parts.latents.variables, *self.parts.memory.variables]
-        return [*found, *self.parts.actor.variables, self.parts.by_chance]
+        modules = self.parts.latents, self.parts.memory, self.parts.actor
+        return [*(part for module in modules for part in module.variables), self.parts.by_chance]
 
     def _observed(self, time_step: ts.TimeStep, policy_state: Any) -> dict[str, tf.Tensor]:
         parts = self.parts
-        latents = parts.latents(parts.latents.kept(time_step.observation))
+        latents = parts.latents(parts.latents.select(time_step.observation))
         allowed = parts.allowed.of(time_step.observation)
         return seen_by_actor(latents, policy_state["hidden"], allowed, parts.allowed.name)
 
@@ -127,7 +127,13 @@ class ControllerPolicy(tf_policy.TFPolicy):
         parts = self.parts
         return {
             **parts.latents.named_variables(),
-            **{f"memory/{name}": one for name, one in parts.memory.named_variables().items()},
-            **{f"actor/{name}": one for name, one in parts.actor.named_variables().items()},
+            **{
+                f"memory/{name}": variable
+                for name, variable in parts.memory.named_variables().items()
+            },
+            **{
+                f"actor/{name}": variable
+                for name, variable in parts.actor.named_variables().items()
+            },
             **({} if self._is_greedy else {"by_chance": parts.by_chance}),
         }

@@ -1,9 +1,9 @@
 """Directions in which an evolution strategy looks: noise on a policy's variables, and its returns.
 
 The noise of a direction is drawn from three numbers: the run's seed, the iteration and the
-direction's number. Whoever knows them can draw it, so that only these numbers and the returns
-travel (T. Salimans et al.: Evolution Strategies as a Scalable Alternative to Reinforcement
-Learning, 2017, Algorithm 2).
+direction's number. Whoever has these can draw it again, so only they and the returns travel
+(T. Salimans et al.: Evolution Strategies as a Scalable Alternative to Reinforcement Learning, 2017,
+Algorithm 2).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SIGNS = (1.0, -1.0)
 
 @dataclasses.dataclass(frozen=True)
 class Directions:
-    """What N directions came to.
+    """The returns of N directions.
 
     Attributes:
       seeds: int64 [N, 3], the numbers that the noise is drawn from.
@@ -45,14 +45,14 @@ class Directions:
 
     @classmethod
     def concatenate(cls, parts: Sequence[Directions]) -> Directions:
-        """Join directions, in their order."""
+        """Join directions in their order."""
         return cls(
-            np.concatenate([one.seeds for one in parts]),
-            np.concatenate([one.returns for one in parts]),
-            sum(one.num_steps for one in parts),
-            sum(one.num_episodes for one in parts),
-            tuple(message for one in parts for message in one.messages),
-            sum(one.evaluations for one in parts),
+            np.concatenate([part.seeds for part in parts]),
+            np.concatenate([part.returns for part in parts]),
+            sum(part.num_steps for part in parts),
+            sum(part.num_episodes for part in parts),
+            tuple(message for part in parts for message in part.messages),
+            sum(part.evaluations for part in parts),
         )
 
     @property
@@ -70,11 +70,11 @@ class Directions:
 
 @dataclasses.dataclass(frozen=True)
 class Perturbation:
-    """Adds noise to the trainable ones among a policy's variables.
+    """Adds noise to those of a policy's variables that are trainable.
 
     Attributes:
       layout: layout of all variables.
-      places: the places of the trainable ones among them.
+      places: where the trainable variables are among them.
       std: standard deviation of the noise in the first iteration.
       fall: what the standard deviation is multiplied by from one iteration to the next.
     """
@@ -85,11 +85,11 @@ class Perturbation:
     fall: float = 1.0
 
     @classmethod
-    def of(cls, every: Iterable[Any], trainable: Iterable[Any], std: float) -> Perturbation:
+    def of(cls, variables: Iterable[Any], trainable: Iterable[Any], std: float) -> Perturbation:
         """Make a perturbation of TensorFlow variables."""
-        sources = list(every)
-        wanted = {id(one) for one in trainable}
-        places = tuple(place for place, one in enumerate(sources) if id(one) in wanted)
+        sources = list(variables)
+        chosen = {id(variable) for variable in trainable}
+        places = tuple(place for place, variable in enumerate(sources) if id(variable) in chosen)
         return cls(Layout.of(sources), places, std)
 
     def falling_to(self, std: float, iterations: int) -> Perturbation:
@@ -109,4 +109,4 @@ class Perturbation:
         step = np.float32(sign * self.std * self.fall ** int(iteration))
         for place, noise in zip(self.places, self.noise(seeds), strict=True):
             values[place] = (values[place] + step * noise).astype(values[place].dtype)
-        return self.layout.write([one.tobytes() for one in values], version)
+        return self.layout.write([value.tobytes() for value in values], version)

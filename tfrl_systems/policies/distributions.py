@@ -1,11 +1,12 @@
 """Distributions over the actions of a batch, in NumPy.
 
 A distribution is the dict of its parameters, named as in TensorFlow Probability and as PPO needs
-them in its policy info. A normal distribution with independent components has "loc" and
-"scale_diag", [B, n] each. A categorical one has "logits", [B, num_actions]. If there is "actions",
-[B, num_actions, n], beside the logits, actions are rows of that list instead of numbers. Pairs
-(rule, place), as in `networks.numbered_actions`, have "rule_logits" [B, R], "place_logits" [B, S]
-and "num_places" [B, R].
+them in its policy info:
+
+    normal, independent components    loc, scale_diag [B, n]
+    categorical                       logits [B, num_actions]
+    the same over a list of actions   logits, and actions [B, num_actions, n]
+    `networks.numbered_actions`       rule_logits [B, R], place_logits [B, S], num_places [B, R]
 """
 
 from __future__ import annotations
@@ -25,10 +26,6 @@ _HALF_LOG_2_PI_E = 0.5 * math.log(2 * math.pi * math.e)
 
 def draw(parameters: Parameters, generator: np.random.Generator) -> np.ndarray:
     """Draw one action for each row.
-
-    Args:
-      parameters: parameters of the distributions.
-      generator: decides the draws.
 
     Returns:
       float32 [B, n] if normal, int64 [B] if categorical, or rows [B, n] of the list of actions.
@@ -70,11 +67,7 @@ def entropy(parameters: Parameters) -> np.ndarray:
 
 
 def uniform(parameters: Parameters) -> dict[str, np.ndarray]:
-    """Return parameters with which all allowed discrete actions are equally likely.
-
-    Args:
-      parameters: parameters of a distribution over discrete actions.
-    """
+    """Return the parameters that make all allowed discrete actions equally likely."""
     if "rule_logits" in parameters:
         counts = parameters["num_places"]
         logits = np.where(counts > 0, np.log(np.maximum(counts, 1)), parameters["rule_logits"])
@@ -112,8 +105,8 @@ def _draw_one(logits: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     np.cumsum(shares, axis=1, out=shares)
     # An action of probability 0 is never drawn: its interval is empty.
     below = shares <= generator.random((len(shares), 1)) * shares[:, -1:]
-    found: np.ndarray = below.sum(axis=1)
-    return found
+    outcomes: np.ndarray = below.sum(axis=1)
+    return outcomes
 
 
 def _places_of(parameters: Parameters, rules: np.ndarray) -> np.ndarray:

@@ -20,9 +20,6 @@ from tf_agents.policies import policy_saver, tf_policy
 from environments import files
 from environments.errors import UserError
 from tfrl_systems.policies import numpy_actor, policy_files
-from tfrl_systems.policies.policy_files import load_policy_json
-
-__all__ = ["load_policy_json", "save_policy"]
 
 _VERSIONED = ("tfrl-systems", "tensorflow", "tf-agents", "tensorflow-probability", "numpy")
 
@@ -80,7 +77,7 @@ def _replace(target: pathlib.Path, fresh: pathlib.Path, old: pathlib.Path) -> No
 def _parts(policy: tf_policy.TFPolicy) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return a policy's description for policy.json, and the arrays that NumPy needs.
 
-    A policy of a system's own, or the one that it wraps, says both by a method `saved_parts`.
+    A system's own policy, or the one that it wraps, has a method `saved_parts` that returns both.
     """
     for part in (policy, *policy.submodules):
         if hasattr(part, "saved_parts"):
@@ -110,10 +107,7 @@ def _write_own_files(
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Silence TensorFlow's remarks on the renamed arguments of TF-Agents' signatures.
-
-    In a notebook TensorFlow's own logger also reports the files that it writes.
-    """
+    """Silence TensorFlow's remarks on TF-Agents' signatures and on the files that it writes."""
     verbosity = absl.logging.get_verbosity()
     logger = logging.getLogger("tensorflow")
     level = logger.level
@@ -129,21 +123,17 @@ def quiet() -> Iterator[None]:
 def _versions() -> dict[str, str]:
     versions = {"python": platform.python_version()}
     for name in _VERSIONED:
-        try:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return versions
 
 
 def _refuse_foreign(target: pathlib.Path) -> None:
     """Raise UserError unless the target is missing, empty, or a policy of this project."""
-    if not target.exists():
-        return
-    if target.is_dir() and not any(target.iterdir()):
+    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
     try:
-        load_policy_json(target)
+        policy_files.load_policy_json(target)
     except UserError as error:
         raise UserError(
             f"{target}: expected a policy directory or none at all, found something else, which "

@@ -68,12 +68,6 @@ class NumpyActor:
     def from_policy(cls, policy: tf_policy.TFPolicy) -> NumpyActor:
         """Make the NumPy version of an agent's collect policy; call `load` to give it values.
 
-        Args:
-          policy: the collect policy.
-
-        Returns:
-          The actor, without values.
-
         Raises:
           UserError: NumPy cannot run the policy.
         """
@@ -81,12 +75,10 @@ class NumpyActor:
 
         network, named = read_policy(policy)
         is_greedy = isinstance(policy, greedy_policy.GreedyPolicy)
-        every = list(policy.variables())
-        positions = {
-            name: next(i for i, each in enumerate(every) if each is variable)
-            for name, variable in named.items()
-        }
-        layout = variables.Layout.of(every)
+        sources = list(policy.variables())
+        places = {id(variable): place for place, variable in enumerate(sources)}
+        positions = {name: places[id(variable)] for name, variable in named.items()}
+        layout = variables.Layout.of(sources)
         return cls(network.describe(), bool(policy.info_spec), is_greedy, layout, positions)
 
     @property
@@ -101,13 +93,7 @@ class NumpyActor:
         return self._network
 
     def load(self, data: bytes) -> int:
-        """Load new values of the variables.
-
-        Args:
-          data: all variables of the collect policy, as `policies.variables` packs them.
-
-        Returns:
-          The version that was packed with them.
+        """Load all variables, as `policies.variables` packs them; return their version.
 
         Raises:
           VariablesError: names the variables that are missing or do not fit.
@@ -121,11 +107,7 @@ class NumpyActor:
         return version
 
     def act(self, time_step: ts.TimeStep, generator: np.random.Generator) -> policy_step.PolicyStep:
-        """Choose one action for each row.
-
-        Args:
-          time_step: batched arrays [B, ...].
-          generator: decides the draws.
+        """Choose one action for each row of time steps [B].
 
         Returns:
           Actions [B, ...] with the action spec's shape and dtype, not clipped to its bounds. The
@@ -154,13 +136,7 @@ class NumpyActor:
 
 
 def read_policy(policy: tf_policy.TFPolicy) -> tuple[Any, dict[str, tf.Variable]]:
-    """Return a policy's actor network, and the variables that NumPy needs to run it.
-
-    Args:
-      policy: a policy of an agent of `agents/`.
-
-    Returns:
-      The network, and the variables by name.
+    """Return a policy's actor network, and the variables by name that NumPy needs to run it.
 
     Raises:
       UserError: the policy has no actor network, or a part that NumPy cannot run.
@@ -174,12 +150,14 @@ def read_policy(policy: tf_policy.TFPolicy) -> tuple[Any, dict[str, tf.Variable]
     if isinstance(policy, ControllerPolicy):
         return policy, dict(policy.named_variables())
     kinds = (actors.ActorNetwork, graph_actors.GraphActorNetwork)
-    networks = [one for one in policy.submodules if isinstance(one, kinds)]
+    networks = [submodule for submodule in policy.submodules if isinstance(submodule, kinds)]
     normalisers = [
-        one for one in policy.submodules if isinstance(one, tensor_normalizer.TensorNormalizer)
+        submodule
+        for submodule in policy.submodules
+        if isinstance(submodule, tensor_normalizer.TensorNormalizer)
     ]
     streaming = tensor_normalizer.StreamingTensorNormalizer
-    if len(networks) != 1 or not all(type(one) is streaming for one in normalisers):
+    if len(networks) != 1 or not all(type(normaliser) is streaming for normaliser in normalisers):
         raise UserError(
             "policy: expected one of an agent of agents/, found another "
             f"{type(policy).__name__}; only those have a twin in NumPy"
@@ -187,19 +165,12 @@ def read_policy(policy: tf_policy.TFPolicy) -> tuple[Any, dict[str, tf.Variable]
     named = dict(networks[0].named_variables())
     for normaliser in normalisers:
         for name, nest in zip(_NORMALISER, normaliser.variables, strict=False):
-            named |= {f"{name}_{i}": each for i, each in enumerate(tf.nest.flatten(nest))}
+            named |= {f"{name}_{i}": leaf for i, leaf in enumerate(tf.nest.flatten(nest))}
     return networks[0], named
 
 
 def load_network(directory: pathlib.Path | str, kind: str = "actor") -> Any:
-    """Load the actor network of a saved policy, without importing TensorFlow.
-
-    Args:
-      directory: the policy's directory.
-      kind: one of `NETWORKS`.
-
-    Returns:
-      The network.
+    """Load the actor network of a saved policy of a kind of `NETWORKS`, without TensorFlow.
 
     Raises:
       UserError: there is no policy, one of another kind, or its files are damaged.

@@ -98,8 +98,9 @@ class NumpyController:
             self._memory.hidden = self._memory.cell = np.zeros((1, self._size), np.float32)
             return
         memory = self._begun()
-        kept = np.float32(1) - is_first.astype(np.float32)[:, np.newaxis]
-        memory.hidden, memory.cell = kept * memory.hidden, kept * memory.cell
+        # The rows of new episodes are multiplied by 0.
+        factor = np.float32(1) - is_first.astype(np.float32)[:, np.newaxis]
+        memory.hidden, memory.cell = factor * memory.hidden, factor * memory.cell
 
     def parameters(self, observation: Any) -> dict[str, np.ndarray]:
         """Return the parameters of each row's action distribution, as in `distributions`."""
@@ -115,8 +116,8 @@ class NumpyController:
     def _parameters(
         self, observation: Any, latents: np.ndarray, hidden: np.ndarray
     ) -> dict[str, np.ndarray]:
-        every = np.broadcast_to(hidden, (len(latents), self._size))
-        seen = {"latent": latents, "hidden": every}
+        rows = np.broadcast_to(hidden, (len(latents), self._size))
+        seen = {"latent": latents, "hidden": rows}
         if self._permits:
             seen[self._permits] = self._allowed(observation)
         return self._actor.parameters(seen)
@@ -157,11 +158,12 @@ class NumpyController:
         Raises:
           UserError: observations are not single vectors.
         """
-        described = self._actor_description
         if self._inputs is None or len(self._inputs.sizes) != 1 or self._permits:
             raise UserError("policy: expected one that sees a vector of numbers; name another")
-        (latent,) = [one for one in described["inputs"] if list(one["path"]) == ["latent"]]
-        alone = {**described, "inputs": [{**latent, "path": []}]}
+        leaves = self._actor_description["inputs"]
+        (latent,) = [leaf for leaf in leaves if list(leaf["path"]) == ["latent"]]
+        alone = {**self._actor_description, "inputs": [{**latent, "path": []}]}
+        # The inputs are sorted by name: the hidden state, which is 0 at first, then the latent.
         kernel = self._actor_arrays["kernel_0"][self._size :]
         return NumpyNetwork(alone, {**self._actor_arrays, "kernel_0": kernel})
 
@@ -178,13 +180,11 @@ class NumpyController:
         if self._inputs is not None:
             return self._inputs(observation).astype(np.float32)
         assert self._encoder is not None
-        rows = range(len(observation["n_node"]))
-        return np.concatenate(
-            [
-                self._encoder.latent({name: one[i] for name, one in observation.items()})
-                for i in rows
-            ]
-        )
+        graphs = [
+            {name: field[row] for name, field in observation.items()}
+            for row in range(len(observation["n_node"]))
+        ]
+        return np.concatenate([self._encoder.latent(graph) for graph in graphs])
 
     def _allowed(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
         if self._permits != _NUM_PLACES:

@@ -1,4 +1,4 @@
-"""A graph actor in NumPy, with which collection workers act if observations are graphs.
+"""A graph actor in NumPy, with which workers act if observations are graphs.
 
 The arithmetic is that of `networks/graph_encoder.py` and `networks/graph_heads.py`, in float32; the
 results agree up to rounding. Graphs are processed one at a time, so the decision for one does not
@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse
 
 from tfrl_systems.policies import distributions
-from tfrl_systems.policies.memoryless import Memoryless
+from tfrl_systems.policies.numpy_network import Memoryless
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -55,34 +55,34 @@ class NumpyGraphEncoder:
             for number in range(self._num_rounds)
         ]
         # The edge matrices of all rounds, forth and back, [2 K, F, H]: one product for all of them.
-        self._edges = np.stack([edges for one in self._rounds for edges in one.edges])
+        self._edges = np.stack([edges for layer in self._rounds for edges in layer.edges])
 
-    def __call__(self, one: Arrays) -> tuple[np.ndarray, np.ndarray]:
+    def __call__(self, graph: Arrays) -> tuple[np.ndarray, np.ndarray]:
         """Return the vectors of the nodes [N, H] and of the graph [1, H] of one observation."""
         arrays = self._arrays
-        num_nodes, num_edges = int(one["n_node"][0]), int(one["n_edge"][0])
-        nodes = one["nodes"][:num_nodes]
+        num_nodes, num_edges = int(graph["n_node"][0]), int(graph["n_edge"][0])
+        nodes = graph["nodes"][:num_nodes]
         kinds = nodes[:, 0].astype(np.intp)
         kinds[(kinds < 0) | (kinds >= self._num_kinds)] = 0
         h = np.dot(nodes[:, 1:], arrays["nodes/w"])
         h += arrays["nodes/b"]
         h += arrays["kinds"][kinds]
         _norm(h, arrays["nodes_norm/scale"], arrays["nodes_norm/offset"], self._epsilon)
-        g = one["globals"][:1] @ arrays["globals/w"] + arrays["globals/b"]
+        g = graph["globals"][:1] @ arrays["globals/w"] + arrays["globals/b"]
         _norm(g, arrays["globals_norm/scale"], arrays["globals_norm/offset"], self._epsilon)
-        senders, receivers = one["senders"][:num_edges], one["receivers"][:num_edges]
+        senders, receivers = graph["senders"][:num_edges], graph["receivers"][:num_edges]
         ways = [
             (begins, _sums_at(ends, num_nodes))
             for begins, ends in ((senders, receivers), (receivers, senders))
         ]
-        said = np.matmul(one["edges"][:num_edges], self._edges)
-        for number, each in enumerate(self._rounds):
-            each(h, g, ways, said[2 * number : 2 * number + 2])
+        shares = np.matmul(graph["edges"][:num_edges], self._edges)
+        for number, layer in enumerate(self._rounds):
+            layer(h, g, ways, shares[2 * number : 2 * number + 2])
         return h, g
 
-    def latent(self, one: Arrays) -> np.ndarray:
+    def latent(self, graph: Arrays) -> np.ndarray:
         """Return the latent [1, H] of one observation, as `networks.latents.GraphLatents` does."""
-        _, g = self(one)
+        _, g = self(graph)
         _norm(g, _ONE, _ZERO, self._epsilon)
         return g
 
@@ -111,20 +111,13 @@ class NumpyGraphNetwork(Memoryless):
         self._head.update(within(_HEAD, arrays))
 
     def parameters(self, observation: Arrays) -> dict[str, np.ndarray]:
-        """Return the logits [B, A] of the listed actions, and the list [B, A, 2].
-
-        Args:
-          observation: arrays [B, ...] as the observation spec names them.
-
-        Returns:
-          The parameters, as in `distributions`.
-        """
+        """Return the logits [B, A] of the listed actions, and the list [B, A, 2]."""
         is_there = observation["action_mask"]
         logits = np.full(is_there.shape, self._masked, np.float32)
         for number, allowed in enumerate(is_there):
-            one = {name: field[number] for name, field in observation.items()}
+            graph = {name: field[number] for name, field in observation.items()}
             (places,) = np.nonzero(allowed)
-            logits[number, places] = self._head(*self._encoder(one), one, places)
+            logits[number, places] = self._head(*self._encoder(graph), graph, places)
         return {"logits": logits, "actions": observation["actions"]}
 
     def mode(self, observation: Arrays) -> np.ndarray:
@@ -156,7 +149,7 @@ class _Round:
         h: np.ndarray,
         g: np.ndarray,
         ways: Sequence[tuple[np.ndarray, scipy.sparse.csr_matrix]],
-        said: np.ndarray,
+        shares: np.ndarray,
     ) -> None:
         """Update the vectors of the nodes and of the graph in place.
 
@@ -165,7 +158,7 @@ class _Round:
           g: vector of the graph, [1, H].
           ways: forth and back: the node at which each edge begins, and the matrix that sums the
             messages of edges at the nodes where they end.
-          said: each edge's own share of its message, forth and back, [2, E, H]; it is overwritten.
+          shares: each edge's share of its message, forth and back, [2, E, H]; overwritten.
         """
         arrays = self._arrays
         (kernel, bias), *sending = reversed(self._send)
@@ -173,7 +166,7 @@ class _Round:
         own += bias + (g @ arrays["hear/w"])[0] if "hear/w" in arrays else bias
         streams = [np.maximum(own, _ZERO, own)]
         for (kernel, bias), messages, (begins, sums) in zip(
-            sending, said[::-1], ways[::-1], strict=True
+            sending, shares[::-1], ways[::-1], strict=True
         ):
             sent = np.dot(h, kernel)
             sent += bias
@@ -196,21 +189,23 @@ class _PointerHead:
     def __init__(self, description: Mapping[str, Any]) -> None:
         self._hash_size = int(description["hash_size"])
         self._max_logit = np.float32(description["max_logit"])
-        self._known: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+        self._cache: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
     def update(self, arrays: Arrays) -> None:
-        self._arrays, self._known = arrays, None
+        self._arrays, self._cache = arrays, None
         # Unlike `PointerHead`, this head takes the means first. They stand side by side, [M, 3 H]:
         # those of the root, of the touched nodes and of the inputs. One matrix multiplies them.
         self._nodes = np.concatenate(np.split(arrays["nodes/w"], 3, axis=1))
 
-    def __call__(self, h: np.ndarray, g: np.ndarray, one: Arrays, places: np.ndarray) -> np.ndarray:
+    def __call__(
+        self, h: np.ndarray, g: np.ndarray, graph: Arrays, places: np.ndarray
+    ) -> np.ndarray:
         arrays, num_nodes = self._arrays, len(h)
-        touched, given = one["action_nodes"][places], one["action_inputs"][places]
-        means = [_means_of(rows, num_nodes) @ h for rows in (touched[:, :1], touched, given)]
+        touched, inputs = graph["action_nodes"][places], graph["action_inputs"][places]
+        means = [_means_of(rows, num_nodes) @ h for rows in (touched[:, :1], touched, inputs)]
         hidden = np.dot(np.concatenate(means, axis=1), self._nodes)
-        hidden += self._rules(one["rule_ids"], one["rule_targets"])[one["actions"][places, 0]]
-        hidden += np.dot(one["action_features"][places], arrays["matches/w"])
+        hidden += self._rules(graph["rule_ids"], graph["rule_targets"])[graph["actions"][places, 0]]
+        hidden += np.dot(graph["action_features"][places], arrays["matches/w"])
         if "globals/w" in arrays:
             hidden += g @ arrays["globals/w"] + arrays["globals/b"]
         scores = np.dot(np.maximum(hidden, _ZERO, hidden), arrays["score/w"])[:, 0]
@@ -219,17 +214,18 @@ class _PointerHead:
 
     def _rules(self, ids: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """Return the vectors of all rules and of NO-OP, [R + 1, H]."""
-        known = self._known
-        if known and np.array_equal(known[0], ids) and np.array_equal(known[1], targets):
-            return known[2]
+        # Another thread may replace the cache, so it is read once.
+        cache = self._cache
+        if cache and np.array_equal(cache[0], ids) and np.array_equal(cache[1], targets):
+            return cache[2]
         arrays, size = self._arrays, self._hash_size
         # Operators that are newer than the policy count as none, as for nodes.
-        known_targets = np.where(targets < len(arrays["targets"]), targets, 0)
-        built = arrays["targets"][known_targets] * (known_targets > 0)[..., np.newaxis]
-        made = arrays["first_hash"][ids % size] + arrays["second_hash"][ids // size % size]
-        made = (made + built.sum(axis=-2)).astype(np.float32)
-        self._known = ids.copy(), targets.copy(), made
-        return made
+        familiar = np.where(targets < len(arrays["targets"]), targets, 0)
+        built = arrays["targets"][familiar] * (familiar > 0)[..., np.newaxis]
+        vectors = arrays["first_hash"][ids % size] + arrays["second_hash"][ids // size % size]
+        vectors = (vectors + built.sum(axis=-2)).astype(np.float32)
+        self._cache = ids.copy(), targets.copy(), vectors
+        return vectors
 
 
 class _HierarchicalHead:
@@ -241,9 +237,11 @@ class _HierarchicalHead:
     def update(self, arrays: Arrays) -> None:
         self._arrays = arrays
 
-    def __call__(self, h: np.ndarray, g: np.ndarray, one: Arrays, places: np.ndarray) -> np.ndarray:
+    def __call__(
+        self, h: np.ndarray, g: np.ndarray, graph: Arrays, places: np.ndarray
+    ) -> np.ndarray:
         arrays = self._arrays
-        xfers, locations = one["actions"][places].T
+        xfers, locations = graph["actions"][places].T
         present, pairs = np.unique(xfers, return_inverse=True)
         hidden = np.maximum(g @ arrays["xfer_hidden/w"] + arrays["xfer_hidden/b"], _ZERO)
         logits = hidden @ arrays["xfers/w"] + arrays["xfers/b"]

@@ -1,4 +1,4 @@
-"""Reads the files of a saved policy without TensorFlow.
+"""Reads the files of a saved policy, without TensorFlow.
 
 policy.json        description of the policy and how it was made
 numpy_policy.npz   arrays of its model
@@ -47,13 +47,7 @@ _FIELDS = {
 
 
 def load_policy_json(directory: pathlib.Path | str) -> dict[str, Any]:
-    """Read and check policy.json.
-
-    Args:
-      directory: a policy's directory.
-
-    Returns:
-      The fields of policy.json.
+    """Return the fields of a policy's policy.json.
 
     Raises:
       UserError: the directory holds no policy, a damaged one, or one of another version.
@@ -97,24 +91,17 @@ def load_policy_json(directory: pathlib.Path | str) -> dict[str, Any]:
 def load_arrays(
     directory: pathlib.Path | str, described: Mapping[str, Any]
 ) -> dict[str, np.ndarray]:
-    """Read the model's arrays, and check them against the digest in policy.json.
-
-    Args:
-      directory: a policy's directory.
-      described: the fields of its policy.json.
-
-    Returns:
-      The arrays by name.
+    """Return the model's arrays by name, checked against the digest in policy.json, `described`.
 
     Raises:
       UserError: the file is missing or damaged.
     """
     path = pathlib.Path(directory) / ARRAYS_NAME
     try:
-        found = files.sha256(path)
-        if found != described["arrays_sha256"]:
+        digest = files.sha256(path)
+        if digest != described["arrays_sha256"]:
             raise UserError(
-                f"{path}: expected SHA-256 {described['arrays_sha256']}, found {found}; "
+                f"{path}: expected SHA-256 {described['arrays_sha256']}, found {digest}; "
                 "the file is damaged or of another policy: export the policy again"
             )
         arrays = files.read_arrays(path)

@@ -1,12 +1,13 @@
 """Packs all of a policy's variables into one buffer, and unpacks them.
 
-A buffer consists of 8 bytes that identify the format; the header's length and a version, int64
-each, little-endian; the header, JSON; and the variables' values, little-endian, in C order and
-without gaps. The header gives each variable's name, shape and dtype.
+    8 bytes that identify the format
+    the header's length and a version, int64 each, little-endian
+    the header, JSON: each variable's name, shape and dtype
+    the variables' values, little-endian, in C order and without gaps
 
-Every variable is packed, not only the trainable ones. Normalisers are not trainable, but a worker
-without them would act on other inputs than the learner. Variables are matched by position. Their
-names must agree, except for the numbers that Keras assigns anew in every process.
+Every variable is packed, not only the trainable ones: a worker without the normalisers would act on
+other inputs than the learner. Variables are matched by position. Their names must agree, except for
+the numbers that Keras assigns anew in every process.
 
 The header does not change from version to version, so a reader compares it once (`Layout.read`).
 """
@@ -18,28 +19,17 @@ import json
 import math
 import re
 import struct
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 _MAGIC = b"tfrlvar1"
 _PREFIX = struct.Struct("<8sqq")
 _NUMBERING = re.compile(r"_\d+(?=/|:|$)")
-
-
-class Variable(Protocol):
-    """The part of tf.Variable that this module uses."""
-
-    name: str
-    shape: Any
-    dtype: Any
-
-    def numpy(self) -> np.ndarray:
-        """Return the value."""
-
-    def assign(self, value: np.ndarray) -> Any:
-        """Set the value."""
 
 
 class VariablesError(ValueError):
@@ -81,10 +71,13 @@ class Layout:
         self._size_bytes = sum(sizes)
 
     @classmethod
-    def of(cls, variables: Iterable[Variable]) -> Layout:
+    def of(cls, variables: Iterable[tf.Variable]) -> Layout:
         """Return the layout of these variables."""
         return cls(
-            Entry(each.name, tuple(each.shape), _dtype_name(each.dtype)) for each in variables
+            Entry(
+                variable.name, tuple(variable.shape), np.dtype(variable.dtype.as_numpy_dtype).name
+            )
+            for variable in variables
         )
 
     def write(self, values: Sequence[bytes], version: int) -> bytes:
@@ -120,51 +113,24 @@ class Packer:
       variables: TensorFlow variables of numbers or booleans.
     """
 
-    def __init__(self, variables: Iterable[Variable]) -> None:
-        self._variables = list(variables)
-        self.layout = Layout.of(self._variables)
-        self._read_fn: Callable[[], list[np.ndarray]] | None = None
+    def __init__(self, variables: Iterable[tf.Variable]) -> None:
+        # Workers read this module without TensorFlow.
+        from tfrl_systems.networks.array_function import ArrayFunction
+
+        sources = list(variables)
+        self.layout = Layout.of(sources)
+        self._read_fn = ArrayFunction(lambda: [variable.read_value() for variable in sources])
 
     def to_bytes(self, version: int = 0) -> bytes:
         """Pack all variables into a buffer; `version` is any number that the caller chooses."""
-        if self._read_fn is None:
-            self._read_fn = _reader(self._variables)
         return self.layout.write(_little_endian(self._read_fn()), version)
 
 
-def to_bytes(variables: Iterable[Variable], version: int = 0) -> bytes:
-    """Pack all variables into a buffer.
-
-    Args:
-      variables: `policy.variables()`, numbers or booleans.
-      version: any number that the caller chooses, such as the iteration.
-
-    Returns:
-      The buffer.
-    """
+def to_bytes(variables: Iterable[tf.Variable], version: int = 0) -> bytes:
+    """Pack variables into a buffer once; see `Packer.to_bytes`."""
     sources = list(variables)
-    layout = Layout.of(sources)
-    return layout.write(_little_endian(np.asarray(each.numpy()) for each in sources), version)
-
-
-def from_bytes(variables: Iterable[Variable], data: bytes) -> int:
-    """Assign all variables from a buffer, or none if it does not fit.
-
-    Args:
-      variables: the variables, in the buffer's order and with its shapes and dtypes.
-      data: what `to_bytes` returned.
-
-    Returns:
-      The version that was passed to `to_bytes`.
-
-    Raises:
-      VariablesError: names the first variable that does not fit, or those that are missing.
-    """
-    targets = list(variables)
-    version, values = Layout.of(targets).read(data)
-    for target, value in zip(targets, values, strict=True):
-        target.assign(value.astype(value.dtype.newbyteorder("=")))
-    return version
+    values = _little_endian(np.asarray(variable.numpy()) for variable in sources)
+    return Layout.of(sources).write(values, version)
 
 
 def sha256(data: bytes) -> str:
@@ -173,13 +139,6 @@ def sha256(data: bytes) -> str:
     digest = hashlib.sha256(json.dumps([_plain(entry) for entry in _parse(header)]).encode())
     digest.update(values)
     return digest.hexdigest()
-
-
-def _reader(variables: list[Any]) -> Callable[[], list[np.ndarray]]:
-    """Return a function that reads all variables at once."""
-    from tfrl_systems.networks.array_function import ArrayFunction
-
-    return ArrayFunction(lambda: [each.read_value() for each in variables])
 
 
 def _little_endian(values: Iterable[np.ndarray]) -> list[bytes]:
@@ -208,34 +167,35 @@ def _parse(header: bytes) -> list[Entry]:
         raise _no_buffer(str(error)) from error
 
 
-def _compare(wanted: Sequence[Entry], found: Sequence[Entry]) -> None:
-    missing = _missing(wanted, found)
+def _compare(expected: Sequence[Entry], received: Sequence[Entry]) -> None:
+    """Raise VariablesError unless the entries agree but for Keras's numbers."""
+    missing = _missing(expected, received)
     if missing:
         raise VariablesError(
-            f"variables: expected {len(wanted)}, found {len(found)} in the buffer, without "
+            f"variables: expected {len(expected)}, found {len(received)} in the buffer, without "
             f"{', '.join(missing)}; send all of policy.variables(), not only the trainable ones"
         )
-    for mine, theirs in zip(wanted, found, strict=False):
-        for what, my, their in zip(Entry._fields, _plain(mine), _plain(theirs), strict=True):
+    for mine, theirs in zip(expected, received, strict=False):
+        for field, my, their in zip(Entry._fields, _plain(mine), _plain(theirs), strict=True):
             if my != their:
                 raise VariablesError(
-                    f"variable {mine.name}: expected {what} {my}, found {their} in the buffer; "
+                    f"variable {mine.name}: expected {field} {my}, found {their} in the buffer; "
                     "make both policies with the same settings"
                 )
-    if len(wanted) != len(found):
-        longer = max(wanted, found, key=len)
+    if len(expected) != len(received):
+        longer = max(expected, received, key=len)
+        first = longer[min(len(expected), len(received))]
         raise VariablesError(
-            f"variables: expected {len(wanted)}, found {len(found)} in the buffer, the first that "
-            f"only one side has is {longer[min(len(wanted), len(found))].name}; make both policies "
-            "with the same settings"
+            f"variables: expected {len(expected)}, found {len(received)} in the buffer, the first "
+            f"that only one side has is {first.name}; make both policies with the same settings"
         )
 
 
-def _missing(wanted: Sequence[Entry], found: Sequence[Entry]) -> list[str]:
+def _missing(expected: Sequence[Entry], received: Sequence[Entry]) -> list[str]:
     """Return the names of variables if their absence alone explains the difference, else none."""
-    rest = [_plain(entry) for entry in found]
+    rest = [_plain(entry) for entry in received]
     missing = []
-    for entry in wanted:
+    for entry in expected:
         if rest and rest[0] == _plain(entry):
             del rest[0]
         else:
@@ -247,12 +207,7 @@ def _plain(entry: Entry) -> Entry:
     return entry._replace(name=_NUMBERING.sub("", entry.name))
 
 
-def _dtype_name(dtype: Any) -> str:
-    """Return the name of a TensorFlow or NumPy dtype."""
-    return np.dtype(getattr(dtype, "as_numpy_dtype", dtype)).name
-
-
-def _no_buffer(found: str) -> VariablesError:
+def _no_buffer(content: str) -> VariablesError:
     return VariablesError(
-        f"variables: expected a buffer made by to_bytes, found {found}; send it again"
+        f"variables: expected a buffer made by to_bytes, found {content}; send it again"
     )

@@ -174,7 +174,7 @@ def steps_of(model: WorldModel, experience: trajectory.Trajectory) -> Steps:
     allowed = model.allowed.of(observation)
     is_last = taken(experience.next_step_type) == ts.StepType.LAST
     return Steps(
-        model.latents.kept(observation),
+        model.latents.select(observation),
         np.zeros((len(is_last), 0), np.bool_) if allowed is None else np.asarray(allowed),
         taken(experience.action),
         taken(experience.reward).astype(np.float32),

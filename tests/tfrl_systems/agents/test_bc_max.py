@@ -1,97 +1,29 @@
-"""BC-Max for policies of any kind: which episodes are kept, what is cloned, what contexts count."""
+"""BC-Max for policies of any kind: what is cloned, and how contexts count."""
 
 from __future__ import annotations
+
+import dataclasses
+import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from tf_agents.specs import array_spec
 from tf_agents.trajectories import time_step as ts
-from tf_agents.trajectories import trajectory
 
 from environments.errors import UserError
-from tests.tfrl_systems.actor_problems import assert_same, snapshot
+from tests.tfrl_systems.agents.test_lessons import UNKNOWN, episodes
 from tfrl_systems.agents import bc_max
-from tfrl_systems.agents.lessons import Column, Known, Lessons, Steps
+from tfrl_systems.agents.lessons import Records
 from tfrl_systems.drivers.jobs import Chunk
 from tfrl_systems.drivers.lesson_runner import LessonRunner
-from tfrl_systems.episodes import Experience, split_episodes
-from tfrl_systems.training.agent_state import AgentState
-
-UNKNOWN = float("nan")
+from tfrl_systems.episodes import Experience
 
 
-def episodes(*given, learned=UNKNOWN) -> Experience:
-    """Of (context, cost, actions); the observation of a step is its cost and its number."""
-    seen = [[cost, number] for _, cost, actions in given for number in range(len(actions))]
-    actions = [action for *_, actions in given for action in actions]
-    count = len(actions)
-    steps = trajectory.Trajectory(
-        np.full(count, ts.StepType.MID, np.int32),
-        np.array(seen, np.float32),
-        np.array(actions, np.int64),
-        (),
-        np.full(count, ts.StepType.MID, np.int32),
-        np.zeros(count, np.float32),
-        np.ones(count, np.float32),
-    )
-    infos = [{"cost": cost, "learned_cost": learned} for _, cost, _ in given]
-    rows = split_episodes(steps, [len(actions) for *_, actions in given])
-    return Experience.of(rows, [context for context, *_ in given], infos)
-
-
-def all_steps(lessons: Lessons) -> set[tuple[float, ...]]:
-    """Of what is drawn: (cost, number, action) of each step, many times each."""
-    assert lessons.known is not None
-    drawn = lessons.draw(500, np.ones(len(lessons.known.cost)), np.random.default_rng(0))
-    return {
-        (*seen, action)
-        for seen, action in zip(drawn.observation.tolist(), drawn.action, strict=True)
-    }
-
-
-def test_of_each_context_the_cheapest_episode_is_kept():
-    lessons = Lessons(max_steps=100)
-    lessons.add(episodes(("a", 5, [0, 1]), ("b", 9, [1]), ("a", 4, [1, 1, 0])), 0)
-    assert all_steps(lessons) == {(4, 0, 1), (4, 1, 1), (4, 2, 0), (9, 0, 1)}
-    # A dearer one changes nothing but what is known of the last policy; a cheaper one replaces.
-    lessons.add(episodes(("a", 6, [0]), ("b", 8, [0, 0]), learned=7.0), 1)
-    assert all_steps(lessons) == {(4, 0, 1), (4, 1, 1), (4, 2, 0), (8, 0, 0), (8, 1, 0)}
-    known = lessons.known
-    assert known is not None and known.context.tolist() == ["a", "b"]
-    assert known.learned_cost.tolist() == [7, 7] and known.iteration.tolist() == [1, 1]
-
-
-def test_the_contexts_met_first_are_forgotten_first():
-    lessons = Lessons(max_steps=4)
-    lessons.add(episodes(("a", 1, [0, 0]), ("b", 1, [0, 0]), ("c", 1, [0])), 0)
-    assert lessons.known is not None and lessons.known.context.tolist() == ["b", "c"]
-    lessons.add(episodes(("d", 1, [0] * 9)), 1)
-    assert lessons.known.context.tolist() == ["d"] and lessons.num_steps == 9
-
-
-def test_padding_is_left_out_and_comes_back():
-    """Rows that repeat at an item's end are kept once; the others are kept as they are."""
-    array = np.array([[[1, 2], [0, 0], [0, 0]], [[3, 4], [5, 6], [7, 8]], [[9, 9]] * 3])
-    column = Column(array)
-    assert column.counts.tolist() == [2, 3, 1]
-    np.testing.assert_array_equal(column.take(np.array([2, 0, 1, 0])), array[[2, 0, 1, 0]])
-    numbers = Column(np.array([4, 5, 6]))
-    np.testing.assert_array_equal(numbers.take(np.array([1, 1, 2])), [5, 5, 6])
-
-
-def test_contexts_are_drawn_by_their_weight_step_by_step():
-    """w = 1 and 3, steps 3 and 1: both contexts are half of what is drawn."""
-    lessons = Lessons(max_steps=100)
-    lessons.add(episodes(("a", 1, [0, 0, 0]), ("b", 2, [0])), 0)
-    drawn = lessons.draw(4000, np.array([1.0, 3.0]), np.random.default_rng(0))
-    assert np.mean(drawn.observation[:, 0] == 1) == pytest.approx(0.5, abs=0.03)
-
-
-def known(cost, learned, iteration) -> Known:
+def make_records(cost, learned, iteration) -> Records:
     names = np.array([str(number) for number in range(len(cost))])
     ones = np.ones(len(cost), np.int64)
-    return Known(names, ones, np.array(cost), np.array(learned), np.array(iteration))
+    return Records(names, ones, np.array(cost), np.array(learned), np.array(iteration))
 
 
 def test_hedge_shifts_towards_what_policies_left_dear():
@@ -101,7 +33,7 @@ def test_hedge_shifts_towards_what_policies_left_dear():
     as 64. L~ = (16 + 5, 64), L = (21/64, 1), and p = (2/3 exp(-21/64), 1/3 exp(-1)) normalised.
     In iteration 0 nothing was learned yet, but costs count too: L~ = (9, 64).
     """
-    met = known([4.0, 5.0, 64.0], [16.0, UNKNOWN, UNKNOWN], [1, 0, 0])
+    met = make_records([4.0, 5.0, 64.0], [16.0, UNKNOWN, UNKNOWN], [1, 0, 0])
     weights = {
         name: bc_max.context_weights(met, bc_max.Config(context_weights=name))
         for name in bc_max.CONTEXT_WEIGHTS
@@ -132,18 +64,10 @@ def test_what_the_best_episodes_do_is_cloned():
     np.testing.assert_array_equal(agent.policy.action(step).action, [0, 1, 0, 1])
 
 
-def test_a_run_goes_on_from_what_was_saved(tmp_path):
-    agents = [make_agent(updates=3) for _ in range(2)]
-    agents[0].train(TWO)
-    AgentState(agents[0]).save(tmp_path)
-    AgentState(agents[1]).restore(tmp_path)
-    for agent in agents:
-        agent.train(episodes(("c", 3, [1, 1, 1])))
-    assert agents[1].lessons.num_steps == 7
-    assert_same(*map(snapshot, agents))
+def test_damaged_lessons_are_named(tmp_path):
     (tmp_path / "lessons.npz").write_bytes(b"PK")
     with pytest.raises(UserError, match="expected the episodes of this run, found"):
-        agents[1].restore(tmp_path)
+        make_agent().restore(tmp_path)
 
 
 def test_equally_good_actions_share_and_regrets_count():
@@ -151,12 +75,16 @@ def test_equally_good_actions_share_and_regrets_count():
 
     -(1/2 + 1/2) log 1/3 = log 3, and 0.5 * 1/3 * 4 = 2/3.
     """
-    agent = make_agent(regret_weight=0.5)
+    agent = make_agent(regret_weight=0.5, updates=1, batch_size=1)
     logits = tf.zeros([1, 3])
-    agent.actor_network.call = lambda seen: (type("Listed", (), {"logits": logits}), ())
-    info = {"targets": np.array([[0.5, 0.5, 0]], "f"), "regrets": np.array([[0, 0, 4]], "f")}
-    loss, agreement = agent._loss(Steps(np.zeros((1, 2), "f"), np.zeros(1), info))
-    assert float(loss) == pytest.approx(np.log(3) + 2 / 3) and float(agreement) == 1
+    agent.actor_network.call = lambda seen: (types.SimpleNamespace(logits=logits), ())
+    played = episodes(("a", 1, [0]))
+    labels = {"targets": [0.5, 0.5, 0], "regrets": [0, 0, 4]}
+    shape = played.trajectory.reward.shape
+    info = {name: np.full((*shape, 3), row, np.float32) for name, row in labels.items()}
+    steps = played.trajectory._replace(policy_info=info)
+    loss = agent.train(dataclasses.replace(played, trajectory=steps))
+    assert loss.loss == pytest.approx(np.log(3) + 2 / 3) and loss.extra.agreement == 1
 
 
 def test_without_other_teachers_each_context_is_played_several_times():
@@ -174,10 +102,10 @@ def test_without_other_teachers_each_context_is_played_several_times():
             reward = np.array([[1, 2], [5 * attempt, 0]], np.float32)
             return Experience(played.trajectory._replace(reward=reward), played.contexts, {})
 
-    found = LessonRunner(Runner, 3).run(Chunk(0, 0))
-    assert found.contexts.tolist() == ["a", "b"] * 3
-    np.testing.assert_array_equal(found.info["cost"], [-3, 0, -3, -5, -3, -10])
-    np.testing.assert_array_equal(found.info["learned_cost"], [-3, -5] * 3)
+    experience = LessonRunner(Runner, 3).run(Chunk(0, 0))
+    assert experience.contexts.tolist() == ["a", "b"] * 3
+    np.testing.assert_array_equal(experience.info["cost"], [-3, 0, -3, -5, -3, -10])
+    np.testing.assert_array_equal(experience.info["learned_cost"], [-3, -5] * 3)
 
 
 @pytest.mark.parametrize("name, value", [("updates", 0), ("context_weights", "odd")])

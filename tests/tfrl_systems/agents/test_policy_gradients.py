@@ -1,19 +1,24 @@
-"""PPO and REINFORCE: numbers worked by hand, what must not matter, and problems they must solve."""
+"""What holds for PPO and REINFORCE alike: what must not matter, and problems they must solve."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import tensorflow as tf
-import tree
-from tf_agents.specs import array_spec
 from tf_agents.trajectories import time_step as ts
 
 from environments.errors import UserError
-from tests.tfrl_systems import actor_problems
-from tests.tfrl_systems.actor_problems import AGENTS, assert_same, episode, make_agent, snapshot
-from tfrl_systems import episodes
-from tfrl_systems.agents import policy_gradients, ppo, reinforce
+from tests.tfrl_systems import actor_problems, graph_problems
+from tests.tfrl_systems.actor_problems import (
+    AGENTS,
+    assert_same,
+    make_agent,
+    snapshot,
+    two_episodes,
+)
+from tests.tfrl_systems.graph_problems import BEST_RETURN, GREEDY_RETURN, data_of, greedy_return
+from tfrl_systems.agents import policy_gradients, ppo
+from tfrl_systems.drivers.jobs import Chunk
 from tfrl_systems.policies import variables
 from tfrl_systems.policies.numpy_actor import NumpyActor
 
@@ -21,139 +26,26 @@ BOTH = pytest.mark.parametrize("name", AGENTS)
 
 QUICK = {"hidden_sizes": (4,)}
 
-# Without a hidden layer, and after `set_value`, V(s) = s.
-PLAIN = {"hidden_sizes": (), "gamma": 0.5}
-PLAIN_PPO = PLAIN | {
-    "gae_lambda": 0.5,
-    "normalize_observations": False,
-    "normalize_rewards": False,
-    "num_epochs": 1,
-    "relative_advantages": False,
-}
-
-
-def set_value(agent, slope: float) -> None:
-    """V(s) = slope · s."""
-    net = agent._value_net if isinstance(agent, ppo.PPOAgent) else agent._value_network
-    kernel, bias = net.variables
-    kernel.assign([[slope]])
-    bias.assign([0.0])
-
-
-def experience(has_info: bool, num_paddings: int = 0):
-    """An episode of three steps and one of one, [2, 3 + num_paddings]."""
-    long = episode([1, 2, 4], [0.5, -0.5, 0], [1, 0, 3], has_info)
-    short = episode([2], [1], [5], has_info)
-    together = tree.map_structure(lambda *arrays: np.concatenate(arrays), long, short)
-    stacked = episodes.split_episodes(together, [3, 1])
-    last = tree.map_structure(lambda array: np.repeat(array[1:, -1:], 2, axis=0), stacked)
-    assert (last.step_type == ts.StepType.LAST).all()
-    return tree.map_structure(
-        lambda array, padding: np.concatenate([array, *[padding] * num_paddings], axis=1),
-        stacked,
-        last,
-    )
-
-
-def test_advantages_of_ppo_worked_by_hand():
-    """γ = λ = 1/2 and V(s) = s:
-
-    step   s   r   δ = r + γ s' - s     Â = δ + γ λ Â'     Â + s
-    0      1   1   1 + 1 - 1 = 1        1 - 1/16           31/16
-    1      2   0   0 + 2 - 2 = 0        0 - 1/4             7/4
-    2      4   3   3 + 0 - 4 = -1       -1                  3
-    0      2   5   5 + 0 - 2 = 3        3                   5
-    """
-    agent = make_agent(ppo, **PLAIN_PPO)
-    set_value(agent, 1.0)
-    steps = agent._taken_steps(tree.map_structure(tf.constant, experience(has_info=True)))
-    assert steps.policy_info["advantage"].numpy().tolist() == [[15 / 16, -1 / 4, -1, 3]]
-    assert steps.policy_info["return"].numpy().tolist() == [[31 / 16, 7 / 4, 3, 5]]
-    assert steps.observation.numpy().tolist() == [[[1], [2], [4], [2]]]
-
-
-def test_relative_advantages_worked_by_hand(monkeypatch):
-    """V(s) = 0, usual size e^s, γ = 0: each return by its e^s, then to mean 0 and variance 1.
-
-    The value loss is the mean of r², and of (s - log |r|)²; it is weighted by 1/2.
-    """
-    agent = make_agent(ppo, **PLAIN_PPO | {"relative_advantages": True, "gamma": 0.0})
-    kernel, bias = agent._value_net.variables
-    kernel.assign([[0.0, 1.0]])
-    bias.assign([0.0, 0.0])
-    seen = []
-    inner = agent.get_loss
-    monkeypatch.setattr(
-        agent, "get_loss", lambda *args, **more: seen.append(args[4]) or inner(*args, **more)
-    )
-    found = agent._train(tree.map_structure(tf.constant, experience(has_info=True)))
-    rewards, states = np.array([1, 1e-20, 3, 5]), np.array([1, 2, 4, 2])
-    relative = np.array([1, 0, 3, 5]) / np.exp(states)
-    relative -= relative.mean()
-    np.testing.assert_allclose(seen[0][0], relative / relative.std(), rtol=1e-4)
-    logs = np.log(rewards + 1e-4)
-    loss = 0.5 * (35 / 4 + np.mean((states - logs) ** 2))
-    assert found.extra.value_estimation_loss.numpy() == pytest.approx(loss, rel=1e-4)
-
-
-def test_returns_of_reinforce_worked_by_hand(monkeypatch):
-    """γ = 1/2 and V(s) = s:
-
-    step   s   r   G = r + γ G'   G - s
-    0      1   1   1 + 3/4         3/4
-    1      2   0   0 + 3/2        -1/2
-    2      4   3   3              -1
-    0      2   5   5               3
-    """
-    agent = make_agent(reinforce, normalize_advantages=False, value_weight=0.5, **PLAIN)
-    set_value(agent, 1.0)
-    seen = []
-    inner = agent.policy_gradient_loss
-    monkeypatch.setattr(
-        agent, "policy_gradient_loss", lambda *args: seen.append(args[3].numpy()) or inner(*args)
-    )
-    loss = agent._train(tree.map_structure(tf.constant, experience(has_info=False)))
-    assert seen[0].tolist() == [[3 / 4, -1 / 2, -1, 3]]
-    squares = 9 / 16 + 1 / 4 + 1 + 9
-    assert loss.extra.value_estimation_loss.numpy() == pytest.approx(0.5 * squares / 2)
-
-
-def test_reinforce_takes_some_episodes_at_a_time():
-    """One at a time: the same as two trainings with one episode each."""
-    settings = {**PLAIN, "normalize_advantages": False, "hidden_sizes": (4,)}
-    parted, other = (make_agent(reinforce, episodes_per_update=n, **settings) for n in (1, 0))
-    both = experience(has_info=False)
-    parted.train(both)
-    for row in (0, 1):
-        other.train(tree.map_structure(lambda array, row=row: array[row : row + 1], both))
-    for found, expected in zip(snapshot(parted), snapshot(other), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
-
-
-def test_a_step_that_went_as_expected_counts_in_ppo():
-    """Return 0 and advantage 0, which TF-Agents takes for unknown: V is 0 everywhere."""
-    agent = make_agent(ppo, **PLAIN_PPO, value_weight=1.0)
-    set_value(agent, 0.0)
-    rows = [episode([1], [0.1], [reward], has_info=True) for reward in (0, 2)]
-    loss = agent.train(tree.map_structure(lambda *arrays: np.stack(arrays), *rows))
-    assert loss.extra.value_estimation_loss == pytest.approx((0 + 4) / 2)
-
 
 @BOTH
-def test_padding_changes_nothing_and_lengths_are_not_traced_anew(name):
+def test_padding_changes_nothing_and_lengths_are_not_traced_anew(name, monkeypatch):
     """Not a bit of the state; inlining has another longest module in every iteration."""
+    traces, taken_steps = [], policy_gradients.taken_steps
+    monkeypatch.setattr(
+        policy_gradients, "taken_steps", lambda *args: traces.append(1) or taken_steps(*args)
+    )
     agent = make_agent(AGENTS[name], gamma=0.9)
     start = snapshot(agent)
-    found = []
+    snapshots = []
     for num_paddings in (0, 1, 2, 7):
         for variable, value in zip(actor_problems.state(agent), start, strict=True):
             variable.assign(value)
         for _ in range(3):
-            agent.train(experience(name == "ppo", num_paddings))
-        found.append(snapshot(agent))
-    for other in found[1:]:
-        assert_same(found[0], other)
-    assert agent._train_fn.num_traces == 1
+            agent.train(two_episodes(name == "ppo", num_paddings))
+        snapshots.append(snapshot(agent))
+    for padded in snapshots[1:]:
+        assert_same(snapshots[0], padded)
+    assert len(traces) == 1
 
 
 @BOTH
@@ -161,29 +53,16 @@ def test_a_seed_decides_every_bit(name):
     """Whatever else was made in the process, and whatever TensorFlow drew, before."""
     first = make_agent(AGENTS[name], seed=3)
     tf.random.set_seed(1)
-    other = make_agent(AGENTS[name], seed=4)
+    reseeded = make_agent(AGENTS[name], seed=4)
     tf.random.normal([3])
     again = make_agent(AGENTS[name], seed=3)
     assert_same(snapshot(first), snapshot(again))
-    assert not np.array_equal(snapshot(first)[0], snapshot(other)[0])
+    assert not np.array_equal(snapshot(first)[0], snapshot(reseeded)[0])
     for agent in (first, again):
         actor_problems.learn(agent, "float", 5)
     assert_same(snapshot(first), snapshot(again))
-    names = [[each.name for each in agent.trainable_variables] for agent in (first, again)]
+    names = [[variable.name for variable in agent.trainable_variables] for agent in (first, again)]
     assert names[0] == names[1]
-
-
-@BOTH
-def test_a_restored_agent_goes_on_as_if_nothing_had_happened(name, tmp_path):
-    agents = [make_agent(AGENTS[name], seed=seed, **QUICK) for seed in (0, 1)]
-    agents[0].train(experience(name == "ppo"))
-    path = str(tmp_path / "state")
-    tf.train.Checkpoint(agent=agents[0]).write(path)
-    tf.train.Checkpoint(agent=agents[1]).read(path).assert_existing_objects_matched()
-    for agent in agents:
-        agent.set_progress(0.5)
-        agent.train(experience(name == "ppo"))
-    assert_same(*map(snapshot, agents))
 
 
 @BOTH
@@ -194,32 +73,27 @@ def test_the_learning_rate_falls_by_equal_factors(name):
         agent.set_progress(progress)
         rates.append(float(agent.optimizer.learning_rate.numpy()))
     assert rates == pytest.approx([1e-2, 1e-3, 1e-4, 1e-4])
-    agent.train(experience(name == "ppo"))
+    agent.train(two_episodes(name == "ppo"))
     learned = snapshot(agent)[0]
     agent.optimizer.learning_rate = 0.0
-    agent.train(experience(name == "ppo"))
+    agent.train(two_episodes(name == "ppo"))
     np.testing.assert_array_equal(learned, snapshot(agent)[0])
 
 
 @BOTH
 def test_the_standard_deviation_falls_too_and_travels(name):
-    settings = {
-        "action_std": 0.5,
-        "search_action_std": 0.05,
-        "final_action_std": 0.0005,
-        **QUICK,
-    }
+    settings = {"action_std": 0.5, "search_action_std": 0.05, "final_action_std": 0.0005, **QUICK}
     agent = make_agent(AGENTS[name], **settings)
     actor = NumpyActor.from_policy(agent.collect_policy)
     packer = variables.Packer(agent.collect_policy.variables())
-    found = []
+    stds = []
     for progress in (None, 0.1, 0.4, 0.7, 0.8, 0.9, 1):
         if progress is not None:
             agent.set_progress(progress)
         actor.load(packer.to_bytes(0))
         parameters = actor.network.parameters(np.zeros((1, 1), np.float32))
-        found.append(float(parameters["scale_diag"][0, 0]))
-    assert found == pytest.approx([0.5, 0.05, 0.05, 0.05, 0.005, 0.0005, 0.0005])
+        stds.append(float(parameters["scale_diag"][0, 0]))
+    assert stds == pytest.approx([0.5, 0.05, 0.05, 0.05, 0.005, 0.0005, 0.0005])
 
 
 def test_the_standard_deviation_is_up_to_e_times_greater_in_some_states():
@@ -228,8 +102,8 @@ def test_the_standard_deviation_is_up_to_e_times_greater_in_some_states():
     kernel.assign([[0.0, 1.0]])
     bias.assign([0.0, 0.0])
     states = tf.constant([[-100.0], [0.0], [100.0]])
-    found = agent.actor_network(states)[0].stddev().numpy()[:, 0]
-    np.testing.assert_allclose(found, 0.5 * np.exp([0, 0.5, 1]), rtol=1e-5)
+    stds = agent.actor_network(states)[0].stddev().numpy()[:, 0]
+    np.testing.assert_allclose(stds, 0.5 * np.exp([0, 0.5, 1]), rtol=1e-5)
 
 
 # Agent, problem, settings, iterations, least reward: 0 and 1 are perfect.
@@ -249,20 +123,33 @@ def test_an_agent_learns_to_repeat_what_it_sees(name, kind, settings, iterations
     assert actor_problems.rewards(seen, actor.mode(seen)).mean() > least
 
 
-def test_adam_worked_by_hand():
-    """The first step is the learning rate times the gradient's sign, nearly; norms are cut off."""
-    variable = tf.Variable([1.0, 2.0])
-    adam = policy_gradients.adam.Adam(0.1, [variable], max_norm=1.0)
-    adam.apply_gradients([(tf.constant([3.0, -4.0]), variable)])
-    np.testing.assert_allclose(variable.numpy(), [0.9, 2.1], atol=1e-4)
-    np.testing.assert_allclose(adam._momentums[0].numpy(), [0.06, -0.08], rtol=1e-5)
-    keras = tf.keras.optimizers.Adam(0.1, epsilon=1e-5)
-    twin = tf.Variable([1.0, 2.0])
-    keras.apply_gradients([(tf.constant([0.6, -0.8]), twin)])
-    for gradient in ([0.1, 0.2], [-0.3, 0.1]):
-        adam.apply_gradients([(tf.constant(gradient), variable)])
-        keras.apply_gradients([(tf.constant(gradient), twin)])
-    np.testing.assert_allclose(variable.numpy(), twin.numpy(), rtol=1e-5)
+# The same on graphs.
+CLIMBED = [
+    ("ppo", {"num_epochs": 8, "minibatch_size": 32, "learning_rate": 5e-3,
+             "gradient_clipping": 1.0, "entropy_regularization": 0.01}, 16),
+    pytest.param(
+        "reinforce", {"learning_rate": 1e-2, "final_learning_rate": 1e-3, "value_weight": 1e-3}, 50,
+        marks=pytest.mark.slow,
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name, settings, iterations", CLIMBED, ids=AGENTS)
+def test_an_agent_learns_to_go_over_the_hill(name, settings, iterations):
+    """The best sequence begins with steps that gain nothing, beside others that do."""
+    agent = graph_problems.make_agent(AGENTS[name], **settings)
+    actor = NumpyActor.from_policy(agent.collect_policy)
+    runner = graph_problems.MakeRunner(actor, 16)()
+    returns = []
+    for iteration in range(iterations):
+        runner.load(data_of(agent))
+        agent.set_progress(iteration / iterations)
+        experience = runner.run(Chunk(iteration, 0))
+        returns.append(experience.mean_return)
+        agent.train(experience.with_usual_length().trajectory)
+    assert returns[0] < GREEDY_RETURN + 5 and np.mean(returns[-5:]) > 0.8 * BEST_RETURN
+    actor.load(data_of(agent))
+    assert greedy_return(actor.network) == pytest.approx(BEST_RETURN)
 
 
 @pytest.mark.parametrize(
@@ -291,13 +178,3 @@ def test_specs_that_no_network_fits_are_named(name):
     text = ts.time_step_spec({"name": tf.TensorSpec([], tf.string)})
     with pytest.raises(UserError, match="observation name: expected numbers, found string"):
         module.make_agent(module.Config(), text, actions)
-
-
-@BOTH
-def test_array_specs_of_an_environment_do_as_well(name):
-    module = AGENTS[name]
-    observation = array_spec.BoundedArraySpec([3], np.float32, -1, 1, "observation")
-    action = array_spec.BoundedArraySpec([2], np.float32, -1, 1, "action")
-    agent = module.make_agent(module.Config(), ts.time_step_spec(observation), action)
-    step = ts.restart(tf.zeros([4, 3]), batch_size=4)
-    assert agent.policy.action(step).action.shape == (4, 2)

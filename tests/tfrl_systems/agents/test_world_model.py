@@ -11,10 +11,13 @@ from tf_agents.trajectories import time_step as ts
 
 from environments.errors import UserError
 from tests.tfrl_systems.world_models import chain
-from tfrl_systems.agents import world_model
 from tfrl_systems.agents.world_model import PRESETS, Config, make_agent
+from tfrl_systems.drivers.episode_runner import EpisodeRunner
+from tfrl_systems.drivers.jobs import Chunk
+from tfrl_systems.networks.memory import State
 from tfrl_systems.policies import export, variables
 from tfrl_systems.policies.numpy_actor import NumpyActor, load_network
+from tfrl_systems.world_models.dream import Imagined
 
 SMALL = {
     "num_members": 2,
@@ -87,26 +90,28 @@ def test_it_is_the_same_in_numpy_and_tensorflow(learned, tmp_path):
     network = load_network(tmp_path / "policy", "controller")
     saved = tf.saved_model.load(str(tmp_path / "policy"))
     state = learned.policy.get_initial_state(1)
-    other = saved.get_initial_state(1)
+    saved_state = saved.get_initial_state(1)
     environment = chain.Chain(first=2)
     now = environment.reset()
     while not now.is_last():
         batch = tree.map_structure(lambda a: tf.constant(np.asarray(a)[np.newaxis]), now)
-        acted, again = learned.policy.action(batch, state), saved.action(batch, other)
-        action = network.mode(tree.map_structure(lambda a: a.numpy(), batch.observation))
+        logits = learned.policy.distribution(batch, state).action.logits
+        acted, again = learned.policy.action(batch, state), saved.action(batch, saved_state)
+        parameters = network.parameters(tree.map_structure(lambda a: a.numpy(), batch.observation))
+        # The logits depend on the memory, so it is the same too.
+        np.testing.assert_allclose(parameters["logits"], logits, atol=1e-5)
+        action = parameters["logits"].argmax(axis=1)
         network.remember(action)
         assert acted.action.numpy() == again.action.numpy() == action
-        state, other = acted.state, again.state
-        np.testing.assert_allclose(state["hidden"], network._memory.hidden, atol=1e-5)
-        np.testing.assert_allclose(other["hidden"], network._memory.hidden, atol=1e-5)
+        state, saved_state = acted.state, again.state
+        np.testing.assert_allclose(state["hidden"], saved_state["hidden"], atol=1e-5)
         now = environment.step(action[0])
 
 
 def test_its_distributions_are_those_of_tensorflow(learned):
     """With memories of their own in each row; an episode that begins has an empty one."""
+    learned.set_progress(1.0)  # which ends the time of random actions
     actor, generator = actor_of(learned), np.random.default_rng(0)
-    learned._by_chance.assign(False)
-    actor.load(variables.to_bytes(learned.collect_policy.variables(), 0))
     state = learned.collect_policy.get_initial_state(4)
     for number in range(4):
         states = generator.integers(chain.NUM_STATES, size=4)
@@ -114,30 +119,20 @@ def test_its_distributions_are_those_of_tensorflow(learned):
         step_type[number % 4] = ts.StepType.FIRST
         seen = {
             "state": np.eye(chain.NUM_STATES, dtype=np.float32)[states],
-            "action_mask": np.array([chain.allowed(one) for one in states]),
+            "action_mask": np.array([chain.allowed(state) for state in states]),
         }
         now = ts.TimeStep(step_type, *np.zeros((2, 4), np.float32), seen)
         acted = actor.act(now, generator)
         is_first = tf.constant(step_type == ts.StepType.FIRST)[:, tf.newaxis]
-        state = {name: tf.where(is_first, 0.0, one) for name, one in state.items()}
-        found = learned.collect_policy._distribution(tree.map_structure(tf.constant, now), state)
+        state = {name: tf.where(is_first, 0.0, memory) for name, memory in state.items()}
+        reference = learned.policy.distribution(tree.map_structure(tf.constant, now), state)
         logits = acted.info["dist_params"]["logits"]
         allowed = seen["action_mask"]
-        np.testing.assert_allclose(logits[allowed], found.action.logits[allowed], atol=1e-4)
+        np.testing.assert_allclose(logits[allowed], reference.action.logits[allowed], atol=1e-4)
         assert allowed[np.arange(4), acted.action].all()
         memory = learned.model.members[0].memory
         latents = learned.model.latents({"state": seen["state"]})
-        following = memory(
-            memory.inputs(latents, acted.action),
-            world_model_state(state),
-        )
-        state = following._asdict()
-
-
-def world_model_state(state):
-    from tfrl_systems.networks.memory import State
-
-    return State(**state)
+        state = memory(memory.inputs(latents, acted.action), State(**state))._asdict()
 
 
 def test_by_chance_all_allowed_actions_are_equally_likely():
@@ -152,22 +147,22 @@ def test_by_chance_all_allowed_actions_are_equally_likely():
     assert np.mean(drawn == chain.LEFT) == pytest.approx(0.5, abs=0.05)
     assert not np.any(drawn == chain.JUMP)
     agent.set_progress(0.5)
-    assert not agent._by_chance.numpy()
+    assert not agent.collect_policy.parts.by_chance.numpy()
 
 
 def test_dreams_never_ask_the_real_environment(monkeypatch):
     agent = make(**{**SMALL, "num_members": 1})
     real = chain.played_by_chance(8, seed=0)
 
-    def asked(*_):
+    def fail(*_):
         raise AssertionError("the real environment was asked")
 
     for name in ("_step", "_reset"):
-        monkeypatch.setattr(chain.Chain, name, asked)
+        monkeypatch.setattr(chain.Chain, name, fail)
     agent.train(real)
-    told = agent.report()
+    report = agent.report()
     # 3 updates from 64 dreams of 5 steps; nothing real was mixed in, as it was made by chance.
-    assert told["dream_steps"] == 3 * 64 * 5 and told["prediction"] is None
+    assert report["dream_steps"] == 3 * 64 * 5 and report["prediction"] is None
     agent.train(real)
     assert agent.report()["prediction"]["real_return"] == pytest.approx(
         real.reward.sum() / 8, rel=1e-5
@@ -176,13 +171,8 @@ def test_dreams_never_ask_the_real_environment(monkeypatch):
 
 def test_real_experience_is_mixed_in():
     agent = make(**{**SMALL, "num_members": 1}, random_share=0.0, real_share=0.25)
-    actor, generator = actor_of(agent), np.random.default_rng(0)
-    from tfrl_systems.drivers.episode_runner import EpisodeRunner
-    from tfrl_systems.drivers.jobs import Chunk
-
-    experience = EpisodeRunner([chain.Chain()], actor, 4).run(Chunk(0, 0))
-    loss = agent.train(experience.trajectory)
-    assert np.isfinite(loss.loss) and generator is not None
+    experience = EpisodeRunner([chain.Chain()], actor_of(agent), 4).run(Chunk(0, 0))
+    assert np.isfinite(agent.train(experience.trajectory).loss)
     # A quarter of the 64 rows was real.
     assert agent.report()["dream_steps"] == 3 * 48 * 5
 
@@ -191,17 +181,14 @@ def test_real_experience_is_mixed_in():
 def test_what_follows_a_dream_that_is_cut_off_counts(cut_off):
     """The last reward of such a dream holds γ V; at a real end nothing follows."""
     agent = make(**SMALL, gamma=0.9)
-    sleeper = agent.sleeper
     seen = {
         "latent": tf.zeros([1, 2, 5]),
         "hidden": tf.zeros([1, 2, 32]),
         "action_mask": tf.ones([1, 2, 3], tf.bool),
     }
-    final = {name: one[:, 0] for name, one in seen.items()}
+    final = {name: column[:, 0] for name, column in seen.items()}
     agent.controller.value_network.variables[-1].assign([7.0])
-    from tfrl_systems.world_models.dream import Imagined
-
-    made = Imagined(
+    imagined = Imagined(
         seen,
         tf.zeros([1, 2], tf.int32),
         {"logits": tf.zeros([1, 2, 3])},
@@ -210,7 +197,7 @@ def test_what_follows_a_dream_that_is_cut_off_counts(cut_off):
         tf.constant([[True, True]]),
         final,
     )
-    steps = sleeper._experience(made)
+    steps = agent.sleeper.experience(imagined)
     value = agent.controller.value_network(final)[0].numpy().item()
     assert value != 0
     expected = 2 + (0.9 * value if cut_off else 0)
@@ -221,11 +208,10 @@ def test_what_follows_a_dream_that_is_cut_off_counts(cut_off):
 
 def test_the_presets_name_settings():
     for values in PRESETS.values():
-        assert Config(**values).num_members >= 1
+        Config(**values)
     assert Config(**PRESETS["thesis"]).memory_size == 256
 
 
 def test_settings_out_of_range():
     with pytest.raises(UserError, match="world_model: expected real_share within its range"):
         make(real_share=1.5)
-    assert world_model.Config().num_gaussians == 8

@@ -24,12 +24,12 @@ def test_nests_of_arrays_become_nests_of_arrays():
         assert shift is None and pair.first.shape == (2,)
         return Pair(pair.first * scale, {"is": pair.second["is"], "empty": ()})
 
-    given = Pair(np.array([1, 2], np.float32), {"is": np.array([[True]])})
-    made = ArrayFunction(fn)(given, np.float32(3), shift=None)
-    assert isinstance(made, Pair) and isinstance(made.first, np.ndarray)
-    np.testing.assert_array_equal(made.first, [3, 6])
-    assert made.first.dtype == np.float32 and made.second["is"].dtype == np.bool_
-    assert made.second["is"].tolist() == [[True]] and made.second["empty"] == ()
+    pair = Pair(np.array([1, 2], np.float32), {"is": np.array([[True]])})
+    result = ArrayFunction(fn)(pair, np.float32(3), shift=None)
+    assert isinstance(result, Pair) and isinstance(result.first, np.ndarray)
+    np.testing.assert_array_equal(result.first, [3, 6])
+    assert result.first.dtype == np.float32 and result.second["is"].dtype == np.bool_
+    assert result.second["is"].tolist() == [[True]] and result.second["empty"] == ()
 
 
 def test_tensors_become_tensors_also_in_a_graph():
@@ -52,15 +52,15 @@ def test_it_is_traced_once_more_for_any_size():
 
 def test_axes_that_are_open_are_not_traced_anew():
     def fn(pair, scale, *, shift):
-        shapes = [one.shape.as_list() for one in (pair.first, pair.second["is"], scale, shift)]
+        shapes = [array.shape.as_list() for array in (pair.first, pair.second["is"], scale, shift)]
         assert shapes in ([[None, 3], [None, None], [], [3]], [[None, None], [None, None], [], [3]])
         return pair.first * scale + shift, pair.second["is"]
 
     call = ArrayFunction(fn, [Pair(1, {"is": 2})])
     for size in (2, 4):
         pair = Pair(np.full((size, 3), 2.0), {"is": np.zeros((size, size), bool)})
-        made, same = call(pair, 5.0, shift=np.ones(3))
-        assert made.tolist() == [[11.0] * 3] * size and same.shape == (size, size)
+        total, same = call(pair, 5.0, shift=np.ones(3))
+        assert total.tolist() == [[11.0] * 3] * size and same.shape == (size, size)
     assert call.num_traces == 1
     call(Pair(np.ones((2, 1)), {"is": np.ones((2, 2), bool)}), 5.0, shift=np.ones(3))
     assert call.num_traces == 2  # its second axis was closed
@@ -87,7 +87,7 @@ def test_variables_change_in_the_order_of_the_calls():
 def test_what_was_given_and_what_was_returned_stays_as_it_was():
     """Neither may share memory with a tensor that is written into later."""
     state = tf.Variable(np.zeros(4096, np.float32))
-    given = np.ones(4096, np.float32)
+    array = np.ones(4096, np.float32)
 
     def fn(array):
         state.assign(array)
@@ -95,17 +95,17 @@ def test_what_was_given_and_what_was_returned_stays_as_it_was():
         return state.read_value(), array
 
     call = ArrayFunction(fn)
-    read, same = call(given)
+    read, same = call(array)
     state.assign_add(np.full(4096, 100, np.float32))
-    call(2 * given)
-    assert (given == 1).all() and (same == 1).all() and (read == 3).all()
+    call(2 * array)
+    assert (array == 1).all() and (same == 1).all() and (read == 3).all()
 
 
 def test_threads_do_not_get_the_results_of_others():
     call = ArrayFunction(lambda array: array + 1)
     with concurrent.futures.ThreadPoolExecutor(8) as executor:
-        found = list(executor.map(lambda number: call(np.int64(number)), range(300)))
-    assert [int(one) for one in found] == list(range(1, 301))
+        results = list(executor.map(lambda number: call(np.int64(number)), range(300)))
+    assert [int(number) for number in results] == list(range(1, 301))
 
 
 def test_an_error_in_the_graph_is_tensorflows_and_the_next_call_works():
@@ -117,7 +117,7 @@ def test_an_error_in_the_graph_is_tensorflows_and_the_next_call_works():
 
 def test_no_tensor_is_left_behind():
     """On Python 3.11, TensorFlow 2.15 would leave 48 bytes for each of 8,000 tensors: 384 kB."""
-    call = ArrayFunction(lambda one, two: (one + two, one * two))
+    call = ArrayFunction(lambda left, right: (left + right, left * right))
     arrays = np.ones(3, np.float32), np.ones(3, np.float32)
     call(*arrays)
     tracemalloc.start()

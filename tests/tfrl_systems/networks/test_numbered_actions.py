@@ -40,8 +40,8 @@ def parameters(distribution):
 
 def test_probabilities(distribution):
     for action, share in PROBABILITIES.items():
-        found = distribution.log_prob(tf.constant([action]))
-        assert found.numpy() == pytest.approx(math.log(share), rel=1e-5)
+        log_probability = distribution.log_prob(tf.constant([action]))
+        assert log_probability.numpy() == pytest.approx(math.log(share), rel=1e-5)
     for action in ((1, 0), (2, 3), (0, 1)):
         assert distribution.log_prob(tf.constant([action])).numpy() <= MASKED / 2
 
@@ -54,26 +54,26 @@ def test_entropy_and_mode(distribution, parameters):
     assert distributions.mode(parameters).tolist() == [[2, 2]]
 
 
+COUNT = 20_000
+
+
+def drawn(parameters) -> np.ndarray:
+    rows = {name: np.repeat(array, COUNT, axis=0) for name, array in parameters.items()}
+    return distributions.draw(rows, np.random.default_rng(0))
+
+
 def test_draws(distribution, parameters):
-    count = 20_000
-    drawn = {
-        "tensorflow": distribution.sample(count, seed=[1, 2]).numpy()[:, 0],
-        "numpy": distributions.draw(
-            {name: np.repeat(array, count, axis=0) for name, array in parameters.items()},
-            np.random.default_rng(0),
-        ),
-    }
-    for rows in drawn.values():
+    by_tensorflow = distribution.sample(COUNT, seed=[1, 2]).numpy()[:, 0]
+    for rows in (by_tensorflow, drawn(parameters)):
         assert {tuple(row) for row in rows.tolist()} == set(PROBABILITIES)
         for action, share in PROBABILITIES.items():
             assert np.mean(np.all(rows == action, axis=1)) == pytest.approx(share, abs=0.02)
 
 
 def test_by_chance_all_pairs_are_equally_likely(parameters):
-    rows = {name: np.repeat(array, 20_000, axis=0) for name, array in parameters.items()}
-    drawn = distributions.draw(distributions.uniform(rows), np.random.default_rng(0))
+    rows = drawn(distributions.uniform(parameters))
     for action in PROBABILITIES:
-        assert np.mean(np.all(drawn == action, axis=1)) == pytest.approx(1 / 4, abs=0.02)
+        assert np.mean(np.all(rows == action, axis=1)) == pytest.approx(1 / 4, abs=0.02)
 
 
 def test_the_same_over_a_list(parameters):
@@ -81,10 +81,11 @@ def test_the_same_over_a_list(parameters):
     is_listed = np.array([[True, True, True, True, False]])
     wide = {**parameters, "rule_logits": np.append(parameters["rule_logits"], [[0]], axis=1)}
     wide["num_places"] = np.append(parameters["num_places"], [[0]], axis=1)
-    found = distributions.of_list(wide, actions, is_listed)["logits"][0]
-    shares = np.exp(found - found.max())
-    expected = [PROBABILITIES.get(tuple(one), 0) for one in actions[0].tolist()]
+    logits = distributions.of_list(wide, actions, is_listed)["logits"][0]
+    shares = np.exp(logits - logits.max())
+    expected = [PROBABILITIES.get(tuple(pair), 0) for pair in actions[0].tolist()]
     np.testing.assert_allclose(shares / shares.sum(), expected, rtol=1e-5)
+    assert logits[-1] == np.float32(MASKED)
 
 
 def test_nothing_is_allowed():
@@ -95,16 +96,12 @@ def test_nothing_is_allowed():
     assert distribution.sample(seed=[1, 2]).numpy()[0, 1] == 0
 
 
-def test_gradients_are_finite(distribution):
+def test_gradients_are_finite():
     outputs = tf.Variable(OUTPUTS)
     with tf.GradientTape() as tape:
-        made = NumberedActions.of(outputs, tf.constant(NUM_PLACES))
-        total = made.entropy() + made.log_prob(tf.constant([[2, 1]]))
+        distribution = NumberedActions.of(outputs, tf.constant(NUM_PLACES))
+        total = distribution.entropy() + distribution.log_prob(tf.constant([[2, 1]]))
     gradient = tape.gradient(total, outputs).numpy()
     assert np.isfinite(gradient).all()
     # Neither a rule without places nor a place of no rule is moved.
     assert gradient[0, [1, -1]] == pytest.approx(0, abs=1e-6)
-
-
-def test_numpy_knows_the_masked_logit():
-    assert distributions._MASKED == MASKED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pathlib
 import subprocess
 import sys
 
@@ -90,7 +91,7 @@ def test_loaded_is_what_was_saved(saved):
 
 
 def test_policy_json_says_how_it_came_about(saved):
-    described = export.load_policy_json(saved)
+    described = policy_files.load_policy_json(saved)
     assert described["environment"] == "inlining" and described["compiler"] == "LLVM 22"
     assert described["kind"] == "networks" and described["margin"] == 0.3
     assert described["baseline_feature"] == "inlining_default"
@@ -107,7 +108,7 @@ def test_saving_again_replaces_and_gives_the_same_digest(tmp_path):
     target = tmp_path / "deep" / "policy"
     first = export.save_policy(target, policy, {"corpus": "a"})
     assert export.save_policy(target, policy, {"corpus": "b"}) == first
-    assert export.load_policy_json(target)["corpus"] == "b"
+    assert policy_files.load_policy_json(target)["corpus"] == "b"
     assert [path.name for path in target.parent.iterdir()] == ["policy"]
 
 
@@ -118,27 +119,28 @@ def test_a_foreign_directory_is_left_alone(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_a_failed_save_leaves_the_old_policy(tmp_path, monkeypatch):
+@pytest.mark.parametrize("fault", ["no room for the arrays", "no way into its place"])
+def test_a_failed_save_leaves_the_old_policy(tmp_path, monkeypatch, fault):
+    rename = pathlib.Path.rename
+
     def fail(*_, **__):
         raise OSError(28, "No space left on device")
 
     policy = decision_rows.trained_agent().policy
     target = tmp_path / "policy"
     digest = export.save_policy(target, policy, {})
-    monkeypatch.setattr(np, "savez_compressed", fail)
+    if fault == "no room for the arrays":
+        monkeypatch.setattr(np, "savez_compressed", fail)
+    else:  # The old policy is out of the way already.
+        monkeypatch.setattr(
+            pathlib.Path,
+            "rename",
+            lambda *paths: (fail if paths[0].name == "new" else rename)(*paths),
+        )
     with pytest.raises(UserError, match="No space left on device; free some space"):
         export.save_policy(target, policy, {})
-    assert export.load_policy_json(target)["arrays_sha256"] == digest
+    assert policy_files.load_policy_json(target)["arrays_sha256"] == digest
     assert [path.name for path in tmp_path.iterdir()] == ["policy"]
-
-
-def test_a_failed_exchange_puts_the_old_policy_back(tmp_path):
-    target, fresh = tmp_path / "policy", tmp_path / "missing"
-    target.mkdir()
-    (target / "kept").touch()
-    with pytest.raises(FileNotFoundError):
-        export._replace(target, fresh, tmp_path / "old")
-    assert (target / "kept").exists() and not (tmp_path / "old").exists()
 
 
 def test_a_directory_without_a_policy(tmp_path):

@@ -23,8 +23,8 @@ from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.search.episodes import patience_with
 from environments.tensor_graphs.settings import SIZES, Settings
 from tfrl_systems.policies import distributions, policy_files
-from tfrl_systems.policies.memoryless import Memoryless
 from tfrl_systems.policies.numpy_actor import load_network
+from tfrl_systems.policies.numpy_network import Memoryless
 
 if TYPE_CHECKING:
     from tf_agents.trajectories import time_step as ts

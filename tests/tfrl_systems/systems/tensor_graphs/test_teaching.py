@@ -12,7 +12,7 @@ from environments import contexts
 from environments.errors import UserError
 from environments.tensor_graphs.environment import TensorGraphEnvironment
 from tests.tfrl_systems import graph_problems
-from tests.tfrl_systems.agents.test_graph_agents import data_of, greedy_return
+from tests.tfrl_systems.graph_problems import data_of, greedy_return
 from tfrl_systems.agents import bc_max
 from tfrl_systems.drivers.collect import Collect, Supervision, make_pool
 from tfrl_systems.drivers.jobs import Chunk

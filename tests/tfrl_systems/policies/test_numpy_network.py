@@ -1,4 +1,4 @@
-"""Threads share a policy: each gets the answers to its own questions."""
+"""Networks in NumPy, shared by threads: each gets the answers to its own questions."""
 
 from __future__ import annotations
 
@@ -207,13 +207,13 @@ def test_no_thread_goes_on_with_an_episode_of_another():
     with ThreadPoolExecutor(1) as threads:
         for stranger in (controller, copied):
             for call in (
-                lambda one=stranger: one.mode(observation),
-                lambda one=stranger: one.remember(np.zeros((1, 1))),
-                lambda one=stranger: one.begin(np.array([False])),
+                functools.partial(stranger.mode, observation),
+                functools.partial(stranger.remember, np.zeros((1, 1))),
+                functools.partial(stranger.begin, np.array([False])),
             ):
                 with pytest.raises(RuntimeError, match="expected an episode that this thread beg"):
                     threads.submit(call).result()
-        first = threads.submit(lambda: controller.parameters_at_start(observation)).result()
+        first = threads.submit(controller.parameters_at_start, observation).result()
     np.testing.assert_array_equal(
         first["loc"], controller.new_episode().parameters(observation)["loc"]
     )

@@ -16,14 +16,16 @@ from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
 from environments.errors import UserError
-from tests.tfrl_systems import actor_problems
+from tests.tfrl_systems import actor_problems, graph_problems
 from tests.tfrl_systems.actor_problems import AGENTS, SPECS, make_agent, observations
 from tests.tfrl_systems.world_models import chain
 from tfrl_systems.agents import ppo, reinforce
 from tfrl_systems.drivers.episode_runner import EpisodeRunner
 from tfrl_systems.drivers.jobs import Chunk
 from tfrl_systems.policies import distributions, variables
-from tfrl_systems.policies.numpy_actor import NumpyActor
+from tfrl_systems.policies.export import save_policy
+from tfrl_systems.policies.numpy_actor import NumpyActor, load_network
+from tfrl_systems.policies.numpy_network import NumpyNetwork
 
 NORMALISED = {"normalize_observations": True}
 
@@ -35,15 +37,6 @@ CASES = [
     ("reinforce", "float", {"hidden_sizes": (5,)}),
     ("reinforce", "integer", {"activation": "relu"}),
 ]
-
-
-def pickled(thing) -> bytes:
-    """As multiprocessing sends it."""
-    return bytes(ForkingPickler.dumps(thing))
-
-
-def unpickled(data: bytes):
-    return ForkingPickler.loads(data)
 
 
 def collect_policy(name: str, kind: str, seed: int = 0, **settings):
@@ -66,7 +59,7 @@ def learned_policy(case: int):
 
 def loaded(case: int) -> NumpyActor:
     policy = learned_policy(case)
-    actor = unpickled(pickled(NumpyActor.from_policy(policy)))
+    actor = ForkingPickler.loads(ForkingPickler.dumps(NumpyActor.from_policy(policy)))
     assert actor.load(variables.to_bytes(policy.variables(), version=7)) == 7
     return actor
 
@@ -80,19 +73,21 @@ def rows(kind: str, num_rows: int):
 def test_distributions_are_those_of_tensorflow(case, num_rows):
     """Up to rounding: NumPy and TensorFlow add up in another order."""
     seen = rows(CASES[case][1], num_rows)
-    found = learned_policy(case).distribution(
+    reference = learned_policy(case).distribution(
         ts.restart(tree.map_structure(tf.constant, seen), num_rows)
     )
     actor = loaded(case)
     step = actor.act(ts.restart(seen, num_rows), np.random.default_rng(0))
-    np.testing.assert_allclose(actor.entropy(seen), found.action.entropy(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        actor.entropy(seen), reference.action.entropy(), rtol=1e-4, atol=1e-5
+    )
     tree.map_structure(
         functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5),
         step.info,
-        tree.map_structure(np.asarray, found.info),
+        tree.map_structure(np.asarray, reference.info),
     )
     network = actor.network
-    mode = found.action.mode().numpy()
+    mode = reference.action.mode().numpy()
     assert (network.mode(seen) == mode).all() or np.allclose(network.mode(seen), mode, atol=1e-5)
     np.testing.assert_array_equal(network.mode(seen), distributions.mode(network.parameters(seen)))
 
@@ -103,14 +98,14 @@ def test_experience_is_as_the_agent_expects_it(case):
     agent = make_agent(AGENTS[name], kind, **settings)
     step = loaded(case).act(ts.restart(rows(kind, 6), 6), np.random.default_rng(0))
     spec = agent.collect_data_spec
-    tree.assert_same_structure(step.info, tree.map_structure(lambda one: one, spec.policy_info))
-    for array, one in zip(
+    tree.assert_same_structure(step.info, tree.map_structure(np.asarray, spec.policy_info))
+    for array, leaf_spec in zip(
         tree.flatten((step.action, step.info)),
         tree.flatten((spec.action, spec.policy_info)),
         strict=True,
     ):
         assert isinstance(array, np.ndarray)
-        assert (array.shape, array.dtype) == ((6, *one.shape), one.dtype.as_numpy_dtype)
+        assert (array.shape, array.dtype) == ((6, *leaf_spec.shape), leaf_spec.dtype.as_numpy_dtype)
 
 
 @pytest.mark.parametrize("case", [0, 2])
@@ -118,11 +113,11 @@ def test_a_generator_decides_the_draws(case):
     kind = CASES[case][1]
     seen = ts.restart(rows(kind, 40), 40)
     actor = loaded(case)
-    first, again, other = (
+    first, again, reseeded = (
         actor.act(seen, np.random.default_rng(seed)).action for seed in (1, 1, 2)
     )
     np.testing.assert_array_equal(first, again)
-    assert (first != other).any()
+    assert (first != reseeded).any()
 
 
 def test_new_values_replace_the_old_ones():
@@ -132,14 +127,14 @@ def test_new_values_replace_the_old_ones():
     seen = rows("float", 4)
     actor.load(packer.to_bytes(1))
     before = actor.mode(seen)
-    kept = before.copy()
+    copy = before.copy()
     for variable in source.trainable_variables:
         variable.assign(variable + 0.1)
     assert actor.load(packer.to_bytes(2)) == 2
     expected = source.distribution(ts.restart(tf.constant(seen), 4)).action.mode()
     np.testing.assert_allclose(actor.mode(seen), expected, atol=1e-6)
-    np.testing.assert_array_equal(before, kept)
-    assert not np.allclose(actor.mode(seen), kept)
+    np.testing.assert_array_equal(before, copy)
+    assert not np.allclose(actor.mode(seen), copy)
 
 
 def test_the_trainable_variables_alone_are_refused():
@@ -149,7 +144,7 @@ def test_the_trainable_variables_alone_are_refused():
     policy = collect_policy("ppo", "float", **NORMALISED)
     actor = NumpyActor.from_policy(policy)
     data = variables.to_bytes(policy.trainable_variables)
-    names = [each.name for each in policy.variables() if not each.trainable]
+    names = [variable.name for variable in policy.variables() if not variable.trainable]
     with pytest.raises(variables.VariablesError, match="send all of policy.variables()") as caught:
         actor.load(data)
     assert len(names) == 4 + 1
@@ -174,7 +169,7 @@ def test_tensorflow_is_not_needed(tmp_path):
     actor = loaded(0)
     policy = learned_policy(0)
     seen = rows("float", 5)
-    (tmp_path / "actor").write_bytes(pickled(NumpyActor.from_policy(policy)))
+    (tmp_path / "actor").write_bytes(ForkingPickler.dumps(NumpyActor.from_policy(policy)))
     (tmp_path / "values").write_bytes(variables.to_bytes(policy.variables()))
     np.save(tmp_path / "seen.npy", seen)
     code = """
@@ -226,11 +221,9 @@ def test_large_batches_are_the_sum_of_their_blocks():
 
 
 def test_damaged_arrays_are_refused():
-    from tfrl_systems.policies.numpy_network import NumpyNetwork
-
     agent = make_agent(reinforce, "float")
     network = agent.actor_network
-    arrays = {name: each.numpy() for name, each in network.named_variables().items()}
+    arrays = {name: variable.numpy() for name, variable in network.named_variables().items()}
     with pytest.raises(ValueError, match=r"bias_1 of the shape \(3,\), not \(64,\)"):
         NumpyNetwork(network.describe(), arrays | {"bias_1": np.zeros(3)})
     del arrays["log_std"]
@@ -250,9 +243,9 @@ def test_a_policy_of_both_kinds_of_observations_and_several_actions():
         "a": generator.integers(-1000, 1000, (7, 3)).astype(np.int32),
         "b": generator.normal(size=(7, 2, 2)).astype(np.float32),
     }
-    found = policy.distribution(ts.restart(tree.map_structure(tf.constant, seen), 7)).action
+    distribution = policy.distribution(ts.restart(tree.map_structure(tf.constant, seen), 7)).action
     np.testing.assert_allclose(
-        actor.network.parameters(seen)["logits"], found.logits_parameter(), atol=1e-6
+        actor.network.parameters(seen)["logits"], distribution.logits_parameter(), atol=1e-6
     )
 
 
@@ -270,8 +263,18 @@ def test_what_is_not_allowed_is_never_done(name):
         assert np.isfinite(agent.train(experience.with_usual_length().trajectory).loss)
     seen = tree.map_structure(lambda array: array[:, 0], experience.trajectory.observation)
     now = ts.restart(tree.map_structure(tf.constant, seen), 4)
-    found = agent.collect_policy.distribution(now).action
-    shares = tf.nn.softmax(found.logits).numpy()
+    distribution = agent.collect_policy.distribution(now).action
+    shares = tf.nn.softmax(distribution.logits).numpy()
     assert np.all((shares > 0) == seen["action_mask"])
     logits = actor.network.parameters(seen)["logits"]
     assert np.all((logits > -1e8) == seen["action_mask"])
+
+
+def test_a_saved_policy_of_graphs_does_the_same(tmp_path):
+    agent = graph_problems.make_agent(ppo, graph_width=4, graph_rounds=1)
+    save_policy(tmp_path / "policy", agent.policy, {"environment": "tensor_graphs"})
+    network = load_network(tmp_path / "policy", "graph_actor")
+    seen = graph_problems.batch(graph_problems.make_environment().reset().observation)
+    saved = tf.saved_model.load(str(tmp_path / "policy"))
+    step = tree.map_structure(tf.constant, ts.restart(seen, 1))
+    np.testing.assert_array_equal(saved.action(step, ()).action, network.mode(seen))

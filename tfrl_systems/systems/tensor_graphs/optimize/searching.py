@@ -1,4 +1,4 @@
-"""The search for candidates within the time that was asked for, the cheapest information first.
+"""Searching: states to check, within the time that there is, the cheapest information first.
 
   places     where rules apply; if there is none, nothing else is worth any time
   formula    a search by costs that are worked out, not measured
@@ -29,12 +29,15 @@ from environments.tensor_graphs.search import (
     Budget,
     Progress,
     Result,
+    State,
     Visited,
     replay,
 )
 from environments.tensor_graphs.search.neighbourhoods import nodes_of
 from environments.tensor_graphs.selection.blocking import blocked
 from environments.tensor_graphs.selection.candidates import worth_measuring
+from tfrl_systems.reporting import Reporter
+from tfrl_systems.systems.tensor_graphs.optimize.sizing import Task
 from tfrl_systems.systems.tensor_graphs.problem import GraphProblem
 
 if TYPE_CHECKING:
@@ -55,22 +58,48 @@ Tell = Callable[[str], None]
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
-    """What the stages found.
+class Proposals:
+    """What the stages propose.
 
     Attributes:
       result: the result of the main search.
-      proposed: states to check and to measure, the likeliest first.
+      states: states to check and to measure, the likeliest first.
       num_measured: operators or groups of operators that were measured, not found in the table.
       num_estimated: those whose cost was estimated by a formula.
       seconds: wall time from the beginning of everything to the end of the last stage.
     """
 
     result: Result
-    proposed: tuple[Visited, ...]
+    states: tuple[Visited, ...]
     num_measured: int = 0
     num_estimated: int = 0
     seconds: float = 0.0
+
+
+def search(task: Task, reporter: Reporter) -> Proposals:
+    """Search for states that cost less, as the user asks for it."""
+    request, problem = task.request, task.problem
+    with reporter.status() as tell:
+        stages = Stages(
+            problem,
+            request.method,
+            request.budget,
+            began_s=task.began_s,
+            tell=tell,
+            policy=task.policy,
+            num_rollouts=request.rollouts,
+            has_others=request.measure,
+        )
+        proposals = stages.run(resume_file=request.checkpoint)
+    if proposals.result.stopped == INTERRUPTED:
+        reporter.say(
+            "search interrupted; going on with the best so far (Ctrl-C again ends the program)"
+        )
+    if request.freeze:
+        # The model itself may have become faster, where its sizes make values constant.
+        states = (*proposals.states, Visited(problem.start))
+        proposals = dataclasses.replace(proposals, states=states)
+    return proposals
 
 
 class Stages:
@@ -111,7 +140,7 @@ class Stages:
         self._has_others = has_others and self._measured is not None
         self._interrupted = False
 
-    def run(self, **others: Any) -> Found:
+    def run(self, **others: Any) -> Proposals:
         """Run all stages.
 
         Args:
@@ -122,10 +151,11 @@ class Stages:
         )
         self._tell("looking for places where rules apply")
         if not by_formula.start.matches:
-            return self._found(_nothing(self._method, by_formula), [])
-        additional = [by_formula] if self._has_others else []
-        results = [self._search(one, _FORMULA, "by formula") for one in additional]
-        self._measure_operators(by_formula.start, [one.best for one in results])
+            return self._propose(nothing_to_search(self._method, by_formula.start), [])
+        results = []
+        if self._has_others:
+            results.append(self._search(by_formula, _FORMULA, "by formula"))
+        self._measure_operators(by_formula.start, [result.best for result in results])
         result = self._search(self._problem, _SEARCH, "", **others)
         if self._has_others and self._measured is not None:
             alone = self._measured.alone
@@ -134,7 +164,7 @@ class Stages:
             results.append(self._search(singly, _SINGLY, "by single operators"))
         if self._interrupted:
             result = dataclasses.replace(result, stopped=INTERRUPTED)
-        return self._found(result, results)
+        return self._propose(result, results)
 
     def _end_s(self, share: float) -> float:
         end_s = self._began_s + self._budget.seconds
@@ -159,21 +189,21 @@ class Stages:
             measured.deadline_s = time.monotonic() + _MEASURING * left_s
         budget = Budget(left_s, self._budget.expansions, _PATIENCE * left_s)
         arguments: dict[str, Any] = {"on_progress": on_progress, **others}
-        found = problem.search(self._method, budget, *self._arguments, **arguments)
-        self._interrupted |= found.stopped == INTERRUPTED
-        return found
+        result = problem.search(self._method, budget, *self._arguments, **arguments)
+        self._interrupted |= result.stopped == INTERRUPTED
+        return result
 
-    def _measure_operators(self, start: Any, found: Sequence[Any]) -> None:
+    def _measure_operators(self, start: Any, cheaper: Sequence[Any]) -> None:
         """Measure operators, until the stage's time is over or Ctrl-C.
 
         Args:
           start: the state of the model, with costs by formula.
-          found: states that are cheaper by formula.
+          cheaper: states that are cheaper by formula.
         """
         if self._measured is None:
             return
         measured = self._measured
-        order = [pair for state in found for pair in _changed(start, state)] + _near(start)
+        order = [pair for state in cheaper for pair in _changed(start, state)] + _near(start)
         end_s = measured.deadline_s = self._end_s(_OPERATORS)
         try:
             for place, (graph, number) in enumerate(order):
@@ -186,22 +216,23 @@ class Stages:
         if self._interrupted:
             measured.deadline_s = -math.inf
 
-    def _found(self, result: Result, others: list[Result]) -> Found:
+    def _propose(self, result: Result, others: list[Result]) -> Proposals:
         """Choose states to check: from the searches' trails, and from their ends in blocks."""
         trails = [worth_measuring(result.candidates[0])]
-        for other in others:
-            here = replay(Visited(self._problem.start), other.path)
-            trails.append(worth_measuring(here, max_states=_NUM_OF_OTHERS))
+        for by_estimate in others:
+            visited = replay(Visited(self._problem.start), by_estimate.path)
+            trails.append(worth_measuring(visited, max_states=_NUM_OF_OTHERS))
         ends = [trail[0] for trail in trails if trail]
         if not ends and result.expansions:
             ends = [Visited(self._problem.start)]
-        trails.append([made for one in ends if (made := self._blocked(one)) is not None])
+        trails.append([state for end in ends if (state := self._blocked(end)) is not None])
         proposed: dict[object, Visited] = {}
-        for visited in itertools.chain.from_iterable(itertools.zip_longest(*trails)):
-            if visited is not None and len(proposed) < _NUM_PROPOSED:
-                proposed.setdefault(visited.state.graph, visited)
+        # Each search's likeliest state comes before any search's second one.
+        for state in itertools.chain.from_iterable(itertools.zip_longest(*trails)):
+            if state is not None and len(proposed) < _NUM_PROPOSED:
+                proposed.setdefault(state.state.graph, state)
         measured = self._measured
-        return Found(
+        return Proposals(
             result,
             tuple(proposed.values()),
             measured.num_measured if measured else 0,
@@ -211,17 +242,26 @@ class Stages:
 
     def _blocked(self, visited: Visited) -> Visited | None:
         """Return a state in blocks; None if nothing becomes otherwise."""
-        here = replay(Visited(self._problem.start_with_block_rules), visited.path)
-        made = blocked(here)
-        return None if made is here else made
+        replayed = replay(Visited(self._problem.start_with_block_rules), visited.path)
+        in_blocks = blocked(replayed)
+        return None if in_blocks is replayed else in_blocks
 
 
-def _changed(start: Any, found: Any) -> list[tuple[Graph, int]]:
+def _changed(start: Any, cheaper: Any) -> list[tuple[Graph, int]]:
     """Return the nodes that differ between two states, each with its graph; the dearest first."""
-    here, there = start.node_costs_ms, found.node_costs_ms
-    pairs = [(here[one], start.graph, one) for one in here if one not in there]
-    pairs += [(there[one], found.graph, one) for one in there if here.get(one) != there[one]]
-    return [pair for _, *pair in sorted(pairs, key=lambda one: -one[0])]  # type: ignore[misc]
+    before_ms, after_ms = start.node_costs_ms, cheaper.node_costs_ms
+    nodes = [
+        (cost_ms, start.graph, number)
+        for number, cost_ms in before_ms.items()
+        if number not in after_ms
+    ]
+    nodes += [
+        (cost_ms, cheaper.graph, number)
+        for number, cost_ms in after_ms.items()
+        if before_ms.get(number) != cost_ms
+    ]
+    nodes.sort(key=lambda node: -node[0])
+    return [(graph, number) for _, graph, number in nodes]
 
 
 def _near(start: Any) -> list[tuple[Graph, int]]:
@@ -229,11 +269,10 @@ def _near(start: Any) -> list[tuple[Graph, int]]:
     graph, costs_ms = start.graph, start.node_costs_ms
     near = {number for match in start.matches for number in nodes_of(match)}
     near |= {user for number in near for user in graph.users(number)}
-    order = sorted(costs_ms, key=lambda one: (one not in near, -costs_ms[one], one))
+    order = sorted(costs_ms, key=lambda number: (number not in near, -costs_ms[number], number))
     return [(graph, number) for number in order]
 
 
-def _nothing(method: str, problem: GraphProblem) -> Result:
+def nothing_to_search(method: str, start: State) -> Result:
     """Return the result of a search that has nothing to do."""
-    start = problem.start
     return Result(method, start, (), (Visited(start),), start.cost_ms, 0, 0.0, EXHAUSTED, 0)

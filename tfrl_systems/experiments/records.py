@@ -19,7 +19,7 @@ _SYSTEMS = "tfrl_systems.systems"
 def system_names() -> tuple[str, ...]:
     """Return the names of all systems, sorted."""
     package = importlib.import_module(_SYSTEMS)
-    return tuple(sorted(one.name for one in pkgutil.iter_modules(package.__path__)))
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(package.__path__)))
 
 
 def summary_of(name: str) -> str:

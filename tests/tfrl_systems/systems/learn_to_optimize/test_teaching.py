@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from environments.errors import UserError
+from environments.learn_to_optimize.levels import measure_levels
 from environments.learn_to_optimize.settings import Settings
 from tests.tfrl_systems.double_well import double_well
 from tfrl_systems.agents import bc_max
@@ -13,8 +14,7 @@ from tfrl_systems.drivers.jobs import Chunk
 from tfrl_systems.policies import variables
 from tfrl_systems.policies.numpy_actor import NumpyActor
 from tfrl_systems.systems.learn_to_optimize.problem import Problem
-from tfrl_systems.systems.learn_to_optimize.runners import MakeRunner
-from tfrl_systems.systems.learn_to_optimize.teaching import MakeTeacher, Teaching
+from tfrl_systems.systems.learn_to_optimize.teaching import Teaching, make_teacher
 
 PROBLEM = Problem(function=double_well)
 
@@ -25,8 +25,8 @@ def taught(iteration: int, **teaching):
         bc_max.Config(hidden_sizes=(4,)), environment.time_step_spec(), environment.action_spec()
     )
     actor = NumpyActor.from_policy(agent.collect_policy)
-    make_runner = MakeRunner(PROBLEM, Settings(), actor, 16)
-    teacher = MakeTeacher(make_runner, Teaching(**teaching))()
+    levels = measure_levels(PROBLEM.make_objective(), Settings())
+    teacher = make_teacher(PROBLEM, Settings(), 16, actor, levels, Teaching(**teaching))
     teacher.load(variables.to_bytes(agent.collect_policy.variables(), iteration))
     return teacher.run(Chunk(iteration, 0))
 

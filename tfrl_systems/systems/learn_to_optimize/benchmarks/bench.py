@@ -24,11 +24,11 @@ _NUM_CALLS = 300
 _NUM_ROWS = 4096
 _SCALING = "pipes_scaling_sleep_1ms_"
 
-Found = dict[str, dict[str, Any]]
+Figures = dict[str, dict[str, Any]]
 """Benchmarks by name, as --json shows them."""
 
-MeasureFn = Callable[[collecting.Setup, int], Found]
-"""(setup, rounds) -> what was found."""
+MeasureFn = Callable[[collecting.Setup, int], Figures]
+"""(setup, rounds) -> the figures."""
 
 MakeCollect = Callable[[collecting.Setup], contextlib.AbstractContextManager[collecting.CollectFn]]
 
@@ -108,12 +108,14 @@ def measure(names: Sequence[str], rounds: int, reporter: Reporter) -> dict[str, 
         tf.config.threading.set_intra_op_parallelism_threads(1)
         tf.config.threading.set_inter_op_parallelism_threads(1)
     setup = collecting.Setup(reporter)
-    found: Found = {}
+    benchmarks: Figures = {}
     advance = reporter.task("measuring", len(names))
     for group, measure_fn in _groups(names):
-        found |= measure_fn(setup, rounds)
+        benchmarks |= measure_fn(setup, rounds)
         advance(len(group))
-    return {"benchmarks": [{"name": name, **found[name]} for name in names if name in found]}
+    return {
+        "benchmarks": [{"name": name, **benchmarks[name]} for name in names if name in benchmarks]
+    }
 
 
 def _groups(wanted: Sequence[str]) -> Iterator[tuple[list[str], MeasureFn]]:
@@ -129,18 +131,18 @@ def _groups(wanted: Sequence[str]) -> Iterator[tuple[list[str], MeasureFn]]:
             yield [name], functools.partial(_FIGURES[name], name)
 
 
-def _compare(names: Sequence[str], setup: collecting.Setup, rounds: int) -> Found:
+def _compare(names: Sequence[str], setup: collecting.Setup, rounds: int) -> Figures:
     """Measure our way to collect and others, in turns."""
     ways = {name: way for name, way in _OTHERS.items() if name in names}
     costs = _in_turns({"collect_ms": _OURS, **ways}, setup, rounds)
     ours = costs.pop("collect_ms")
-    found = {name: _ratio(cost, ours, ways[name].what) for name, cost in costs.items()}
+    benchmarks = {name: _ratio(cost, ours, ways[name].what) for name, cost in costs.items()}
     if "collect_ms" in names:
-        found["collect_ms"] = {"value": ours.wall_ms, "unit": "ms", "of": _OURS.what}
-    return found
+        benchmarks["collect_ms"] = {"value": ours.wall_ms, "unit": "ms", "of": _OURS.what}
+    return benchmarks
 
 
-def _scale(name: str, num_workers: int, setup: collecting.Setup, rounds: int) -> Found:
+def _scale(name: str, num_workers: int, setup: collecting.Setup, rounds: int) -> Figures:
     in_workers = functools.partial(collecting.sleeping, collect=Collect("pipes", num_workers))
     pipes = Way(in_workers, 1, "")
     costs = _in_turns({"one": _SLEEPING, "pipes": pipes}, setup, rounds)
@@ -178,7 +180,7 @@ def _in_turns(ways: Mapping[str, Way], setup: collecting.Setup, rounds: int) -> 
                 began_s = cpu_s()
                 taken_s = _time_calls(collect, ways[name].repeats)
                 cpu_ms[name].append(1e3 * (cpu_s() - began_s) / len(taken_s))
-                wall_ms[name] += [1e3 * one for one in taken_s]
+                wall_ms[name] += [1e3 * seconds for seconds in taken_s]
     return {
         name: Cost(statistics.median(taken), statistics.median(cpu_ms[name]))
         for name, taken in wall_ms.items()
@@ -195,21 +197,21 @@ def _time_calls(function: Callable[[], object], count: int) -> list[float]:
     return taken
 
 
-def _pipes_collect(name: str, setup: collecting.Setup, rounds: int) -> Found:
+def _pipes_collect(name: str, setup: collecting.Setup, rounds: int) -> Figures:
     cost = _in_turns({name: _PIPES}, setup, rounds)[name]
     return {name: {"value": cost.wall_ms, "unit": "ms", "of": _PIPES.what}}
 
 
-def _broadcast(name: str, setup: collecting.Setup, rounds: int) -> Found:
+def _broadcast(name: str, setup: collecting.Setup, rounds: int) -> Figures:
     def broadcast() -> None:
         setup.actor.load(setup.packer.to_bytes())
 
-    num_floats = sum(math.prod(one.shape) for one in setup.packer.layout.entries)
+    num_floats = sum(math.prod(entry.shape) for entry in setup.packer.layout.entries)
     what = f"read {num_floats} floats from TensorFlow, load them into the NumPy actor"
     return {name: {**_median(broadcast, rounds, 1e3, "ms"), "of": what}}
 
 
-def _query(name: str, setup: collecting.Setup, rounds: int, num_rows: int = 1) -> Found:
+def _query(name: str, setup: collecting.Setup, rounds: int, num_rows: int = 1) -> Figures:
     setup.actor.load(setup.packer.to_bytes())
     objective = setup.problem.make_objective()
     policy = OptimizerPolicy(setup.actor.network, objective.num_tuned)
@@ -219,7 +221,7 @@ def _query(name: str, setup: collecting.Setup, rounds: int, num_rows: int = 1) -
     return {name: {**_median(lambda: policy(free), rounds, 1e6 / num_rows, "us"), "of": what}}
 
 
-def _train_step(name: str, setup: collecting.Setup, rounds: int) -> Found:
+def _train_step(name: str, setup: collecting.Setup, rounds: int) -> Figures:
     trajectory = collecting.collect_once(setup).trajectory
     what = "PPO's train on the 64 episodes, 10 epochs"
     measured = _median(lambda: setup.agent.train(trajectory), rounds, 1e3, "ms")
@@ -234,7 +236,7 @@ def _median(
     return {"value": units_per_s * statistics.median(taken), "unit": unit}
 
 
-_FIGURES: Mapping[str, Callable[[str, collecting.Setup, int], Found]] = {
+_FIGURES: Mapping[str, Callable[[str, collecting.Setup, int], Figures]] = {
     "pipes_collect_ms_2_workers": _pipes_collect,
     "broadcast_ms": _broadcast,
     "query_us": _query,

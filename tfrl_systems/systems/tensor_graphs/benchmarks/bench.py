@@ -59,24 +59,24 @@ class Cost:
         return cls(statistics.median(steps_ms), slowest_ms)
 
 
-def measure(system: System, asked: Benchmarks, reporter: Reporter) -> dict[str, Any]:
+def measure(system: System, request: Benchmarks, reporter: Reporter) -> dict[str, Any]:
     """Measure, and return what `tfrl bench tensor_graphs --json` prints."""
     benchmarks: list[dict[str, Any]] = []
-    advance = reporter.task("measuring", 3 * len(asked.models) + 1)
-    for name in asked.models:
-        problem = GraphProblem.of(name, find_model(name, asked.seed), asked)
-        benchmarks += _of_engine(problem, *measure_engine(problem, asked.steps, asked.seed))
+    advance = reporter.task("measuring", 3 * len(request.models) + 1)
+    for name in request.models:
+        problem = GraphProblem.of(name, find_model(name, request.seed), request)
+        benchmarks += _of_engine(problem, *measure_engine(problem, request.steps, request.seed))
         advance(1)
-        cost, growth_mib = measure_environment(problem, asked.steps, asked.seed)
-        benchmarks += _of_environment(problem, asked.steps, cost, growth_mib)
+        cost, growth_mib = measure_environment(problem, request.steps, request.seed)
+        benchmarks += _of_environment(problem, request.steps, cost, growth_mib)
         advance(1)
-        benchmarks += _of_learning(problem, *measure_learning(system, asked, name, asked.seed))
+        benchmarks += _of_learning(problem, *measure_learning(system, request, name, request.seed))
         advance(1)
-    first = asked.models[0]
+    first = request.models[0]
     benchmarks.append(
         {
             "name": "dream_steps_per_second",
-            "value": measure_dreaming(system, asked, first, asked.seed),
+            "value": measure_dreaming(system, request, first, request.seed),
             "unit": "steps/s",
             "of": f"{NUM_DREAMS} dreams of {first} side by side, {DREAM_STEPS} steps each",
         }
@@ -156,8 +156,8 @@ def measure_environment(problem: GraphProblem, num_steps: int, seed: int) -> tup
 
 def _memory_mib() -> float:
     """Return the memory that this process has in use, in MiB."""
-    found: float = psutil.Process().memory_info().rss / 2**20
-    return found
+    memory_mib: float = psutil.Process().memory_info().rss / 2**20
+    return memory_mib
 
 
 def _step(state: State, match: Any) -> State:

@@ -14,7 +14,7 @@ from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.selection.selection import Selection
 from tfrl_systems.reporting import Reporter
-from tfrl_systems.systems.tensor_graphs.bounding import bound_of
+from tfrl_systems.systems.tensor_graphs.evaluating import bound_of
 from tfrl_systems.systems.tensor_graphs.optimize.checking import check
 from tfrl_systems.systems.tensor_graphs.optimize.measuring import leave_out, limit_of, select
 from tfrl_systems.systems.tensor_graphs.optimize.outcome import Outcome

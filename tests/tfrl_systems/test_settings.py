@@ -53,7 +53,7 @@ class Problem(Base):
 
 
 def test_a_field_is_explained_by_the_docstring_of_its_class_and_of_those_before_it():
-    explained = {one.name: one.explanation for one in settings.fields_of(Problem)}
+    explained = {field.name: field.explanation for field in settings.fields_of(Problem)}
     assert explained["rate"] == "how fast, in units of nothing."
     assert explained["sizes"] == "of the parts."
     assert all(explained.values())
@@ -97,15 +97,15 @@ def test_mistakes_say_what_was_expected(values, message):
 
 def test_keyword_arguments_have_to_be_fields():
     assert settings.make(Problem, {"rate": 1.0}) == Problem(rate=1.0)
-    found = settings.make(Problem, {"place": "a/b", "sizes": [3, 4]})
-    assert found == Problem(place=pathlib.Path("a/b"), sizes=(3, 4))
+    problem = settings.make(Problem, {"place": "a/b", "sizes": [3, 4]})
+    assert problem == Problem(place=pathlib.Path("a/b"), sizes=(3, 4))
     with pytest.raises(UsageError, match="expected one of rate, sizes, .*; found 'size'"):
         settings.make(Problem, {"size": 1})
 
 
 def test_the_seed_is_set_wherever_there_is_one():
-    found = settings.with_seed({"a": Problem(), "b": Base()}, 7)
-    assert found == {"a": Problem(seed=7), "b": Base()}
+    groups = settings.with_seed({"a": Problem(), "b": Base()}, 7)
+    assert groups == {"a": Problem(seed=7), "b": Base()}
 
 
 @pytest.mark.parametrize(
@@ -119,9 +119,9 @@ def test_the_seed_is_set_wherever_there_is_one():
 def test_options_make_the_dataclass_and_the_dataclass_its_options(words, expected):
     parser = argparse.ArgumentParser()
     add_fields(parser, Problem)
-    made = settings.make(Problem, read_fields(parser.parse_args(words), Problem))
-    assert made == expected
-    assert sorted(settings.as_options(made)) == sorted(words)
+    problem = settings.make(Problem, read_fields(parser.parse_args(words), Problem))
+    assert problem == expected
+    assert sorted(settings.as_options(problem)) == sorted(words)
 
 
 def pair(text: str) -> tuple[float, float]:

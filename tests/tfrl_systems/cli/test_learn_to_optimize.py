@@ -44,8 +44,8 @@ def trained(lend):
 
 def test_a_policy_becomes_an_onnx_model(trained, tfrl, tmp_path):
     export = ("export", "--policy", trained / "policy", "--format", "onnx", "-o")
-    found = tfrl(*export, tmp_path / "optimiser.onnx", "--json").json
-    assert found["size_bytes"] == (tmp_path / "optimiser.onnx").stat().st_size
+    result = tfrl(*export, tmp_path / "optimiser.onnx", "--json").json
+    assert result["size_bytes"] == (tmp_path / "optimiser.onnx").stat().st_size
     session = onnxruntime.InferenceSession(tmp_path / "optimiser.onnx")
     (x,) = session.run(["x"], {"c": np.zeros((3, 1), np.float32)})
     assert x.shape == (3, 1) and np.all(np.abs(x) <= 1)
@@ -56,9 +56,9 @@ def test_a_policy_becomes_an_onnx_model(trained, tfrl, tmp_path):
 def test_evaluate(trained, tfrl):
     policy = str(trained / "policy")
     ran = tfrl("evaluate", "learn_to_optimize", "--policy", policy, "--policy", "scipy", "--json")
-    found = ran.json
-    assert ran.status == 0 and found["function"] == "shifted_sphere"
-    learned, scipy = found["policies"]
+    evaluation = ran.json
+    assert ran.status == 0 and evaluation["function"] == "shifted_sphere"
+    learned, scipy = evaluation["policies"]
     assert learned["policy"] == policy and scipy["policy"] == "scipy"
     assert learned.keys() >= {"mse", "msle", "microseconds_per_query"}
     # A sphere is easy for scipy, and 20 iterations are few.
@@ -148,7 +148,7 @@ def test_functions_that_cannot_be_learned(tfrl, tmp_path, monkeypatch, function,
     monkeypatch.syspath_prepend(str(tmp_path))
     ran = tfrl(*train_arguments(tmp_path / "run", function=function))
     assert ran.status == 1 and not ran.out
-    (line,) = [one for one in ran.err.splitlines() if one.startswith("tfrl:")]
+    (line,) = [line for line in ran.err.splitlines() if line.startswith("tfrl:")]
     assert message in line
 
 

@@ -75,13 +75,13 @@ def test_a_model_becomes_faster(tmp_path, tfrl):
         assert step.keys() >= {"xfer", "location"}
     saved_ms = ran.json["estimated_ms_before"] - ran.json["estimated_ms_after"]
     rules = ran.json["rules"]
-    assert sum(one["estimated_gain_ms"] for one in rules) == pytest.approx(saved_ms)
-    measured = sum(one["measured_gain"] for one in rules)
+    assert sum(rule["estimated_gain_ms"] for rule in rules) == pytest.approx(saved_ms)
+    measured = sum(rule["measured_gain"] for rule in rules)
     assert measured == pytest.approx(1 - ran.json["measured_ratio"], abs=0.25)
     onnx.checker.check_model(onnx.load(out), full_check=True)
     x = {"x": np.random.default_rng(1).normal(size=(64, 192)).astype(np.float32)}
-    (expected,), (found,) = run_model(model, x), run_model(out, x)
-    np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
+    (expected,), (outputs,) = run_model(model, x), run_model(out, x)
+    np.testing.assert_allclose(outputs, expected, atol=1e-4 * np.abs(expected).max())
     text = page.read_text()
     assert text.count("<svg") == 2 and not re.search(r"(src|href)=|@import|url\(", text)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
@@ -121,9 +121,9 @@ def test_a_transformer(bert_tiny, tmp_path, tfrl):
     quick = ("--json", "--no-measure", "--objective", "analytic", "--expansions", "100")
     ran = tfrl("optimize", bert_tiny, "-o", out, *quick)
     assert ran.status == 0 and ran.json["gain"] and ran.json["max_relative_error"] < 1e-4
-    given, made = onnx.load(bert_tiny), onnx.load(out)
+    original, fast = onnx.load(bert_tiny), onnx.load(out)
     for ends in ("input", "output"):
-        names = [[one.name for one in getattr(model.graph, ends)] for model in (given, made)]
+        names = [[end.name for end in getattr(model.graph, ends)] for model in (original, fast)]
         assert names[0] == names[1]
     again = tfrl("optimize", bert_tiny, "-o", tmp_path / "b.onnx", *quick)
     assert again.json["substitutions"] == ran.json["substitutions"]
@@ -146,15 +146,15 @@ def test_strict_keeps_nan(tmp_path, tfrl):
     inputs = {"x": np.array([1, 2, 3, 0], np.float32), "y": np.array([2, 0, 1, 0], np.float32)}
     expected = [6.0, np.nan, 18.0, np.nan]
     np.testing.assert_array_equal(run_model(model, inputs)[0], expected)
-    found = {}
+    outputs = {}
     for options in ((), ("--strict",)):
         out = tmp_path / "fast.onnx"
         ran = tfrl("optimize", model, "-o", out, "--json", "--no-measure", *QUICK, *options)
         assert ran.status == 0 and ran.json["gain"]
         assert ran.json["strict"] is bool(options)
-        found[options] = run_model(out, inputs)[0]
-    np.testing.assert_array_equal(found[()], [6.0, 12.0, 18.0, 0.0])
-    np.testing.assert_array_equal(found[("--strict",)], expected)
+        outputs[options] = run_model(out, inputs)[0]
+    np.testing.assert_array_equal(outputs[()], [6.0, 12.0, 18.0, 0.0])
+    np.testing.assert_array_equal(outputs[("--strict",)], expected)
 
 
 def test_strict_asks_whether_constants_are_finite(tmp_path, tfrl):
@@ -175,7 +175,7 @@ def test_strict_asks_whether_constants_are_finite(tmp_path, tfrl):
         path = write(tmp_path / "m.onnx", model)
         return tfrl("optimize", path, "-o", tmp_path / "fast.onnx", *arguments).json
 
-    assert [one["xfer"] for one in optimized(3.0)["substitutions"]]
+    assert [step["xfer"] for step in optimized(3.0)["substitutions"]]
     assert not optimized(np.inf)["gain"]
 
 
@@ -200,9 +200,9 @@ def test_the_users_inputs_are_compared_too(tmp_path, tfrl):
         (("--method", "policy"), "expected --policy DIR with it, found none"),
     ],
 )
-def test_which_methods_take_a_policy(tmp_path, tfrl, given, expected):
+def test_which_methods_take_a_policy(tmp_path, tfrl, options, expected):
     model = write(tmp_path / "m.onnx", adapter())
-    ran = tfrl("optimize", model, "-o", tmp_path / "fast.onnx", *given)
+    ran = tfrl("optimize", model, "-o", tmp_path / "fast.onnx", *options)
     assert ran.status == 2 and expected in ran.err and len(ran.err.splitlines()) == 1
 
 
@@ -341,24 +341,24 @@ def test_ctrl_c_keeps_the_best_so_far_and_what_a_kill_would_leave_goes_on(
     left = shutil.copy(checkpoint, tmp_path / "left.json")
     assert not out.exists()
     process.send_signal(signal.SIGINT)
-    told, said = process.communicate(timeout=120)
+    printed, said = process.communicate(timeout=120)
     assert process.returncode == 0, said
-    outcome = json.loads(told)
+    outcome = json.loads(printed)
     assert outcome["stopped"] == "interrupted" and outcome["gain"]
     assert "going on with the best so far" in said
     onnx.checker.check_model(onnx.load(out))
     assert checkpoint.exists()
     out.unlink()
 
-    kept = json.loads(left.read_text())
-    more = str(kept["expansions"] + 30)
+    saved = json.loads(left.read_text())
+    more = str(saved["expansions"] + 30)
     ran = tfrl(
         *("optimize", bert_tiny, "-o", out, "--checkpoint", left, "--json", "--no-measure"),
         *("--objective", "analytic", "--expansions", more),
     )
-    assert ran.status == 0 and ran.json["expansions"] >= kept["expansions"]
-    first = [(one["xfer"], one["location"]) for one in ran.json["substitutions"]][
-        : len(kept["path"])
+    assert ran.status == 0 and ran.json["expansions"] >= saved["expansions"]
+    first = [(step["xfer"], step["location"]) for step in ran.json["substitutions"]][
+        : len(saved["path"])
     ]
-    assert first == [(one["xfer"], one["location"]) for one in kept["path"]]
+    assert first == [(step["xfer"], step["location"]) for step in saved["path"]]
     assert not left.exists() and out.exists()

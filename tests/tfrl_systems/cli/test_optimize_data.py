@@ -31,7 +31,7 @@ def out(tmp_path):
 
 
 def files_in(directory):
-    return {one: one.read_bytes() for one in directory.rglob("*") if one.is_file()}
+    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
 def test_a_copy_has_data_of_its_own(source, out, tfrl):
@@ -62,7 +62,10 @@ def test_data_that_the_source_uses_too_are_kept(source, out, tfrl):
     assert tfrl("optimize", source, "-o", out, *QUICK).status == 0
     copied = out.with_name("copied.onnx")
     model = onnx.load(out, load_external_data=False)
-    relus = [onnx.helper.make_node("Relu", [one], [other]) for one, other in ("ya", "ab")]
+    relus = [
+        onnx.helper.make_node("Relu", [source_name], [target_name])
+        for source_name, target_name in ("ya", "ab")
+    ]
     model.graph.node.extend(relus)
     model.graph.output[0].name = "b"
     onnx.save(model, copied)

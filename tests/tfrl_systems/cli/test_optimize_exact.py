@@ -61,8 +61,8 @@ def test_digits_of_large_numbers_are_not_lost(optimize, tmp_path, text):
     """(x - far) * s and what follows; multiplied out, all digits of 1.7e9 * 0.001 are noise."""
     ran, out = optimize(text, *QUICK, "--dimension", "n=64")
     assert ran.status == 0, ran.err
-    ((found,), (expected,)) = (outputs(path, x=NEAR) for path in (out, tmp_path / "m.onnx"))
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    ((rewritten,), (expected,)) = (outputs(path, x=NEAR) for path in (out, tmp_path / "m.onnx"))
+    np.testing.assert_allclose(rewritten, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_integers_that_wrap_around(optimize, tmp_path, nodes):
     ran, out = optimize(text, "--objective", "analytic", "--no-measure")
     assert ran.status == 0, ran.err
     x = np.int64([3, 4_000_000_007, -(2**63), 2**62 + 1])
-    ((found,), (expected,)) = (outputs(path, x=x) for path in (out, tmp_path / "m.onnx"))
-    np.testing.assert_array_equal(found, expected)
+    ((rewritten,), (expected,)) = (outputs(path, x=x) for path in (out, tmp_path / "m.onnx"))
+    np.testing.assert_array_equal(rewritten, expected)
 
 
 def test_two_sizes_of_one_name(optimize, tmp_path):
@@ -92,8 +92,8 @@ def test_two_sizes_of_one_name(optimize, tmp_path):
     assert ran.status == 0, ran.err
     x = np.float32([[1, 2], [3, 4], [5, 6]])
     for z in (x, x[:1]):
-        (found,), (expected,) = (outputs(path, x=x, z=z) for path in (out, tmp_path / "m.onnx"))
-        np.testing.assert_array_equal(found, expected)
+        (rewritten,), (expected,) = (outputs(path, x=x, z=z) for path in (out, tmp_path / "m.onnx"))
+        np.testing.assert_array_equal(rewritten, expected)
 
 
 def test_a_model_that_runs_without_optimisations_only(optimize):
@@ -104,8 +104,8 @@ def test_a_model_that_runs_without_optimisations_only(optimize):
     ran, out = optimize(text, *QUICK, opset=14)
     assert ran.status == 0, ran.err
     x = np.linspace(-1, 1, 6)[np.newaxis]
-    (found,) = outputs(out, "ORT_DISABLE_ALL", x=x)
-    np.testing.assert_array_equal(found, np.clip(x, 0, 0.1))
+    (rewritten,) = outputs(out, "ORT_DISABLE_ALL", x=x)
+    np.testing.assert_array_equal(rewritten, np.clip(x, 0, 0.1))
 
 
 def test_an_output_without_any_number_proves_nothing(optimize):
@@ -168,20 +168,20 @@ def test_what_only_moves_elements_does_so_with_none_of_them(optimize, nodes, row
         {{ {nodes} a = Neg(u) b = Neg(a) y = Relu(b) }}"""
     ran, out = optimize(text, *QUICK, "--dimension", "n=4", "--dimension", "m=3")
     assert ran.status == 0 and ran.json["gain"], ran.err
-    (found,) = outputs(out, x=np.zeros((0, 3, 2), np.float32))
-    assert found.shape == rows
+    (rewritten,) = outputs(out, x=np.zeros((0, 3, 2), np.float32))
+    assert rewritten.shape == rows
 
 
 def test_one_rule_that_rounds_too_much_costs_no_others(optimize, monkeypatch):
     """Whatever lacks the product is refused, as if folding it had cost digits."""
     check = equivalence.check
 
-    def refuse(first, other, *arguments, **keywords):
-        found = check(first, other, *arguments, **keywords)
-        if "Mul" in {node.op_type for node in onnx.load(other).graph.node}:
-            return found
-        wrong = differences.unlike(found.worst.output, "it is less exact")
-        return dataclasses.replace(found, differences=(wrong,))
+    def refuse(first, path, *arguments, **keywords):
+        comparison = check(first, path, *arguments, **keywords)
+        if "Mul" in {node.op_type for node in onnx.load(path).graph.node}:
+            return comparison
+        wrong = differences.unlike(comparison.worst.output, "it is less exact")
+        return dataclasses.replace(comparison, differences=(wrong,))
 
     monkeypatch.setattr(equivalence, "check", refuse)
     text = """g (float[n,2] x) => (y) <float[2,2] w = {1, 2, 3, 4}, float s = {3}>

@@ -34,27 +34,27 @@ def flattened() -> onnx.ModelProto:
 CONSTANTS = {"zero": 0, "first": [0], "rest": [-1]}
 
 
-def optimized(model, tmp_path, **asked):
+def optimized(model, tmp_path, **options):
     path, out = write(tmp_path / "m.onnx", model), tmp_path / "fast.onnx"
-    outcome = experiments.optimize(path, out, reporter=experiments.Reporter(), **QUICK, **asked)
+    outcome = experiments.optimize(path, out, reporter=experiments.Reporter(), **QUICK, **options)
     return outcome, path, out
 
 
 def run(path, rows):
     session = onnxruntime.InferenceSession(str(path))
-    (given,) = session.get_inputs()
-    shape = (rows, *given.shape[1:])
+    (info,) = session.get_inputs()
+    shape = (rows, *info.shape[1:])
     x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
-    return session.run(None, {given.name: x})[0]
+    return session.run(None, {info.name: x})[0]
 
 
 def test_sizes_become_fixed_ones(tmp_path):
     outcome, path, out = optimized(flattened(), tmp_path, freeze=True, dimensions={"batch": 3})
-    made = onnx.load(out)
+    fast = onnx.load(out)
     assert outcome["gain"] and outcome["sizes"] == [{"batch": 3}]
-    assert [one.dim_value for one in made.graph.input[0].type.tensor_type.shape.dim] == [3, 2, 4]
+    assert [size.dim_value for size in fast.graph.input[0].type.tensor_type.shape.dim] == [3, 2, 4]
     assert {"Shape", "Gather", "Unsqueeze", "Concat"}.isdisjoint(
-        node.op_type for node in made.graph.node
+        node.op_type for node in fast.graph.node
     )
     np.testing.assert_allclose(run(out, 3), run(path, 3), atol=1e-5)
     with pytest.raises(Exception, match="Expected: 3"):
@@ -73,13 +73,13 @@ def test_a_copy_gets_fixed_sizes_too(tmp_path):
     for info in (*model.graph.input, *model.graph.output):
         info.type.tensor_type.shape.dim[0].dim_param = "n"
     path, out = write(tmp_path / "m.onnx", model), tmp_path / "fast.onnx"
-    asked = {**QUICK, "measure": True, "measure_seconds": 0.1, "strict": True}
-    asked |= {"freeze": True, "dimensions": {"n": 2}, "reporter": experiments.Reporter()}
-    outcome = experiments.optimize(path, out, **asked)
-    made = experiments.optimize(model, **asked)["optimized"]
-    for one in (onnx.load(out), made):
-        assert one.graph.input[0].type.tensor_type.shape.dim[0].dim_value == 2
-        assert [node.op_type for node in one.graph.node] == ["Relu"]
+    options = {**QUICK, "measure": True, "measure_seconds": 0.1, "strict": True}
+    options |= {"freeze": True, "dimensions": {"n": 2}, "reporter": experiments.Reporter()}
+    outcome = experiments.optimize(path, out, **options)
+    in_memory = experiments.optimize(model, **options)["optimized"]
+    for copy in (onnx.load(out), in_memory):
+        assert copy.graph.input[0].type.tensor_type.shape.dim[0].dim_value == 2
+        assert [node.op_type for node in copy.graph.node] == ["Relu"]
     assert outcome["substitutions"] == []
 
 

@@ -15,10 +15,10 @@ QUICK = ("--objective", "analytic", "--expansions", "300")
 
 def in_both_branches(model: onnx.ModelProto) -> onnx.ModelProto:
     """An If that computes the model, and otherwise the model of the negated input."""
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
+    outer = onnx.ModelProto()
+    outer.CopyFrom(model)
     for field in ("node", "initializer"):
-        made.graph.ClearField(field)
+        outer.graph.ClearField(field)
     branches = []
     for negated in (False, True):
         branch = onnx.GraphProto()
@@ -46,14 +46,14 @@ def in_both_branches(model: onnx.ModelProto) -> onnx.ModelProto:
         for one in branch.output:
             one.name = f"{one.name}_{negated}"
         branches.append(branch)
-    made.graph.input.append(onnx.helper.make_tensor_value_info("yes", 9, []))
+    outer.graph.input.append(onnx.helper.make_tensor_value_info("yes", 9, []))
     outputs = [one.name for one in model.graph.output]
     straight, negative = branches
-    made.graph.node.append(
+    outer.graph.node.append(
         onnx.helper.make_node("If", ["yes"], outputs, then_branch=straight, else_branch=negative)
     )
-    onnx.checker.check_model(made, full_check=True)
-    return made
+    onnx.checker.check_model(outer, full_check=True)
+    return outer
 
 
 @pytest.mark.parametrize("yes", [True, False])
@@ -61,10 +61,10 @@ def test_a_model_that_is_one_if_becomes_faster(yes, tmp_path, tfrl):
     """Two products out of three go, in both branches; that is measured on any machine."""
     model, out = write(tmp_path / "m.onnx", in_both_branches(adapter())), tmp_path / "fast.onnx"
     x = np.random.default_rng(1).normal(size=(64, 192)).astype(np.float32)
-    given = tmp_path / "inputs.npz"
-    np.savez(given, x=x, yes=np.array(yes))
+    inputs = tmp_path / "inputs.npz"
+    np.savez(inputs, x=x, yes=np.array(yes))
     ran = tfrl(
-        *("optimize", model, "-o", out, "--json", "--measure-seconds", "0.4", "--inputs", given),
+        *("optimize", model, "-o", out, "--json", "--measure-seconds", "0.4", "--inputs", inputs),
         *QUICK,
     )
     assert ran.status == 0, ran.err
@@ -72,18 +72,18 @@ def test_a_model_that_is_one_if_becomes_faster(yes, tmp_path, tfrl):
     fast = onnx.load(out)
     onnx.checker.check_model(fast, full_check=True)
     assert [node.op_type for node in fast.graph.node] == ["If"]
-    for branch in (one.g for one in fast.graph.node[0].attribute):
+    for branch in (attribute.g for attribute in fast.graph.node[0].attribute):
         products = [node for node in branch.node if node.op_type in ("MatMul", "Gemm")]
         assert len(products) == 2
     for choice in (False, True):
         feeds = {"x": x, "yes": np.array(choice)}
-        (expected,), (found,) = (
+        (expected,), (rewritten,) = (
             onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(
                 None, feeds
             )
             for path in (model, out)
         )
-        np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
+        np.testing.assert_allclose(rewritten, expected, atol=1e-4 * np.abs(expected).max())
 
 
 def of_few_types(dtype: str) -> onnx.ModelProto:
@@ -113,5 +113,5 @@ def test_types_that_few_models_have(dtype, tmp_path, tfrl):
     assert ran.json["gain"] is True
     fast = onnx.load(out)
     assert [node.op_type for node in fast.graph.node].count("Relu") == 1
-    held = {one.name: one.data_type for one in fast.graph.initializer}
+    held = {tensor.name: tensor.data_type for tensor in fast.graph.initializer}
     assert held["w"] == (onnx.TensorProto.FLOAT16 if dtype == "float16" else onnx.TensorProto.INT8)

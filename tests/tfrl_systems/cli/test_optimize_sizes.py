@@ -88,7 +88,7 @@ class BottleneckBench:
     def at(self, inputs):
         return BottleneckBench(None, inputs, None)
 
-    def compare(self, other, *, other_backend=None, **_):
+    def compare(self, path, *, other_backend=None, **_):
         if other_backend is not None:
             return compared(1.0, 0.99, 1.01)
         return compared(0.86, 0.83, 0.87) if self.num_rows == 1 else compared(1.9, 1.87, 1.93)

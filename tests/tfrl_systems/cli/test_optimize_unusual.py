@@ -75,20 +75,20 @@ def test_it_ends_in_a_file_that_runs(name, tmp_path, tfrl):
     assert ran.status == 0, ran.err
     assert "Traceback" not in ran.err
     fast = onnxruntime.InferenceSession(out)
-    for one, other in (
+    for before, after in (
         (session.get_inputs(), fast.get_inputs()),
         (session.get_outputs(), fast.get_outputs()),
     ):
-        assert [(end.name, end.type, end.shape) for end in one] == [
-            (end.name, end.type, end.shape) for end in other
+        assert [(end.name, end.type, end.shape) for end in before] == [
+            (end.name, end.type, end.shape) for end in after
         ]
 
 
 def test_names_of_values_that_are_no_words(tmp_path, tfrl):
     names = ("x/0:1", "ä ö", "y;rm -rf", "z'\"")
     relus = [
-        onnx.helper.make_node("Relu", [one], [following])
-        for one, following in itertools.pairwise(names)
+        onnx.helper.make_node("Relu", [name], [following])
+        for name, following in itertools.pairwise(names)
     ]
     ends = [onnx.helper.make_tensor_value_info(names[place], 1, [2]) for place in (0, -1)]
     graph = onnx.helper.make_graph(relus, "", ends[:1], ends[1:])
@@ -98,8 +98,8 @@ def test_names_of_values_that_are_no_words(tmp_path, tfrl):
     ran = tfrl("optimize", model, "-o", out, "--json", "--no-measure", *QUICK[:4])
     assert ran.status == 0, ran.err
     assert ran.json["gain"] is True
-    (found,) = onnxruntime.InferenceSession(out).run(None, {names[0]: np.float32([-1, 2])})
-    assert found.tolist() == [0, 2]
+    (output,) = onnxruntime.InferenceSession(out).run(None, {names[0]: np.float32([-1, 2])})
+    assert output.tolist() == [0, 2]
 
 
 def peak_memory_bytes(process: subprocess.Popen) -> int:

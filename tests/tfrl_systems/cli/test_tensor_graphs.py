@@ -22,10 +22,10 @@ def test_policies_are_compared(model, tfrl):
         *("--policy", "random", "--policy", "greedy", "--model", model, "--json", *QUICK),
     )
     assert ran.status == 0, ran.err
-    (one,) = ran.json["models"]
-    assert one["model"] == str(model)
-    ours, taso, random, greedy = one["policies"]
-    for policy in one["policies"]:
+    (comparison,) = ran.json["models"]
+    assert comparison["model"] == str(model)
+    ours, taso, random, greedy = comparison["policies"]
+    for policy in comparison["policies"]:
         assert policy.keys() >= {
             "policy",
             "estimated_ms_after",
@@ -34,7 +34,7 @@ def test_policies_are_compared(model, tfrl):
             "substitutions",
         }
         assert policy["steps"] == len(policy["substitutions"])
-        assert policy["estimated_ms_after"] <= one["estimated_ms_before"]
+        assert policy["estimated_ms_after"] <= comparison["estimated_ms_before"]
         assert policy["expansions_of_best"] <= policy["expansions"] <= 60 or policy is random
     assert ours["estimated_ms_after"] <= taso["estimated_ms_after"]
     assert ours["estimated_ms_after"] <= greedy["estimated_ms_after"]
@@ -77,25 +77,25 @@ STEP_BENCHMARKS = (
 def test_what_a_step_costs(model, tfrl, monkeypatch):
     """Of each model that is named; what learning costs is measured in the next test."""
     monkeypatch.setattr(bench, "measure_learning", lambda *_: ([2.0] * 32, [5.0, 7.0, 6.0]))
-    monkeypatch.setattr(bench, "measure_dreaming", lambda system, asked, name, seed: len(name))
+    monkeypatch.setattr(bench, "measure_dreaming", lambda system, problem, name, seed: len(name))
     arguments = ("bench", "tensor_graphs", "--model", model, "--model", "bert-tiny")
     ran = tfrl(*arguments, "--steps", "20", "--json")
     assert ran.status == 0, ran.err
-    found = {one["name"]: one for one in ran.json["benchmarks"]}
-    assert found.keys() == {
-        f"{name}_{one}" for one in (model, "bert-tiny") for name in STEP_BENCHMARKS
+    benchmarks = {benchmark["name"]: benchmark for benchmark in ran.json["benchmarks"]}
+    assert benchmarks.keys() == {
+        f"{name}_{model_name}" for model_name in (model, "bert-tiny") for name in STEP_BENCHMARKS
     } | {"dream_steps_per_second"}
-    step = found["engine_step_ms_bert-tiny"]
+    step = benchmarks["engine_step_ms_bert-tiny"]
     assert 0 < step["value"] < 50 and step["unit"] == "ms" and "--steps 20" in step["command"]
-    ratio = found["incremental_over_full_match_bert-tiny"]
+    ratio = benchmarks["incremental_over_full_match_bert-tiny"]
     assert ratio["ratio"] == pytest.approx(ratio["theirs_ms"] / ratio["ours_ms"])
     assert ratio["ratio"] > 1 and ratio["against"]
-    assert 0 < found["environment_step_ms_bert-tiny"]["value"] < 100
-    assert abs(found["memory_growth_mib_bert-tiny"]["value"]) < 200
-    policy, update = found["policy_ms_bert-tiny"], found["train_step_ms_bert-tiny"]
+    assert 0 < benchmarks["environment_step_ms_bert-tiny"]["value"] < 100
+    assert abs(benchmarks["memory_growth_mib_bert-tiny"]["value"]) < 200
+    policy, update = benchmarks["policy_ms_bert-tiny"], benchmarks["train_step_ms_bert-tiny"]
     assert (policy["value"], update["value"]) == (2, 6) and "32 graphs" in update["of"]
     # Dreams are of the first model.
-    assert found["dream_steps_per_second"]["value"] == len(str(model))
+    assert benchmarks["dream_steps_per_second"]["value"] == len(str(model))
 
 
 def test_what_learning_costs(model, tfrl, monkeypatch):
@@ -108,11 +108,11 @@ def test_what_learning_costs(model, tfrl, monkeypatch):
     monkeypatch.setattr(System, "plan", plan)
     ran = tfrl("bench", "tensor_graphs", "--model", model, "--steps", "5", "--json")
     assert ran.status == 0, ran.err
-    found = {one["name"]: one for one in ran.json["benchmarks"]}
-    assert found.keys() == {f"{name}_{model}" for name in STEP_BENCHMARKS} | {
+    benchmarks = {benchmark["name"]: benchmark for benchmark in ran.json["benchmarks"]}
+    assert benchmarks.keys() == {f"{name}_{model}" for name in STEP_BENCHMARKS} | {
         "dream_steps_per_second"
     }
-    policy, update = found[f"policy_ms_{model}"], found[f"train_step_ms_{model}"]
+    policy, update = benchmarks[f"policy_ms_{model}"], benchmarks[f"train_step_ms_{model}"]
     assert 0 < policy["value"] < update["value"] and " graphs" in update["of"]
-    dreams = found["dream_steps_per_second"]
+    dreams = benchmarks["dream_steps_per_second"]
     assert dreams["value"] > 0 and "256 dreams" in dreams["of"]

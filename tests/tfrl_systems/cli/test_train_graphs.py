@@ -65,15 +65,15 @@ def check_curves(workdir, result, names):
     assert learned["environment_steps"] == result["environment_steps"]
     assert 1 <= learned["steps_per_episode"] <= GRAPHS["max_steps"]
     shown = {
-        tag: scalar(one)
-        for tag, (one,) in tensors(events).items()
+        tag: scalar(curve)
+        for tag, (curve,) in tensors(events).items()
         if tag not in (RULES, "settings")
     }
     assert shown["train/steps_per_episode"] == pytest.approx(learned["steps_per_episode"])
     assert shown["train/mean_return"] == pytest.approx(learned["mean_return"], rel=1e-5)
     assert 0 < shown["train/entropy"] < np.log(GRAPHS["max_actions"])
     assert shown["train/entropy_regularization_loss"] < 0 < shown["train/value_estimation_loss"]
-    for name in ("cost", *(f"cost/{one}" for one in names)):
+    for name in ("cost", *(f"cost/{model}" for model in names)):
         assert shown[f"best/{name}"] == shown[f"evaluation/{name}"]
         assert shown[f"best/{name}"] == pytest.approx(result["evaluation"]["last"][name])
     (event,) = events.Tensors(RULES)
@@ -94,12 +94,12 @@ def test_what_was_learned_is_compared_and_used(lent_run, models, tfrl, tmp_path)
     compared = [word for name in names for word in ("--policy", name)]
     ran = tfrl(*arguments, *compared, "--rollouts", 4, "--json")
     assert ran.status == 0, ran.err
-    (one,) = ran.json["models"]
-    learned, greedy, led = one["policies"]
+    (comparison,) = ran.json["models"]
+    learned, greedy, led = comparison["policies"]
     assert led["policy"] == f"regions:{policy}" and led["stopped"] == "exhausted"
     assert led["estimated_ms_after"] <= learned["estimated_ms_after"]
     assert learned["policy"] == str(policy) and learned["steps"] == len(learned["substitutions"])
-    assert learned["estimated_ms_after"] < 0.7 * one["estimated_ms_before"]
+    assert learned["estimated_ms_after"] < 0.7 * comparison["estimated_ms_before"]
     assert learned["estimated_ms_after"] <= 1.05 * greedy["estimated_ms_after"]
     ran = tfrl(
         *("optimize", models[0], "-o", tmp_path / "fast.onnx", "--method", "policy"),
@@ -128,10 +128,10 @@ def test_a_world_model_is_learned_compared_and_used(train, models, tfrl, tmp_pat
     }
     ran = train(tmp_path / "run", models[:1], "--iterations", 2, agent="world_model", **dreaming)
     assert ran.status == 0, ran.err
-    told = ran.json["world_model"]
-    assert told["dream_steps"] > 0 and told["dream_steps_per_second"] > 0
-    assert told["temperature"] == 1
-    prediction = told["prediction"]
+    summary = ran.json["world_model"]
+    assert summary["dream_steps"] > 0 and summary["dream_steps_per_second"] > 0
+    assert summary["temperature"] == 1
+    prediction = summary["prediction"]
     assert prediction.keys() >= {"reward_r2", "mask_f1", "done_accuracy", "error_by_step"}
     assert 0 <= prediction["invalid_share"] <= 1
     policy = tmp_path / "run" / "policy"
@@ -140,9 +140,9 @@ def test_a_world_model_is_learned_compared_and_used(train, models, tfrl, tmp_pat
     arguments = ("evaluate", "tensor_graphs", "--model", models[0], "--objective", "analytic")
     ran = tfrl(*arguments, "--policy", policy, "--rollouts", 2, "--json")
     assert ran.status == 0, ran.err
-    (one,) = ran.json["models"]
-    (learned,) = one["policies"]
-    assert learned["estimated_ms_after"] <= one["estimated_ms_before"]
+    (comparison,) = ran.json["models"]
+    (learned,) = comparison["policies"]
+    assert learned["estimated_ms_after"] <= comparison["estimated_ms_before"]
     ran = tfrl(
         *("optimize", models[0], "-o", tmp_path / "fast.onnx", "--method", "policy"),
         *("--policy", policy, "--rollouts", 2),
@@ -165,7 +165,7 @@ def test_es_learns_on_members_of_families_and_is_used_on_others(train, tfrl, tmp
     ran = train(tmp_path / "run", ["families"], "--iterations", 1, agent="es", **settings)
     assert ran.status == 0, ran.err
     costs = {f"cost/{family}:1000000" for family in families.FAMILIES}
-    assert {one for one in ran.json["evaluation"]["last"] if "cost/" in one} == costs
+    assert {name for name in ran.json["evaluation"]["last"] if "cost/" in name} == costs
     policy = tmp_path / "run" / "policy"
     described = json.loads((policy / "policy.json").read_text())
     assert (described["kind"], described["max_logit"]) == ("graph_actor", 4)

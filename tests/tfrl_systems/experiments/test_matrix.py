@@ -59,8 +59,8 @@ def test_agents_that_learn_online_beat_chance_at_a_bowl_that_moves(agent, tmp_pa
         settings={"evaluate_every": 60, "hidden_sizes": (16,), **QUICK[agent]},
         reporter=experiments.Reporter(),
     )
-    found = experiments.evaluate(
+    evaluation = experiments.evaluate(
         "learn_to_optimize", policies=[run.policy, "constant", "random"], function="shifted_sphere"
     )
-    learned, constant, chance = (one["mse"] for one in found["policies"])
+    learned, constant, chance = (policy["mse"] for policy in evaluation["policies"])
     assert learned < constant < chance

@@ -34,23 +34,23 @@ def taught(iteration: int, **teaching):
 def test_each_answer_is_the_best_of_all():
     """The left well is deeper for every c; descents from drawn answers find it, scipy may not."""
     alone = taught(1, teachers=("random",), explored=0, descent_rounds=0)
-    found = taught(1, teachers=("scipy", "random"), explored=8)
-    assert np.all(found.trajectory.action < 0)
-    c = found.trajectory.observation[:, 0, 1]
-    x = found.trajectory.action[:, 0, 0].astype(np.float64)
-    np.testing.assert_allclose(found.info["cost"], double_well(np.stack([x, c], 1)), atol=1e-6)
+    lessons = taught(1, teachers=("scipy", "random"), explored=8)
+    assert np.all(lessons.trajectory.action < 0)
+    c = lessons.trajectory.observation[:, 0, 1]
+    x = lessons.trajectory.action[:, 0, 0].astype(np.float64)
+    np.testing.assert_allclose(lessons.info["cost"], double_well(np.stack([x, c], 1)), atol=1e-6)
     # 4 x (x² - 1/4) + 1/10 = 0 at the bottom.
     np.testing.assert_allclose(4 * x * (x**2 - 0.25), -0.1, atol=1e-3)
-    assert np.all(found.info["cost"] <= found.info["learned_cost"])
-    assert np.all(found.info["cost"] <= alone.info["cost"] + 1e-9)
+    assert np.all(lessons.info["cost"] <= lessons.info["learned_cost"])
+    assert np.all(lessons.info["cost"] <= alone.info["cost"] + 1e-9)
 
 
 def test_before_the_first_iteration_only_teachers_answer():
-    found = taught(0, teachers=("random",))
-    assert np.isnan(found.info["learned_cost"]).all()
-    assert found.num_steps == 16
+    lessons = taught(0, teachers=("random",))
+    assert np.isnan(lessons.info["learned_cost"]).all()
+    assert lessons.num_steps == 16
     # One evaluation of what the teacher says, one where the environment starts, one of its step.
-    assert found.evaluations == 3 * 16
+    assert lessons.evaluations == 3 * 16
 
 
 @pytest.mark.parametrize(

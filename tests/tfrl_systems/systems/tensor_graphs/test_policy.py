@@ -59,14 +59,14 @@ def test_a_path_through_several_episodes_can_be_replayed():
         "bert-tiny", graph, rule_files.load(), AnalyticObjective(), FIXED, NONE_OPEN
     )
     policy = GraphPolicy(Chance(), SETTINGS)
-    found = problem.search("policy", Budget(), policy, num_rollouts=48)
+    result = problem.search("policy", Budget(), policy, num_rollouts=48)
     # In place of 6 of 48 episodes it probes; some of the others are given up.
-    assert 48 < found.expansions < 42 * MAX_STEPS + 6 * 64
-    assert len(found.path) > MAX_STEPS
-    again = replay(Visited(problem.start), found.path)
-    assert again.state.graph == found.best.graph and again.cost_ms == found.best.cost_ms
-    one = problem.search("policy", Budget(), policy, num_rollouts=1)
-    assert len(one.path) <= MAX_STEPS and found.best.cost_ms < one.best.cost_ms
+    assert 48 < result.expansions < 42 * MAX_STEPS + 6 * 64
+    assert len(result.path) > MAX_STEPS
+    again = replay(Visited(problem.start), result.path)
+    assert again.state.graph == result.best.graph and again.cost_ms == result.best.cost_ms
+    single = problem.search("policy", Budget(), policy, num_rollouts=1)
+    assert len(single.path) <= MAX_STEPS and result.best.cost_ms < single.best.cost_ms
 
 
 def test_a_policy_leads_our_search():

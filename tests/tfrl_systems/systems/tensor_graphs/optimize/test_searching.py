@@ -7,7 +7,6 @@ import math
 import time
 
 import pytest
-from tfrl_systems.systems.tensor_graphs.optimize.searching import Stages
 
 from environments.tensor_graphs import models, onnx_io
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
@@ -17,6 +16,7 @@ from environments.tensor_graphs.costs.table import CostTable
 from environments.tensor_graphs.execution.backends import backend
 from environments.tensor_graphs.search import Budget
 from tests.environments.tensor_graphs.small_models import adapter, convolutions, relu
+from tfrl_systems.systems.tensor_graphs.optimize.searching import Stages
 from tfrl_systems.systems.tensor_graphs.original import Original
 from tfrl_systems.systems.tensor_graphs.problem import GraphProblem, Rewriting
 

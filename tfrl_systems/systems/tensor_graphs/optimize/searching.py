@@ -41,7 +41,7 @@ from tfrl_systems.systems.tensor_graphs.optimize.sizing import Task
 from tfrl_systems.systems.tensor_graphs.problem import GraphProblem
 
 if TYPE_CHECKING:
-    from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
+    pass
 
 # The end of each stage, as a share of the seconds that are left when the stages begin.
 _FORMULA, _OPERATORS, _SEARCH, _SINGLY = 0.15, 0.45, 0.85, 1.0
@@ -78,85 +78,42 @@ class Proposals:
 
 def search(task: Task, reporter: Reporter) -> Proposals:
     """Search for states that cost less, as the user asks for it."""
-    request, problem = task.request, task.problem
     with reporter.status() as tell:
-        stages = Stages(
-            problem,
-            request.method,
-            request.budget,
-            began_s=task.began_s,
-            tell=tell,
-            policy=task.policy,
-            num_rollouts=request.rollouts,
-            has_others=request.measure,
-        )
-        proposals = stages.run(resume_file=request.checkpoint)
+        proposals = _Stages(task, tell).run()
     if proposals.result.stopped == INTERRUPTED:
         reporter.say(
             "search interrupted; going on with the best so far (Ctrl-C again ends the program)"
         )
-    if request.freeze:
+    if task.request.freeze:
         # The model itself may have become faster, where its sizes make values constant.
-        states = (*proposals.states, Visited(problem.start))
+        states = (*proposals.states, Visited(task.problem.start))
         proposals = dataclasses.replace(proposals, states=states)
     return proposals
 
 
-class Stages:
-    """Runs the stages for one model."""
-
-    def __init__(
-        self,
-        problem: GraphProblem,
-        method: str,
-        budget: Budget,
-        *,
-        began_s: float,
-        tell: Tell,
-        policy: GraphPolicy | None = None,
-        num_rollouts: int = 64,
-        has_others: bool = True,
-    ) -> None:
-        """Make the stages; nothing runs yet.
-
-        Args:
-          problem: the model, the rules and the objective.
-          method: how to search.
-          budget: the seconds for all stages together, and the expansions for each search.
-          began_s: when everything began, by `time.monotonic`.
-          tell: called with what is being done.
-          policy: see `GraphProblem.search`.
-          num_rollouts: episodes that the policy plays.
-          has_others: whether to search by other estimates too, whose candidates must be measured.
-        """
-        self._problem = problem
-        self._method = method
-        self._budget = budget
-        self._began_s, self._stages_began_s = began_s, time.monotonic()
+class _Stages:
+    def __init__(self, task: Task, tell: Tell) -> None:
+        self._task, self._problem, self._request = task, task.problem, task.request
         self._tell = tell
-        self._arguments = (policy, num_rollouts)
-        objective = problem.objective
+        self._began_s = time.monotonic()
+        objective = task.problem.objective
         self._measured = objective if isinstance(objective, MeasuredObjective) else None
-        self._has_others = has_others and self._measured is not None
+        # The candidates of other estimates than the main one must be measured.
+        self._has_others = task.request.measure and self._measured is not None
         self._interrupted = False
 
-    def run(self, **others: Any) -> Proposals:
-        """Run all stages.
-
-        Args:
-          **others: further arguments of the main search; see `search.search`.
-        """
+    def run(self) -> Proposals:
         by_formula = dataclasses.replace(
             self._problem, objective=AnalyticObjective(sizes=self._problem.sizes)
         )
         self._tell("looking for places where rules apply")
         if not by_formula.start.matches:
-            return self._propose(nothing_to_search(self._method, by_formula.start), [])
+            return self._propose(nothing_to_search(self._request.method, by_formula.start), [])
         results = []
         if self._has_others:
             results.append(self._search(by_formula, _FORMULA, "by formula"))
         self._measure_operators(by_formula.start, [result.best for result in results])
-        result = self._search(self._problem, _SEARCH, "", **others)
+        result = self._search(self._problem, _SEARCH, "", resume_file=self._request.checkpoint)
         if self._has_others and self._measured is not None:
             alone = self._measured.alone
             alone.deadline_s = self._end_s(_SEARCH + _MEASURING * (_SINGLY - _SEARCH))
@@ -167,8 +124,8 @@ class Stages:
         return self._propose(result, results)
 
     def _end_s(self, share: float) -> float:
-        end_s = self._began_s + self._budget.seconds
-        return self._stages_began_s + share * max(0.0, end_s - self._stages_began_s)
+        end_s = self._task.began_s + self._request.seconds
+        return self._began_s + share * max(0.0, end_s - self._began_s)
 
     def _search(self, problem: GraphProblem, share: float, how: str, **others: Any) -> Result:
         """Search until a share of the time is over, or not at all after Ctrl-C."""
@@ -181,15 +138,20 @@ class Stages:
             gain = 100 * (1 - progress.best_cost_ms / max(start_ms, 1e-12))
             self._tell(
                 f"{label}: {progress.expansions} expansions, estimate {-gain:+.1f}% "
-                f"({time.monotonic() - self._began_s:.0f} s)"
+                f"({time.monotonic() - self._task.began_s:.0f} s)"
             )
 
         left_s = 0.0 if self._interrupted else max(0.0, self._end_s(share) - time.monotonic())
         if measured is not None:
             measured.deadline_s = time.monotonic() + _MEASURING * left_s
-        budget = Budget(left_s, self._budget.expansions, _PATIENCE * left_s)
-        arguments: dict[str, Any] = {"on_progress": on_progress, **others}
-        result = problem.search(self._method, budget, *self._arguments, **arguments)
+        result = problem.search(
+            self._request.method,
+            Budget(left_s, self._request.budget.expansions, _PATIENCE * left_s),
+            self._task.policy,
+            self._request.rollouts,
+            on_progress=on_progress,
+            **others,
+        )
         self._interrupted |= result.stopped == INTERRUPTED
         return result
 
@@ -237,7 +199,7 @@ class Stages:
             tuple(proposed.values()),
             measured.num_measured if measured else 0,
             measured.num_estimated if measured else 0,
-            time.monotonic() - self._began_s,
+            time.monotonic() - self._task.began_s,
         )
 
     def _blocked(self, visited: Visited) -> Visited | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
+import pathlib
 import time
 
 import pytest
@@ -14,9 +16,11 @@ from environments.tensor_graphs.costs.measured import MeasuredObjective
 from environments.tensor_graphs.costs.objectives import graph_cost
 from environments.tensor_graphs.costs.table import CostTable
 from environments.tensor_graphs.execution.backends import backend
-from environments.tensor_graphs.search import Budget
 from tests.environments.tensor_graphs.small_models import adapter, convolutions, relu
-from tfrl_systems.systems.tensor_graphs.optimize.searching import Stages
+from tfrl_systems.reporting import Reporter
+from tfrl_systems.systems.tensor_graphs.optimize.request import Optimization
+from tfrl_systems.systems.tensor_graphs.optimize.searching import search
+from tfrl_systems.systems.tensor_graphs.optimize.sizing import Task
 from tfrl_systems.systems.tensor_graphs.original import Original
 from tfrl_systems.systems.tensor_graphs.problem import GraphProblem, Rewriting
 
@@ -46,18 +50,24 @@ def problem_of(model, costs=None):
     return dataclasses.replace(problem, objective=costs or objective())
 
 
-def run(problem, seconds=60.0, began_s=None, **settings):
-    lines = []
-    stages = Stages(
-        problem,
-        "regions",
-        Budget(seconds, 200),
-        began_s=time.monotonic() if began_s is None else began_s,
-        tell=lines.append,
-        **settings,
-    )
-    proposals = stages.run()
-    return proposals, list(dict.fromkeys(line.split(":")[0] for line in lines))
+class Lines(Reporter):
+    def __init__(self):
+        self.lines = []
+
+    @contextlib.contextmanager
+    def status(self):
+        yield self.lines.append
+
+
+def run(problem, seconds=60.0, began_s=None, **fields):
+    model = pathlib.Path("m.onnx")
+    request = Optimization(model=model, output=model, seconds=seconds, expansions=200, **fields)
+    began_s = time.monotonic() if began_s is None else began_s
+    # Neither is anything run nor written.
+    task = Task(request, problem, None, None, (), None, began_s)
+    reporter = Lines()
+    proposals = search(task, reporter)
+    return proposals, list(dict.fromkeys(line.split(":")[0] for line in reporter.lines))
 
 
 def test_the_stages_come_in_order():
@@ -86,7 +96,7 @@ def test_nothing_is_measured_where_no_rule_applies():
 
 
 def test_without_measuring_candidates_there_is_one_search():
-    _, lines = run(problem_of(adapter()), has_others=False)
+    _, lines = run(problem_of(adapter()), measure=False)
     assert lines == [
         "looking for places where rules apply",
         "measuring operators",

@@ -199,8 +199,7 @@ def evaluate(
       system: name of the system.
       policies: directories of policies, or names that the system knows.
       seed: seed of everything random.
-      reporter: receives the progress; by default it prints a line on stderr now and then.
-        `Reporter()` is silent, `Terminal` shows bars.
+      reporter: receives the progress; see `train`.
       **fields: fields of the system's `evaluation_type`, or of its `problem_type` if it has none.
 
     Returns:
@@ -221,8 +220,7 @@ def bench(system: str, *, reporter: Reporter | None = None, **fields: Any) -> di
 
     Args:
       system: name of the system.
-      reporter: receives the progress; by default it prints a line on stderr now and then.
-        `Reporter()` is silent, `Terminal` shows bars.
+      reporter: receives the progress; see `train`.
       **fields: fields of the system's `bench_type`.
 
     Returns:
@@ -252,8 +250,7 @@ def optimize(
     Args:
       model: the ONNX file, or the model itself.
       output: the file to write; may be left out if `model` is no file.
-      reporter: receives the progress; by default it prints a line on stderr now and then.
-        `Reporter()` is silent, `Terminal` shows bars.
+      reporter: receives the progress; see `train`.
       **fields: fields of `systems.tensor_graphs.optimize.request.Optimization`.
 
     Returns:

@@ -159,8 +159,7 @@ class LearnToOptimize(System):
 
     def describe(self, run: TrainingRun) -> dict[str, Any]:
         """See `System.describe`."""
-        described: dict[str, Any] = run.problem.describe()
-        return described
+        return dict(run.problem.describe())
 
     @contextlib.contextmanager
     def online_task(

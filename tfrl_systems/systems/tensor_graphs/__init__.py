@@ -141,8 +141,7 @@ class TensorGraphs(System):
 
     def describe(self, run: TrainingRun) -> dict[str, Any]:
         """See `System.describe`."""
-        described: dict[str, Any] = run.problem.describe()
-        return described
+        return dict(run.problem.describe())
 
     @contextlib.contextmanager
     def online_task(

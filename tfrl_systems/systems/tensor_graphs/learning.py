@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from environments.contexts import ContextSampler
+from environments.tensor_graphs.costs.objectives import make_objective
 from environments.tensor_graphs.environment import Model, TensorGraphEnvironment
 from environments.tensor_graphs.observation.observation import VOCABULARY
 from environments.tensor_graphs.settings import Settings
@@ -67,7 +68,7 @@ def make_environment(
         sampler or starts.sampler_of(problem.models),
         settings,
         problem.load_rules()[0],
-        problem.make_objective(sizes_of_models(problem.models, problem.dimensions)),
+        make_objective(problem.objective, sizes_of_models(problem.models, problem.dimensions)),
     )
 
 

@@ -106,14 +106,6 @@ class Rewriting:
         """
         return divided(rule_files.load(here(self.rules) if self.rules else None, strict))
 
-    def make_objective(self, sizes: Sizes) -> Objective:
-        """Make the objective to minimise, at some sizes.
-
-        Raises:
-          UserError: this machine has no such objective.
-        """
-        return make_objective(self.objective, sizes)
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Problem(Rewriting):
@@ -253,7 +245,7 @@ class GraphProblem:
             rules = tuple(rule for rule in rules if not rule.constants)
             block_rules = tuple(rule for rule in block_rules if not rule.constants)
         sizes = original.with_inner_sizes(choice.points[0], inputs)
-        objective = rewriting.make_objective(sizes)
+        objective = make_objective(rewriting.objective, sizes)
         return cls(original.name, original.graph, rules, objective, choice, sizes, block_rules)
 
     @functools.cached_property

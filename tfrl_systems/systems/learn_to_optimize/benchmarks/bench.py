@@ -17,7 +17,7 @@ import tensorflow as tf
 from tfrl_systems.cpu_time import cpu_s
 from tfrl_systems.drivers.collect import Collect
 from tfrl_systems.reporting import Reporter
-from tfrl_systems.systems.learn_to_optimize.benchmarks import collecting as collecting
+from tfrl_systems.systems.learn_to_optimize.benchmarks import collecting
 from tfrl_systems.systems.learn_to_optimize.optimizer_policy import OptimizerPolicy
 
 _NUM_CALLS = 300

@@ -62,9 +62,6 @@ CollectFn = Callable[[], object]
 class Setup:
     """What all ways share: the problem to collect on, and the policy to collect with.
 
-    Args:
-      reporter: receives the names of what is left out.
-
     Attributes:
       reporter: receives the names of what is left out.
       problem: the function to collect on.

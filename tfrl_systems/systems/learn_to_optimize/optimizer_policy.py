@@ -8,7 +8,7 @@ is the next x. A user gives only c, so the first x is always 0:
 One step is usually enough: in training, the value of an action does not depend on the x before it.
 A second step only repeats the answer from another start.
 
-Who has the function at hand can have the answer polished by a few evaluations of it.
+A caller who has the function can have each answer polished by a few evaluations of it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What BC-Max imitates here: the best x that anyone found for each c.
 
-For each c of a chunk these answer:
+For each c of a chunk, these propose an x:
 
   teachers   minimisers of `baselines`, such as scipy, which begin anew for each c
   policy     the last policy

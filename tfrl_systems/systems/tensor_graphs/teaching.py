@@ -1,19 +1,19 @@
 """What BC-Max imitates on graphs: the best of several searches and of the last policy, per context.
 
-In each context, a model or a graph that steps by chance have made of it, these play:
+A context is a model, or a graph that random steps made of it. In each context these play:
 
   teachers   searches, such as `regions`, each with the same number of expansions
   policy     the last policy by its likeliest actions, and episodes in which it draws its actions,
              which differ from the likeliest ones where it is unsure (BC-Max, Algorithm 3)
   led        `regions`, from the cheapest graph of the policy's episode on
 
-The path to the cheapest graph is the lesson of the context. Wherever `regions` found more than the
-policy, its steps from the policy's graph on are a second lesson: they begin where a policy comes to
-that has learned from the first.
+The path to the cheapest graph is the lesson of the context. Where `regions` finds more than the
+policy, its steps from the policy's graph on are a second lesson. They begin where a policy ends
+that has learned the first.
 
 Most steps of a path do not depend on each other. So at each graph every step that the path takes
-from there on, and that could be taken at once, is as good as the next one (`targets`). Of every
-other step the engine knows how much dearer it makes the graph at once (`regrets`).
+from there on, and that could be taken at once, is as good as the next one (`targets`). For every
+other step the engine says how much dearer it makes the graph at once (`regrets`).
 """
 
 from __future__ import annotations

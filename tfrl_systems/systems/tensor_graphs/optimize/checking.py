@@ -75,7 +75,7 @@ class _Checker:
         self._lossy = frozenset(rule.name for rule in rules if rule.may_lose_digits)
 
     def run(self, proposed: Sequence[Visited]) -> list[Candidate]:
-        """Return the proposed states as candidates, and behind them what else was tried."""
+        """Return the proposed states as candidates, followed by what else was tried."""
         candidates = self._checked(proposed, "proposed")
         candidates += self._checked(self._careful(candidates), "careful")
         return candidates + self._without_a_rule(candidates)

@@ -110,6 +110,7 @@ class _Stages:
         if not by_formula.start.matches:
             return self._propose(nothing_to_search(self._request.method, by_formula.start), [])
         results = []
+        # The formula is cheap, and its best graph shows which operators are worth measuring.
         if self._has_others:
             results.append(self._search(by_formula, _FORMULA, "by formula"))
         self._measure_operators(by_formula.start, [result.best for result in results])
@@ -119,6 +120,7 @@ class _Stages:
             alone.deadline_s = self._end_s(_SEARCH + _MEASURING * (_SINGLY - _SEARCH))
             singly = dataclasses.replace(self._problem, objective=alone)
             results.append(self._search(singly, _SINGLY, "by single operators"))
+        # Ctrl-C may have come in another search than the main one.
         if self._interrupted:
             result = dataclasses.replace(result, stopped=INTERRUPTED)
         return self._propose(result, results)
@@ -179,7 +181,7 @@ class _Stages:
             measured.deadline_s = -math.inf
 
     def _propose(self, result: Result, others: list[Result]) -> Proposals:
-        """Choose states to check: from the searches' trails, and from their ends in blocks."""
+        """Choose states to check: on the searches' trails, and their ends after the block rules."""
         trails = [worth_measuring(result.candidates[0])]
         for by_estimate in others:
             visited = replay(Visited(self._problem.start), by_estimate.path)
@@ -203,7 +205,7 @@ class _Stages:
         )
 
     def _blocked(self, visited: Visited) -> Visited | None:
-        """Return a state in blocks; None if nothing becomes otherwise."""
+        """Return a state after the block rules; None if none of them matches."""
         replayed = replay(Visited(self._problem.start_with_block_rules), visited.path)
         in_blocks = blocked(replayed)
         return None if in_blocks is replayed else in_blocks

@@ -25,13 +25,7 @@ def take_negatives(parser: argparse.ArgumentParser) -> None:
 def add_fields(
     parser: argparse.ArgumentParser, settings: type, without: Collection[str] = ()
 ) -> None:
-    """Add an option for each field of a dataclass.
-
-    Args:
-      parser: the parser to add the options to.
-      settings: the dataclass.
-      without: names of fields to leave out.
-    """
+    """Add an option for each field of a dataclass, except those whose names are in `without`."""
     take_negatives(parser)
     for field in fields_of(settings):
         if field.name not in without:

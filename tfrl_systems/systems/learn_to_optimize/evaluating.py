@@ -68,12 +68,6 @@ def evaluate_policies(
 def evaluate(name: str, choose: Choose, objective: Objective, judge: str) -> dict[str, Any]:
     """Measure one policy.
 
-    Args:
-      name: name of the policy, for the table.
-      choose: the policy.
-      objective: the function that the policy minimises.
-      judge: a name in `judging.JUDGES`.
-
     Returns:
       `policy`; `evaluations` of the function that its answers took; the figures of `judging.judge`;
       and `microseconds_per_query`, the median wall time of one answer.

@@ -16,14 +16,6 @@ def make_runner(
     actor: NumpyActor,
     levels: Levels | None = None,
 ) -> EpisodeRunner:
-    """Make a worker's runner.
-
-    Args:
-      problem: the problem to collect on.
-      settings: settings of the environment.
-      num_episodes: number of episodes in a chunk.
-      actor: the policy, without variables; the pool broadcasts those.
-      levels: the function's levels; None to measure them with the runner.
-    """
+    """Make a worker's runner; it measures the function's levels if they are not given."""
     environments = problem.make_environments(settings, actor, num_episodes, levels)
     return EpisodeRunner(environments, actor, num_episodes)

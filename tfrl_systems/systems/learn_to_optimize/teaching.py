@@ -157,15 +157,6 @@ def make_teacher(
     levels: Levels,
     teaching: Teaching,
 ) -> Teacher:
-    """Make a worker's teacher.
-
-    Args:
-      problem: the problem to collect on.
-      settings: settings of the environment.
-      num_answers: number of c in a chunk.
-      actor: the policy, without variables; the pool broadcasts those.
-      levels: the function's levels.
-      teaching: who teaches.
-    """
+    """Make a worker's teacher, which answers `num_answers` c in each chunk."""
     environments = problem.make_environments(settings, actor, num_answers, levels)
     return Teacher(environments, actor, teaching)

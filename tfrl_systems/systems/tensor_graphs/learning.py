@@ -104,14 +104,7 @@ _GROWTH = {"max_nodes": 2, "max_edges": 2, "max_locations": 3, "max_actions": 3}
 def make_runner(
     problem: Problem, settings: Settings, num_episodes: int, actor: Actor
 ) -> EpisodeRunner:
-    """Make a worker's runner.
-
-    Args:
-      problem: the problem to collect on.
-      settings: settings of the environment.
-      num_episodes: number of episodes in a chunk.
-      actor: the policy, without variables; the pool broadcasts those.
-    """
+    """Make a worker's runner, whose chunks have `num_episodes` episodes."""
     return EpisodeRunner([make_environment(problem, settings)], actor, num_episodes)
 
 

@@ -38,12 +38,7 @@ class Original:
     def __init__(
         self, name: str, source: pathlib.Path | onnx.ModelProto, levels: Sequence[Backend]
     ) -> None:
-        """Read a model.
-
-        Args:
-          name: name of the model.
-          source: the model, or its file.
-          levels: the backend that runs it, then with less and less optimisation.
+        """Read a model that the first of the levels runs, else one with less optimisation.
 
         Raises:
           UserError: the model cannot be read.

@@ -205,11 +205,6 @@ class GraphProblem:
     ) -> GraphProblem:
         """Read a model, and choose the sizes that it is optimised at.
 
-        Args:
-          name: name of the model.
-          source: the model, or its file.
-          rewriting: rules, objective and sizes.
-
         Raises:
           UserError: the model, the rules, the sizes or the objective cannot be used.
         """

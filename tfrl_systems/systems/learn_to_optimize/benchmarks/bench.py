@@ -96,13 +96,7 @@ _SLEEPING = Way(
 
 
 def measure(names: Sequence[str], rounds: int, reporter: Reporter) -> dict[str, Any]:
-    """Measure, and return what `tfrl bench learn_to_optimize --json` prints.
-
-    Args:
-      names: names of the benchmarks.
-      rounds: how often each benchmark takes its turn.
-      reporter: receives the progress.
-    """
+    """Measure in turns, and return what `tfrl bench learn_to_optimize --json` prints."""
     # TensorFlow refuses to change its threads once it has been used; they then stay as they are.
     with contextlib.suppress(RuntimeError):
         tf.config.threading.set_intra_op_parallelism_threads(1)

@@ -88,11 +88,6 @@ def measure(system: System, request: Benchmarks, reporter: Reporter) -> dict[str
 def measure_engine(problem: GraphProblem, num_steps: int, seed: int) -> tuple[Cost, Cost]:
     """Time steps of random walks, and for each a search for all matches of the same graph anew.
 
-    Args:
-      problem: the model.
-      num_steps: number of steps to time.
-      seed: seed of the walks.
-
     Returns:
       The cost of a step, which applies a rule and updates matches, cost and masks; and the cost of
       searching all matches anew.
@@ -120,12 +115,7 @@ def measure_engine(problem: GraphProblem, num_steps: int, seed: int) -> tuple[Co
 
 
 def measure_environment(problem: GraphProblem, num_steps: int, seed: int) -> tuple[Cost, float]:
-    """Time steps of random allowed actions, each with its observation.
-
-    Args:
-      problem: the model.
-      num_steps: number of steps to time; resets are not timed.
-      seed: seed of the actions.
+    """Time steps of random allowed actions, each with its observation, but no resets.
 
     Returns:
       The cost of a step; and by how many MiB this process grew in the last nine tenths of the

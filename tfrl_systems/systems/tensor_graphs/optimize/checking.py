@@ -43,12 +43,7 @@ def check(
 ) -> Verdict:
     """Compare proposed states with the model; of those that are refused, try parts.
 
-    Args:
-      task: the model and its inputs.
-      proposals: the states.
-      directory: where candidates are written.
-      reporter: told why a candidate is refused.
-      tell: called with what is being done.
+    Candidates are written to the directory. The reporter says why one is refused.
     """
     result, unseen = proposals.result, task.trials.unseen
     if not proposals.states and not result.expansions:

@@ -12,7 +12,7 @@ import onnx
 import pytest
 
 from environments.tensor_graphs.execution import differences, equivalence
-from tests.environments.tensor_graphs.small_models import adapter
+from tests.environments.tensor_graphs.small_models import adapter, model_of
 from tests.tfrl_systems.systems.tensor_graphs.optimize.running import outputs
 
 QUICK = ("--objective", "analytic", "--expansions", "60", "--measure-seconds", "0.05")
@@ -207,3 +207,33 @@ def test_types_that_few_models_have(dtype, optimized):
     assert [node.op_type for node in fast.graph.node].count("Relu") == 1
     types = {tensor.name: tensor.data_type for tensor in fast.graph.initializer}
     assert types["w"] == (onnx.TensorProto.FLOAT16 if dtype == "float16" else onnx.TensorProto.INT8)
+
+
+def test_strict_keeps_nan(optimized):
+    """x / y * y is NaN where y is 0; without --strict it becomes x. 2 · 3 becomes 6 either way."""
+    text = """g (float[4] x, float[4] y) => (float[4] z) <float two = {2}, float three = {3}>
+        { q = Div(x, y) same = Mul(q, y) twice = Mul(same, two) z = Mul(twice, three) }"""
+    inputs = {"x": np.float32([1, 2, 3, 0]), "y": np.float32([2, 0, 1, 0])}
+    exact = [6.0, np.nan, 18.0, np.nan]
+    for options, expected in (((), [6.0, 12.0, 18.0, 0.0]), (("--strict",), exact)):
+        ran, path, out = optimized(text, "--no-measure", *QUICK, *options)
+        assert ran.status == 0 and ran.json["gain"]
+        assert ran.json["strict"] is bool(options)
+        np.testing.assert_array_equal(outputs(out, **inputs)[0], expected)
+    np.testing.assert_array_equal(outputs(path, **inputs)[0], exact)
+
+
+@pytest.mark.parametrize("scale, has_gain", [(3.0, True), (np.inf, False)])
+def test_strict_asks_whether_constants_are_finite(optimized, scale, has_gain):
+    """x = [1, 1], w = [2, -1]: the product is 1, times inf is inf; with w · inf it would be NaN."""
+    nodes = [
+        onnx.helper.make_node("MatMul", ["x", "w"], ["product"]),
+        onnx.helper.make_node("Mul", ["product", "s"], ["z"]),
+    ]
+    constants = {"w": [[2], [-1]], "s": [[scale]]}
+    weights = [
+        onnx.numpy_helper.from_array(np.float32(value), name) for name, value in constants.items()
+    ]
+    model = model_of(nodes, weights, {"x": [3, 2]}, {"z": [3, 1]})
+    ran, *_ = optimized(model, "--strict", "--no-measure", *QUICK)
+    assert ran.json["gain"] is bool(ran.json["substitutions"]) is has_gain

@@ -154,6 +154,21 @@ def test_sizes_of_the_users_inputs(optimized, tmp_path):
     assert ran.err == ""
 
 
+def test_sizes_and_inputs_fit_the_model(optimized, tmp_path):
+    model, file = adapter(batch="n"), tmp_path / "x.npz"
+    x = np.random.default_rng(1).normal(size=(5, 192)).astype(np.float32)
+    np.savez(file, x=x)
+    ran, *_ = optimized(model, *UNMEASURED, "--inputs", file, "--dimension", "n=8")
+    assert ran.status == 0
+    np.savez(file, z=x)
+    for options, words in (
+        (("--inputs", file), "'x' is missing"),
+        (("--dimension", "m=8"), "leave open; found n"),
+    ):
+        ran, *_ = optimized(model, *UNMEASURED, *options)
+        assert ran.status == 1 and words in ran.err and len(ran.err.splitlines()) == 1
+
+
 def test_what_cannot_be_run_is_copied_with_a_reason(optimized):
     """No random texts are drawn, and an image must not have two widths."""
     texts = relu()
@@ -168,7 +183,7 @@ def test_what_cannot_be_run_is_copied_with_a_reason(optimized):
         assert out.read_bytes() == path.read_bytes()
 
 
-@pytest.mark.parametrize("text", ["n=", "n=0", "n=1,x", "=3", "n=1,,2", "n"])
+@pytest.mark.parametrize("text", ["n=", "n=0", "n=1,x", "=3", "n=1,,2", "n", "8"])
 def test_wrong_usage(text, optimized):
     ran, *_ = optimized(relu(), *QUICK, "--dimension", text)
     assert ran.status == 2 and "expected NAME=SIZE[,SIZE...]" in ran.err

@@ -159,7 +159,7 @@ def test_a_world_model_is_learned_compared_and_used(train, models, tfrl, tmp_pat
 
 def test_es_learns_on_members_of_families_and_is_used_on_others(train, tfrl, tmp_path, monkeypatch):
     """Each episode has a new member, and evaluation has others, always the same."""
-    monkeypatch.setattr(starts, "_NUM_EVALUATED", 1)
+    monkeypatch.setattr(starts, "NUM_EVALUATED", 1)
     room = {"max_nodes": 192, "max_edges": 256, "max_locations": 64, "max_actions": 256}
     settings = {"evaluate_every": 1, "random_steps": 2, "max_steps": 4, "truncate": True, **room}
     ran = train(tmp_path / "run", ["families"], "--iterations", 1, agent="es", **settings)

@@ -35,7 +35,7 @@ class Counted(MeasuredObjective):
 
     @property
     def alone(self):
-        alone = Counted(self._backend, self.table, self.sizes, fused=False)
+        alone = Counted(backend(), self.table, self.sizes, fused=False)
         alone.deadline_s = self.deadline_s
         return alone
 

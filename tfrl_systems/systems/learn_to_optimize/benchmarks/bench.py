@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -33,29 +32,16 @@ MeasureFn = Callable[[collecting.Setup, int], Figures]
 MakeCollect = Callable[[collecting.Setup], contextlib.AbstractContextManager[collecting.CollectFn]]
 
 
-@dataclasses.dataclass(frozen=True)
-class Way:
-    """A way to collect.
-
-    Attributes:
-      make: makes the function that collects.
-      repeats: how often it collects in a round.
-      what: a description of the way.
-    """
+class Way(NamedTuple):
+    """A way to collect: what makes its function, calls in a round, and a description."""
 
     make: MakeCollect
     repeats: int
     what: str
 
 
-@dataclasses.dataclass(frozen=True)
-class Cost:
-    """The time that one collect takes, in milliseconds.
-
-    Attributes:
-      wall_ms: wall time; the median over all collects.
-      cpu_ms: CPU time of this process and its children; the median over the rounds.
-    """
+class Cost(NamedTuple):
+    """Medians of the time that one collect takes; the CPU time is that of children too."""
 
     wall_ms: float
     cpu_ms: float

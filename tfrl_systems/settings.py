@@ -99,7 +99,11 @@ class Field:
         """Type of the value, without None; if there are several values, the type of each."""
         kind = typing.get_args(self.kind)[0] if self.is_repeated else self.kind
         if isinstance(kind, types.UnionType):
-            (kind,) = (one for one in typing.get_args(kind) if one is not types.NoneType)
+            (kind,) = (
+                alternative
+                for alternative in typing.get_args(kind)
+                if alternative is not types.NoneType
+            )
         return kind
 
     def converted(self, value: Any) -> Any:
@@ -132,46 +136,46 @@ def fields_of(settings: Any) -> tuple[Field, ...]:
     explained = _explanations(kind)
     return tuple(
         Field(
-            one.name,
-            kinds[one.name],
-            one.default if settings is kind else getattr(settings, one.name),
-            explained.get(one.name, ""),
-            one.metadata,
+            field.name,
+            kinds[field.name],
+            field.default if settings is kind else getattr(settings, field.name),
+            explained.get(field.name, ""),
+            field.metadata,
         )
-        for one in dataclasses.fields(kind)
+        for field in dataclasses.fields(kind)
     )
 
 
-def make(kind: type[Made], given: Mapping[str, Any]) -> Made:
+def make(kind: type[Made], values: Mapping[str, Any]) -> Made:
     """Make a dataclass from keyword arguments; paths may be strings, tuples may be lists.
 
     Raises:
       UsageError: there is no such field, or a required one is missing.
     """
-    fields = {one.name: one for one in fields_of(kind)}
-    for name in given:
+    fields = {field.name: field for field in fields_of(kind)}
+    for name in values:
         if name not in fields:
             raise UsageError(f"expected one of {', '.join(fields)}; found {name!r}")
-    for name, one in fields.items():
-        if one.default is dataclasses.MISSING and name not in given:
-            raise UsageError(f"expected {name}, found none: {one.explanation}")
-    return kind(**{name: fields[name].converted(value) for name, value in given.items()})
+    for name, field in fields.items():
+        if field.default is dataclasses.MISSING and name not in values:
+            raise UsageError(f"expected {name}, found none: {field.explanation}")
+    return kind(**{name: fields[name].converted(value) for name, value in values.items()})
 
 
-def as_options(made: Any) -> list[str]:
+def as_options(settings: Any) -> list[str]:
     """Return the command-line options that make the same dataclass; defaults are left out."""
     words: list[str] = []
-    for one, its in zip(fields_of(type(made)), fields_of(made), strict=True):
-        if its.default == one.default:
+    for field, its in zip(fields_of(type(settings)), fields_of(settings), strict=True):
+        if its.default == field.default:
             continue
         if its.kind is bool:
-            words.append(one.flag if its.default else one.flag.replace("--", "--no-", 1))
+            words.append(field.flag if its.default else field.flag.replace("--", "--no-", 1))
             continue
-        for value in its.default if one.is_repeated else [its.default]:
+        for value in its.default if field.is_repeated else [its.default]:
             text = (
-                "=".join(map(shown, value)) if one.is_repeated and type(value) is tuple else value
+                "=".join(map(shown, value)) if field.is_repeated and type(value) is tuple else value
             )
-            words += [one.flag, shown(text)]
+            words += [field.flag, shown(text)]
     return words
 
 
@@ -186,36 +190,42 @@ def with_values(settings: Settings, values: Mapping[str, Any]) -> dict[str, Any]
       UsageError: there is no such field, a text is no value of its field, or a number is out of its
         range. Ranges of fields that depend on others are for those who use them to check.
     """
-    group_of = {one.name: group for group, made in settings.items() for one in _reached(made)}
+    fields = {
+        field.name: (group, field)
+        for group, config in settings.items()
+        for field in _reached(config)
+    }
     changed: dict[str, dict[str, Any]] = {group: {} for group in settings}
     for name, value in values.items():
-        if name not in group_of:
+        if name not in fields:
             raise UsageError(
                 f"settings: expected one of the fields below, found {name!r}\n{describe(settings)}"
             )
-        (field,) = (one for one in _reached(settings[group_of[name]]) if one.name == name)
-        found = _parsed(field, value) if isinstance(value, str) else value
-        _check_range(field, found)
-        changed[group_of[name]][name] = found
-    return {group: dataclasses.replace(made, **changed[group]) for group, made in settings.items()}
+        group, field = fields[name]
+        value = _parsed(field, value) if isinstance(value, str) else value
+        _check_range(field, value)
+        changed[group][name] = value
+    return {
+        group: dataclasses.replace(config, **changed[group]) for group, config in settings.items()
+    }
 
 
 def with_seed(settings: Settings, seed: int) -> dict[str, Any]:
     """Return the settings with this seed in each group that has a field `seed`."""
     return {
-        group: dataclasses.replace(made, seed=seed)
-        if any(one.name == "seed" for one in dataclasses.fields(made))
-        else made
-        for group, made in settings.items()
+        group: dataclasses.replace(config, seed=seed)
+        if any(field.name == "seed" for field in dataclasses.fields(config))
+        else config
+        for group, config in settings.items()
     }
 
 
 def as_json(settings: Settings) -> dict[str, Any]:
     """Return all fields of all groups, by name."""
-    found: dict[str, Any] = {}
-    for made in settings.values():
-        found |= dataclasses.asdict(made)
-    return found
+    fields: dict[str, Any] = {}
+    for config in settings.values():
+        fields |= dataclasses.asdict(config)
+    return fields
 
 
 def describe(settings: Settings, without: Collection[str] = ()) -> str:
@@ -226,11 +236,11 @@ def describe(settings: Settings, without: Collection[str] = ()) -> str:
       without: names of fields to leave out.
     """
     lines = []
-    for made in settings.values():
-        for one in _reached(made):
-            if one.name in without:
+    for config in settings.values():
+        for field in _reached(config):
+            if field.name in without:
                 continue
-            text = f"  {one.name}={shown(one.default)}  {one.explanation}"
+            text = f"  {field.name}={shown(field.default)}  {field.explanation}"
             lines.append(textwrap.fill(text, _WIDTH, subsequent_indent="      "))
     return "\n".join(lines)
 
@@ -243,7 +253,7 @@ def shown(value: Any) -> str:
 
 
 def _reached(settings: Any) -> list[Field]:
-    return [one for one in fields_of(settings) if one.name not in _SET_OTHERWISE]
+    return [field for field in fields_of(settings) if field.name not in _SET_OTHERWISE]
 
 
 def _parsed(field: Field, text: str) -> Any:
@@ -262,34 +272,35 @@ def _parsed(field: Field, text: str) -> Any:
 def _check_range(field: Field, value: Any) -> None:
     """Check numbers: finite, and if whole, from the field's minimum (0 by default) to MAX_WHOLE."""
     least = field.about.get("minimum") or 0
-    for one in value if isinstance(value, tuple | list) else (value,):
-        if type(one) is int and field.element is int:
+    for number in value if isinstance(value, tuple | list) else (value,):
+        if type(number) is int and field.element is int:
             expected = f"a whole number from {least} to {MAX_WHOLE}"
-            is_right = least <= one <= MAX_WHOLE
+            is_right = least <= number <= MAX_WHOLE
         else:
-            expected, is_right = "a finite number", not isinstance(one, float) or isfinite(one)
+            expected = "a finite number"
+            is_right = not isinstance(number, float) or isfinite(number)
         if not is_right:
             raise UsageError(
-                f"--set {field.name}: expected {expected}, found {str(one)[:80]}; the default is "
-                f"{shown(field.default)}"
+                f"--set {field.name}: expected {expected}, found {str(number)[:80]}; "
+                f"the default is {shown(field.default)}"
             )
 
 
 def _explanations(kind: type) -> dict[str, str]:
     """Return each field's entry under "Attributes:" in the docstrings of a class and its bases."""
-    found: dict[str, str] = {}
-    for one in reversed(kind.__mro__):
-        _, _, section = inspect.cleandoc(one.__doc__ or "").partition("Attributes:\n")
+    explanations: dict[str, str] = {}
+    for ancestor in reversed(kind.__mro__):
+        _, _, section = inspect.cleandoc(ancestor.__doc__ or "").partition("Attributes:\n")
         name = ""
         for line in textwrap.dedent(section).splitlines():
             if match := re.match(r"(\w+): (.*)", line):
                 name = match[1]
-                found[name] = match[2]
+                explanations[name] = match[2]
             elif name and line.startswith(" "):
-                found[name] += " " + line.strip()
+                explanations[name] += " " + line.strip()
             else:
                 name = ""
-    return found
+    return explanations
 
 
 def _truth(text: str) -> bool:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import math
 import pathlib
 
 import pytest
 
 from environments.errors import UsageError
 from tfrl_systems import settings
-from tfrl_systems.experiments.arguments import add_fields, read_fields
 from tfrl_systems.settings import option
 
 
@@ -53,7 +50,7 @@ class Problem(Base):
 
 
 def test_a_field_is_explained_by_the_docstring_of_its_class_and_of_those_before_it():
-    explained = {one.name: one.explanation for one in settings.fields_of(Problem)}
+    explained = {field.name: field.explanation for field in settings.fields_of(Problem)}
     assert explained["rate"] == "how fast, in units of nothing."
     assert explained["sizes"] == "of the parts."
     assert all(explained.values())
@@ -97,90 +94,12 @@ def test_mistakes_say_what_was_expected(values, message):
 
 def test_keyword_arguments_have_to_be_fields():
     assert settings.make(Problem, {"rate": 1.0}) == Problem(rate=1.0)
-    found = settings.make(Problem, {"place": "a/b", "sizes": [3, 4]})
-    assert found == Problem(place=pathlib.Path("a/b"), sizes=(3, 4))
+    problem = settings.make(Problem, {"place": "a/b", "sizes": [3, 4]})
+    assert problem == Problem(place=pathlib.Path("a/b"), sizes=(3, 4))
     with pytest.raises(UsageError, match="expected one of rate, sizes, .*; found 'size'"):
         settings.make(Problem, {"size": 1})
 
 
 def test_the_seed_is_set_wherever_there_is_one():
-    found = settings.with_seed({"a": Problem(), "b": Base()}, 7)
-    assert found == {"a": Problem(seed=7), "b": Base()}
-
-
-@pytest.mark.parametrize(
-    "words, expected",
-    [
-        ([], Problem()),
-        (["--size", "8", "--size", "9", "--no-loud"], Problem(sizes=(8, 9), loud=False)),
-        (["--place", "here", "--rate", "2.0"], Problem(place=pathlib.Path("here"), rate=2.0)),
-    ],
-)
-def test_options_make_the_dataclass_and_the_dataclass_its_options(words, expected):
-    parser = argparse.ArgumentParser()
-    add_fields(parser, Problem)
-    made = settings.make(Problem, read_fields(parser.parse_args(words), Problem))
-    assert made == expected
-    assert sorted(settings.as_options(made)) == sorted(words)
-
-
-def pair(text: str) -> tuple[float, float]:
-    low, high = map(float, text.split(","))
-    return low, high
-
-
-@dataclasses.dataclass(frozen=True)
-class Below:
-    """What may lie below zero.
-
-    Attributes:
-      bounds: two numbers.
-      rate: one number.
-    """
-
-    bounds: tuple[float, float] | None = option(None, parse=pair, expected="two numbers")
-    rate: float = 0.5
-
-
-@pytest.mark.parametrize("is_joined", [False, True])
-@pytest.mark.parametrize(
-    "option_name, text, expected",
-    [
-        ("--bounds", "-5,5", (-5, 5)),
-        ("--bounds", "-.5,5", (-0.5, 5)),
-        ("--bounds", "-1e-3,-1e-4", (-1e-3, -1e-4)),
-        ("--bounds", "-inf,-5", (-math.inf, -5)),
-        ("--rate", "-1e-3", -1e-3),
-        ("--rate", "-Infinity", -math.inf),
-        ("--rate", "-.5", -0.5),
-    ],
-)
-def test_a_value_may_begin_with_a_minus(option_name, text, expected, is_joined):
-    parser = argparse.ArgumentParser()
-    add_fields(parser, Below)
-    words = [f"{option_name}={text}"] if is_joined else [option_name, text]
-    assert getattr(parser.parse_args(words), option_name.strip("-")) == expected
-
-
-@pytest.mark.parametrize("words", [["--bounds", "--rate", "1"], ["--bounds", "-b"], ["-5x", "-q"]])
-def test_what_looks_like_an_option_is_no_value(words, capsys):
-    parser = argparse.ArgumentParser()
-    add_fields(parser, Below)
-    with pytest.raises(SystemExit):
-        parser.parse_args(words)
-    assert "error: " in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "words, message",
-    [
-        (["--legs", "0"], "expected a whole number from 1 on, found '0'"),
-        (["--rate", "fast"], "expected a number, found 'fast'"),
-    ],
-)
-def test_a_wrong_option_is_wrong_usage(words, message, capsys):
-    parser = argparse.ArgumentParser()
-    add_fields(parser, Problem)
-    with pytest.raises(SystemExit) as end:
-        parser.parse_args(words)
-    assert end.value.code == 2 and message in capsys.readouterr().err
+    groups = settings.with_seed({"a": Problem(), "b": Base()}, 7)
+    assert groups == {"a": Problem(seed=7), "b": Base()}

@@ -22,7 +22,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _fill(parser: shared.LazyParser) -> None:
-    from tfrl_systems.systems.tensor_graphs.optimize.optimization import Optimization
+    from tfrl_systems.systems.tensor_graphs.optimize.request import Optimization
 
     parser.add_argument("model", type=path_of_file, metavar="MODEL.onnx", help="the model")
     parser.add_argument(
@@ -38,7 +38,8 @@ def _fill(parser: shared.LazyParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Optimise a model as the command line says."""
-    from tfrl_systems.systems.tensor_graphs.optimize.optimization import Optimization, optimize
+    from tfrl_systems.systems.tensor_graphs.optimize.optimization import optimize
+    from tfrl_systems.systems.tensor_graphs.optimize.request import Optimization
 
     optimization = make(Optimization, read_fields(options, Optimization))
     with Terminal() as terminal:

@@ -138,21 +138,21 @@ def train(
     from tfrl_systems.drivers.collect import shared
     from tfrl_systems.training.checkpoints import open_workdir
 
-    teller = reporter or Terminal()
-    given = dict(settings or {}) | ({} if iterations is None else {"iterations": iterations})
+    reporter = reporter or Terminal()
+    values = dict(settings or {}) | ({} if iterations is None else {"iterations": iterations})
     record = find_system(system)
-    run = plan(system, agent=agent, seed=seed, settings=given, **problem)
-    place = pathlib.Path(workdir)
+    run = plan(system, agent=agent, seed=seed, settings=values, **problem)
     collect = collect or default_collect(record)
-    with open_workdir(place, run.identity(record.describe(run)), resume=resume) as opened:
+    directory = pathlib.Path(workdir)
+    with open_workdir(directory, run.identity(record.describe(run)), resume=resume) as opened:
         result = opened.result()
         if result is not None and result["iterations"] == run.settings["loop"].iterations:
-            teller.say(f"{workdir}: already finished")
+            reporter.say(f"{workdir}: already finished")
         else:
             # A run has several pools, one after another or side by side.
             with shared(collect):
-                result = record.train(run, opened, collect, teller)
-    return Run(run, place, result)
+                result = record.train(run, opened, collect, reporter)
+    return Run(run, directory, result)
 
 
 def dream(run: Run, *, seed: int = 0) -> tuple[Trajectory, DreamEnvironment]:
@@ -191,7 +191,7 @@ def evaluate(
     policies: Sequence[PathLike],
     seed: int = 0,
     reporter: Reporter | None = None,
-    **asked: Any,
+    **fields: Any,
 ) -> dict[str, Any]:
     """Measure policies.
 
@@ -199,9 +199,8 @@ def evaluate(
       system: name of the system.
       policies: directories of policies, or names that the system knows.
       seed: seed of everything random.
-      reporter: receives the progress; by default it prints a line on stderr now and then.
-        `Reporter()` is silent, `Terminal` shows bars.
-      **asked: fields of the system's `evaluation_type`, or of its `problem_type` if it has none.
+      reporter: receives the progress; see `train`.
+      **fields: fields of the system's `evaluation_type`, or of its `problem_type` if it has none.
 
     Returns:
       What `tfrl evaluate --json` prints.
@@ -211,19 +210,18 @@ def evaluate(
       UserError: there is no such policy, or an argument cannot be used.
     """
     record = find_system(system)
-    chosen: Any = make(record.evaluation_type or record.problem_type, asked)
+    request: Any = make(record.evaluation_type or record.problem_type, fields)
     names = [os.fspath(policy) for policy in policies]
-    return record.evaluate(names, chosen, seed, reporter or Terminal())
+    return record.evaluate(names, request, seed, reporter or Terminal())
 
 
-def bench(system: str, *, reporter: Reporter | None = None, **asked: Any) -> dict[str, Any]:
+def bench(system: str, *, reporter: Reporter | None = None, **fields: Any) -> dict[str, Any]:
     """Measure the time and memory of a system's operations, beside alternatives.
 
     Args:
       system: name of the system.
-      reporter: receives the progress; by default it prints a line on stderr now and then.
-        `Reporter()` is silent, `Terminal` shows bars.
-      **asked: fields of the system's `bench_type`.
+      reporter: receives the progress; see `train`.
+      **fields: fields of the system's `bench_type`.
 
     Returns:
       What `tfrl bench --json` prints.
@@ -232,12 +230,12 @@ def bench(system: str, *, reporter: Reporter | None = None, **asked: Any) -> dic
       UsageError: there is no such system or field, or the system has no benchmarks.
     """
     record = find_system(system)
-    chosen: Any = make(record.bench_type, asked) if record.bench_type is not None else None
-    found = record.bench(chosen, reporter or Terminal())
-    command = shlex.join(["tfrl", "bench", system, *as_options(chosen)])
-    for one in found["benchmarks"]:
-        one["command"] = command
-    return found
+    request: Any = make(record.bench_type, fields) if record.bench_type is not None else None
+    result = record.bench(request, reporter or Terminal())
+    command = shlex.join(["tfrl", "bench", system, *as_options(request)])
+    for benchmark in result["benchmarks"]:
+        benchmark["command"] = command
+    return result
 
 
 def optimize(
@@ -245,16 +243,15 @@ def optimize(
     output: PathLike | None = None,
     *,
     reporter: Reporter | None = None,
-    **asked: Any,
+    **fields: Any,
 ) -> dict[str, Any]:
     """Make a faster ONNX model that computes the same; if there is none, a copy.
 
     Args:
       model: the ONNX file, or the model itself.
       output: the file to write; may be left out if `model` is no file.
-      reporter: receives the progress; by default it prints a line on stderr now and then.
-        `Reporter()` is silent, `Terminal` shows bars.
-      **asked: fields of `systems.tensor_graphs.optimize.optimization.Optimization`.
+      reporter: receives the progress; see `train`.
+      **fields: fields of `systems.tensor_graphs.optimize.request.Optimization`.
 
     Returns:
       What `tfrl optimize --json` prints. Its "reason" says why the output is a copy. If `model` is
@@ -264,15 +261,15 @@ def optimize(
       UsageError: there is no such field, or two fields contradict each other.
       UserError: a file cannot be read or written, or an argument cannot be used.
     """
-    from tfrl_systems.systems.tensor_graphs.optimize import optimization
+    from tfrl_systems.systems.tensor_graphs.optimize import in_memory, optimization, request
 
-    teller = reporter or Terminal()
+    reporter = reporter or Terminal()
     if not isinstance(model, str | os.PathLike):
-        from tfrl_systems.systems.tensor_graphs.optimize import in_memory
-
         target = None if output is None else pathlib.Path(output)
-        return in_memory.optimize(model, target, asked, teller)
+        return in_memory.optimize(model, target, fields, reporter)
     if output is None:
         raise UsageError("expected output, the file to write the faster model to; found none")
-    asked = {**asked, "model": os.fspath(model), "output": os.fspath(output)}
-    return optimization.optimize(make(optimization.Optimization, asked), teller).to_json()
+    paths = {"model": os.fspath(model), "output": os.fspath(output)}
+    return optimization.optimize(
+        make(request.Optimization, {**fields, **paths}), reporter
+    ).to_json()

@@ -25,55 +25,51 @@ def take_negatives(parser: argparse.ArgumentParser) -> None:
 def add_fields(
     parser: argparse.ArgumentParser, settings: type, without: Collection[str] = ()
 ) -> None:
-    """Add an option for each field of a dataclass.
-
-    Args:
-      parser: the parser to add the options to.
-      settings: the dataclass.
-      without: names of fields to leave out.
-    """
+    """Add an option for each field of a dataclass, except those whose names are in `without`."""
     take_negatives(parser)
-    for one in fields_of(settings):
-        if one.name not in without:
-            _add_field(parser, one)
+    for field in fields_of(settings):
+        if field.name not in without:
+            _add_field(parser, field)
 
 
-def _add_field(parser: argparse.ArgumentParser, one: Field) -> None:
-    text = _help(one)
-    if one.kind is bool:
-        action: Any = argparse.BooleanOptionalAction if one.default else "store_true"
-        parser.add_argument(one.flag, dest=one.name, action=action, default=one.default, help=text)
+def _add_field(parser: argparse.ArgumentParser, field: Field) -> None:
+    text = _help(field)
+    if field.kind is bool:
+        action: Any = argparse.BooleanOptionalAction if field.default else "store_true"
+        parser.add_argument(
+            field.flag, dest=field.name, action=action, default=field.default, help=text
+        )
         return
     parser.add_argument(
-        one.flag,
-        dest=one.name,
-        action="append" if one.is_repeated else "store",
-        required=one.default is dataclasses.MISSING,
-        default=None if one.is_repeated else one.default,
-        type=_parser_of(one),
-        choices=one.about.get("choices") or None,
-        metavar=one.about.get("metavar") or None,
+        field.flag,
+        dest=field.name,
+        action="append" if field.is_repeated else "store",
+        required=field.default is dataclasses.MISSING,
+        default=None if field.is_repeated else field.default,
+        type=_parser_of(field),
+        choices=field.about.get("choices") or None,
+        metavar=field.about.get("metavar") or None,
         help=text,
     )
 
 
-def _help(one: Field) -> str:
-    text = one.explanation.rstrip(".").replace("%", "%%")
-    if one.is_repeated and "repeated" not in text:
+def _help(field: Field) -> str:
+    text = field.explanation.rstrip(".").replace("%", "%%")
+    if field.is_repeated and "repeated" not in text:
         text += "; may be repeated"
-    if one.default in (dataclasses.MISSING, None, (), False) or "default" in text:
+    if field.default in (dataclasses.MISSING, None, (), False) or "default" in text:
         return text
-    return f"{text} (default: {shown(one.default)})"
+    return f"{text} (default: {shown(field.default)})"
 
 
-def _parser_of(one: Field) -> Callable[[str], Any]:
-    if (minimum := one.about.get("minimum")) is not None:
+def _parser_of(field: Field) -> Callable[[str], Any]:
+    if (minimum := field.about.get("minimum")) is not None:
         return whole_number(minimum)
 
     def parse(text: str) -> Any:
         try:
-            value = one.parse(text)
-            if one.about.get("positive") and not 0 < value < float("inf"):
+            value = field.parse(text)
+            if field.about.get("positive") and not 0 < value < float("inf"):
                 raise ValueError("expected a number above 0")
         except ValueError as error:
             raise argparse.ArgumentTypeError(f"{error}, found {text!r}") from None
@@ -86,11 +82,11 @@ def read_fields(
     options: argparse.Namespace, settings: type, without: Collection[str] = ()
 ) -> dict[str, Any]:
     """Return what the command line says of a dataclass's fields, as keyword arguments for it."""
-    found = {one.name: getattr(options, one.name) for one in fields_of(settings)
-             if one.name not in without}  # fmt: skip
+    values = {field.name: getattr(options, field.name) for field in fields_of(settings)
+             if field.name not in without}  # fmt: skip
     return {
         name: tuple(value) if isinstance(value, list) else value
-        for name, value in found.items()
+        for name, value in values.items()
         if value is not None
     }
 
@@ -113,13 +109,13 @@ def read_assignments(assignments: Sequence[str]) -> dict[str, str]:
     Raises:
       UsageError: an assignment has no "=".
     """
-    found = {}
+    values = {}
     for assignment in assignments:
         name, equals, text = assignment.partition("=")
         if not equals:
             raise UsageError(f"--set: expected field=value, found {assignment!r}")
-        found[name] = text
-    return found
+        values[name] = text
+    return values
 
 
 def path_of_file(text: str) -> pathlib.Path:

@@ -44,8 +44,8 @@ def trained(lend):
 
 def test_a_policy_becomes_an_onnx_model(trained, tfrl, tmp_path):
     export = ("export", "--policy", trained / "policy", "--format", "onnx", "-o")
-    report = tfrl(*export, tmp_path / "optimiser.onnx", "--json").json
-    assert report["size_bytes"] == (tmp_path / "optimiser.onnx").stat().st_size
+    result = tfrl(*export, tmp_path / "optimiser.onnx", "--json").json
+    assert result["size_bytes"] == (tmp_path / "optimiser.onnx").stat().st_size
     session = onnxruntime.InferenceSession(tmp_path / "optimiser.onnx")
     (x,) = session.run(["x"], {"c": np.zeros((3, 1), np.float32)})
     assert x.shape == (3, 1) and np.all(np.abs(x) <= 1)

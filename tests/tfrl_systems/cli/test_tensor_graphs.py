@@ -22,10 +22,10 @@ def test_policies_are_compared(model, tfrl):
         *("--policy", "random", "--policy", "greedy", "--model", model, "--json", *QUICK),
     )
     assert ran.status == 0, ran.err
-    (compared,) = ran.json["models"]
-    assert compared["model"] == str(model)
-    ours, taso, random, greedy = compared["policies"]
-    for policy in compared["policies"]:
+    (comparison,) = ran.json["models"]
+    assert comparison["model"] == str(model)
+    ours, taso, random, greedy = comparison["policies"]
+    for policy in comparison["policies"]:
         assert policy.keys() >= {
             "policy",
             "estimated_ms_after",
@@ -34,7 +34,7 @@ def test_policies_are_compared(model, tfrl):
             "substitutions",
         }
         assert policy["steps"] == len(policy["substitutions"])
-        assert policy["estimated_ms_after"] <= compared["estimated_ms_before"]
+        assert policy["estimated_ms_after"] <= comparison["estimated_ms_before"]
         assert policy["expansions_of_best"] <= policy["expansions"] <= 60 or policy is random
     assert ours["estimated_ms_after"] <= taso["estimated_ms_after"]
     assert ours["estimated_ms_after"] <= greedy["estimated_ms_after"]
@@ -77,13 +77,13 @@ STEP_BENCHMARKS = (
 def test_what_a_step_costs(model, tfrl, monkeypatch):
     """Of each model that is named; what learning costs is measured in the next test."""
     monkeypatch.setattr(bench, "measure_learning", lambda *_: ([2.0] * 32, [5.0, 7.0, 6.0]))
-    monkeypatch.setattr(bench, "measure_dreaming", lambda system, settings, name, seed: len(name))
+    monkeypatch.setattr(bench, "measure_dreaming", lambda system, problem, name, seed: len(name))
     arguments = ("bench", "tensor_graphs", "--model", model, "--model", "bert-tiny")
     ran = tfrl(*arguments, "--steps", "20", "--json")
     assert ran.status == 0, ran.err
     benchmarks = {benchmark["name"]: benchmark for benchmark in ran.json["benchmarks"]}
     assert benchmarks.keys() == {
-        f"{name}_{of_model}" for of_model in (model, "bert-tiny") for name in STEP_BENCHMARKS
+        f"{name}_{model_name}" for model_name in (model, "bert-tiny") for name in STEP_BENCHMARKS
     } | {"dream_steps_per_second"}
     step = benchmarks["engine_step_ms_bert-tiny"]
     assert 0 < step["value"] < 50 and step["unit"] == "ms" and "--steps 20" in step["command"]

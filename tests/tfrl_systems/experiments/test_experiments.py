@@ -18,9 +18,26 @@ from tfrl_systems.settings import fields_of
 SMALL = {"num_chunks": 1, "episodes_per_chunk": 2, "hidden_sizes": (4,), "evaluate_every": 1}
 
 
+REFUSED = {
+    ("inlining", "world_model"): "whose policy remembers the episode",
+}
+# Settings that learn a bowl in seconds.
+QUICK = {
+    "ppo": {"iterations": 40, "episodes_per_chunk": 16},
+    "reinforce": {"iterations": 80, "episodes_per_chunk": 16},
+    "es": {"iterations": 40, "num_chunks": 8, "episodes_per_chunk": 16},
+    "bc_max": {"iterations": 4, "episodes_per_chunk": 32},
+    "world_model": {
+        **{"iterations": 2, "episodes_per_chunk": 16, "memory_size": 16, "head_size": 64},
+        **{"num_dreams": 256, "dream_updates": 60, "fit_updates": 100, "fit_episodes": 64},
+        "num_members": 1,
+    },
+}
+
+
 def train(tmp_path, **more):
-    given = {"agent": "ppo", "workdir": tmp_path / "run", "iterations": 2, "settings": SMALL}
-    return experiments.train("learn_to_optimize", function="sphere", **{**given, **more})
+    arguments = {"agent": "ppo", "workdir": tmp_path / "run", "iterations": 2, "settings": SMALL}
+    return experiments.train("learn_to_optimize", function="sphere", **{**arguments, **more})
 
 
 def test_the_three_systems_are_found_by_the_names_of_their_modules():
@@ -34,16 +51,16 @@ def test_the_three_systems_are_found_by_the_names_of_their_modules():
 def test_what_can_be_asked_of_a_system_is_explained(name):
     system = find_system(name)
     for kind in (system.problem_type, system.evaluation_type, system.bench_type):
-        assert [one.name for one in fields_of(kind) if not one.explanation] == []
+        assert [field.name for field in fields_of(kind) if not field.explanation] == []
 
 
 @pytest.mark.parametrize("agent", AGENTS)
 @pytest.mark.parametrize("system", system_names())
 def test_each_agent_has_settings_for_each_system(system, agent):
-    found = find_system(system).settings(agent, None)
-    assert {"loop", "agent"} <= found.keys()
-    for made in found.values():
-        assert [one.name for one in fields_of(made) if not one.explanation] == []
+    groups = find_system(system).settings(agent, None)
+    assert {"loop", "agent"} <= groups.keys()
+    for config in groups.values():
+        assert [field.name for field in fields_of(config) if not field.explanation] == []
 
 
 def test_what_is_right_for_one_function_stands_in_the_record_and_can_be_changed():
@@ -59,9 +76,9 @@ def test_a_run_is_trained_resumed_and_evaluated(tmp_path):
     run = train(tmp_path)
     assert json.loads((tmp_path / "run" / "result.json").read_text()) == run.result
     assert train(tmp_path, resume=True).result == run.result
-    found = experiments.evaluate("learn_to_optimize", policies=[run.policy, "constant"])
-    assert found["function"] == "sphere"
-    assert [one["policy"] for one in found["policies"]] == [str(run.policy), "constant"]
+    evaluation = experiments.evaluate("learn_to_optimize", policies=[run.policy, "constant"])
+    assert evaluation["function"] == "sphere"
+    assert [policy["policy"] for policy in evaluation["policies"]] == [str(run.policy), "constant"]
     with pytest.raises(UserError, match="expected a directory without a run"):
         train(tmp_path)
 
@@ -95,9 +112,9 @@ def test_a_run_is_dreamed_of_beside_new_real_episodes(lent_run):
     firsts = real.observation[:, 0]
     for _ in range(4):
         first = dreams.reset().observation["latent"]
-        assert any(np.allclose(first, one) for one in firsts)
+        assert any(np.allclose(first, state) for state in firsts)
     steps = [dreams.step(action) for action in real.action[0]]
-    assert any(one.is_last() for one in steps) and all(np.isfinite(one.reward) for one in steps)
+    assert any(step.is_last() for step in steps) and all(np.isfinite(step.reward) for step in steps)
     again, _ = experiments.dream(run, seed=1)
     np.testing.assert_array_equal(again.reward, real.reward)
     (directory,) = (run.workdir / "tensorboard").iterdir()
@@ -105,3 +122,39 @@ def test_a_run_is_dreamed_of_beside_new_real_episodes(lent_run):
     assert "evaluation/errors by steps ahead" in curves.Tags()["tensors"]
     with pytest.raises(UsageError, match="expected a run of world_model, found one of ppo"):
         experiments.dream(lent_run("learn_to_optimize", "ppo"))
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("system", system_names())
+def test_an_agent_fits_or_one_line_says_why_not(system, agent):
+    reason = REFUSED.get((system, agent), "")
+    why_not = find_system(system).why_not(agent)
+    assert reason in why_not and bool(reason) == bool(why_not)
+    assert "\n" not in why_not
+    if why_not:
+        with pytest.raises(UsageError, match=f"{system}: expected an agent"):
+            plan(system, agent=agent)
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [
+        *(agent for agent in QUICK if agent != "world_model"),
+        pytest.param("world_model", marks=pytest.mark.slow),
+    ],
+)
+def test_agents_that_learn_online_beat_chance_at_a_bowl_that_moves(agent, tmp_path):
+    """The constant that is best for all c is no bowl's bottom, so it must look at c."""
+    run = experiments.train(
+        "learn_to_optimize",
+        agent=agent,
+        function="shifted_sphere",
+        workdir=tmp_path / "run",
+        settings={"evaluate_every": 60, "hidden_sizes": (16,), **QUICK[agent]},
+        reporter=experiments.Reporter(),
+    )
+    evaluation = experiments.evaluate(
+        "learn_to_optimize", policies=[run.policy, "constant", "random"], function="shifted_sphere"
+    )
+    learned, constant, chance = (policy["mse"] for policy in evaluation["policies"])
+    assert learned < constant < chance

@@ -29,8 +29,8 @@ QUICK = {
 
 
 def snippet() -> str:
-    (found,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    return found
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    return code
 
 
 @pytest.mark.parametrize(

@@ -20,13 +20,13 @@ WITH_WORKERS = {
 SAME = ("experience_sha256", "policy_sha256", "environment_steps", "evaluation", "iterations")
 
 
-def assert_same(run, other) -> None:
+def assert_same(run, reference) -> None:
     for name in SAME:
-        assert run.result[name] == other.result[name], name
-    arrays = [path.name for path in other.policy.glob("*.npz")]
+        assert run.result[name] == reference.result[name], name
+    arrays = [path.name for path in reference.policy.glob("*.npz")]
     assert arrays
     for name in arrays:
-        assert (run.policy / name).read_bytes() == (other.policy / name).read_bytes()
+        assert (run.policy / name).read_bytes() == (reference.policy / name).read_bytes()
 
 
 @pytest.mark.parametrize("system, agent", SETTINGS)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from environments.errors import UserError
+from tfrl_systems.systems.learn_to_optimize import runners
 from tfrl_systems.systems.learn_to_optimize.optimizer_policy import OptimizerPolicy
-from tfrl_systems.systems.learn_to_optimize.runners import MakeRunner
 from tfrl_systems.training import loop
 from tfrl_systems.training.checkpoints import Workdir
 from tfrl_systems.training.curves import summarise
@@ -94,8 +94,8 @@ class Faulty:
 
 
 def test_chunks_that_fail(run, tmp_path, monkeypatch):
-    make = MakeRunner.__call__
-    monkeypatch.setattr(MakeRunner, "__call__", lambda self: Faulty(make(self)))
+    make = runners.make_runner
+    monkeypatch.setattr(runners, "make_runner", lambda *parts: Faulty(make(*parts)))
     with pytest.raises(UserError, match="1 of 3 chunks failed: chunk 1 of iteration 0.*no such"):
         run(tmp_path / "stopped")
     result = run(tmp_path / "run", max_failed_chunks=1)

@@ -140,12 +140,12 @@ class LearnToOptimize(System):
 
     def settings(self, agent: str, problem: Problem | None) -> Settings:
         """See `System.settings`."""
-        found = self.agent(agent)
-        config = found.make_config(**_OF.get(agent, {}))
+        agent_type = self.agent(agent)
+        config = agent_type.make_config(**_OF.get(agent, {}))
         if problem is not None and problem.asks_the_policy and hasattr(config, _ASKED):
             config = dataclasses.replace(config, **{_ASKED: True})
         settings = {
-            "loop": found.make_loop_config(**_LOOP_OF.get(agent, _LOOP)),
+            "loop": agent_type.make_loop_config(**_LOOP_OF.get(agent, _LOOP)),
             "environment": EnvironmentSettings(reward="auto", reference="mean"),
             "judging": Judging(),
             "agent": config,
@@ -163,8 +163,7 @@ class LearnToOptimize(System):
 
     def describe(self, run: TrainingRun) -> dict[str, Any]:
         """See `System.describe`."""
-        described: dict[str, Any] = run.problem.describe()
-        return described
+        return dict(run.problem.describe())
 
     @contextlib.contextmanager
     def online_task(
@@ -176,16 +175,16 @@ class LearnToOptimize(System):
         yield learning.online_task(run)
 
     def evaluate(
-        self, policies: Sequence[str], asked: Evaluation, seed: int, reporter: Reporter
+        self, policies: Sequence[str], request: Evaluation, seed: int, reporter: Reporter
     ) -> dict[str, Any]:
         """See `System.evaluate`."""
-        return evaluate_policies(policies, asked, seed, reporter)
+        return evaluate_policies(policies, request, seed, reporter)
 
-    def bench(self, asked: Benchmarks, reporter: Reporter) -> dict[str, Any]:
+    def bench(self, request: Benchmarks, reporter: Reporter) -> dict[str, Any]:
         """See `System.bench`."""
         from tfrl_systems.systems.learn_to_optimize.benchmarks import bench
 
-        return bench.measure(asked.only or BENCHMARKS, asked.rounds, reporter)
+        return bench.measure(request.only or BENCHMARKS, request.rounds, reporter)
 
     def export(
         self, policy: str, form: str, compiler: str | None, output: pathlib.Path

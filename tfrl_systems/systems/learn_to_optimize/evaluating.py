@@ -44,21 +44,21 @@ class Evaluation(Function):
 
 
 def evaluate_policies(
-    policies: Sequence[str], asked: Evaluation, seed: int, reporter: Reporter
+    policies: Sequence[str], request: Evaluation, seed: int, reporter: Reporter
 ) -> dict[str, Any]:
     """Evaluate policies, and return what `tfrl evaluate learn_to_optimize --json` prints."""
-    objective = _objective(policies, asked)
-    chosen = [_load(name, objective, asked.polish, seed) for name in policies]
+    objective = _objective(policies, request)
+    chosen = [_load(name, objective, request.polish, seed) for name in policies]
     num_points = len(references.reference_points(objective.num_free))
-    if asked.judge == "truth" and (line := judging.announcement(objective, num_points)):
+    if request.judge == "truth" and (line := judging.announcement(objective, num_points)):
         reporter.say(line)
     rows = [
-        evaluate(name, choose, objective, asked.judge)
+        evaluate(name, choose, objective, request.judge)
         for name, choose in zip(policies, chosen, strict=True)
     ]
     return {
         **describe(objective),
-        "polish": asked.polish,
+        "polish": request.polish,
         "function_evaluations": objective.evaluations.count,
         "truth_evaluations": sum(row.pop("truth_evaluations", 0) for row in rows),
         "policies": rows,
@@ -67,12 +67,6 @@ def evaluate_policies(
 
 def evaluate(name: str, choose: Choose, objective: Objective, judge: str) -> dict[str, Any]:
     """Measure one policy.
-
-    Args:
-      name: name of the policy, for the table.
-      choose: the policy.
-      objective: the function that the policy minimises.
-      judge: a name in `judging.JUDGES`.
 
     Returns:
       `policy`; `evaluations` of the function that its answers took; the figures of `judging.judge`;
@@ -99,9 +93,9 @@ def _microseconds(choose: Choose, free: np.ndarray) -> float:
     spent_s: list[float] = []
     began_s = time.perf_counter()
     while len(spent_s) < _TIMED_CALLS and time.perf_counter() - began_s < _TIMED_S:
-        given = free[len(spent_s) % len(free)][np.newaxis]
+        row = free[len(spent_s) % len(free)][np.newaxis]
         started_s = time.perf_counter()
-        choose(given)
+        choose(row)
         spent_s.append(time.perf_counter() - started_s)
     return 1e6 * statistics.median(spent_s)
 
@@ -120,15 +114,17 @@ def _load(name: str, objective: Objective, polish: int, seed: int) -> Choose:
     return policy
 
 
-def _objective(policies: Sequence[str], asked: Function) -> Objective:
+def _objective(policies: Sequence[str], request: Function) -> Objective:
     """Return the function that was asked for, else the one that the first policy was trained on.
 
     Raises:
       UserError: that one is not what it was when the policy learned, or cannot be used.
     """
-    if asked.function is not None:
-        return asked.make_objective()
-    directories = [one for one in policies if one not in baselines.NAMES or is_directory(one)]
+    if request.function is not None:
+        return request.make_objective()
+    directories = [
+        policy for policy in policies if policy not in baselines.NAMES or is_directory(policy)
+    ]
     if not directories:
         raise UsageError(
             "evaluate learn_to_optimize: expected --function, found only named policies"

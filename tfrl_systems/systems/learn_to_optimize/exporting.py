@@ -13,10 +13,6 @@ from tfrl_systems.systems.learn_to_optimize.optimizer_policy import OptimizerPol
 def export_onnx(name: str, output: pathlib.Path) -> dict[str, Any]:
     """Write a policy as an ONNX model; return what `tfrl export --json` prints.
 
-    Args:
-      name: the policy's directory.
-      output: the file to write.
-
     Raises:
       UserError: there is no such policy, it is of another system, or the file cannot be written.
     """

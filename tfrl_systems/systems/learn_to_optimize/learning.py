@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from environments.learn_to_optimize.levels import Levels, measure_levels
 from environments.learn_to_optimize.settings import Settings
+from tfrl_systems.drivers.episode_runner import EpisodeRunner
 from tfrl_systems.policies.numpy_actor import NumpyActor
 from tfrl_systems.reporting import Reporter
-from tfrl_systems.systems.learn_to_optimize import judging
+from tfrl_systems.systems.learn_to_optimize import judging, runners
 from tfrl_systems.systems.learn_to_optimize.judging import Judging
 from tfrl_systems.systems.learn_to_optimize.optimizer_policy import OptimizerPolicy
 from tfrl_systems.systems.learn_to_optimize.problem import Resolved
-from tfrl_systems.systems.learn_to_optimize.runners import MakeRunner
-from tfrl_systems.systems.learn_to_optimize.teaching import MakeTeacher
+from tfrl_systems.systems.learn_to_optimize.teaching import Teacher, make_teacher
 from tfrl_systems.training.checkpoints import Workdir
 from tfrl_systems.training.loop import EvaluateFn
 from tfrl_systems.training.online import OnlineTask
@@ -57,14 +58,15 @@ class _Task:
         (environment,) = plain.make_environments(self._settings, levels=Levels("difference"))
         return environment.time_step_spec(), environment.action_spec()
 
-    def make_runner(self, actor: NumpyActor) -> MakeRunner:
+    def make_runner(self, actor: NumpyActor) -> Callable[[], EpisodeRunner]:
         """Return what makes a worker's runner."""
-        parts = (self._problem, self._settings, actor, self._num_episodes)
-        return MakeRunner(*parts, self.levels())
+        parts = (self._problem, self._settings, self._num_episodes, actor, self.levels())
+        return functools.partial(runners.make_runner, *parts)
 
-    def make_teacher(self, actor: NumpyActor) -> MakeTeacher:
+    def make_teacher(self, actor: NumpyActor) -> Callable[[], Teacher]:
         """Return what makes a worker's teacher."""
-        return MakeTeacher(self.make_runner(actor), self._run.settings["teaching"])
+        parts = (self._problem, self._settings, self._num_episodes, actor, self.levels())
+        return functools.partial(make_teacher, *parts, self._run.settings["teaching"])
 
     def make_evaluate_fn(self, agent: Any) -> EvaluateFn:
         """Return a function that judges the greedy policy."""

@@ -26,19 +26,19 @@ def to_onnx(network: NumpyNetwork, num_free: int, steps: int = 1) -> onnx.ModelP
     Returns:
       A model with the input c, float32 [N, k], and the output x, float32 [N, n - k].
     """
-    made = _Model()
+    builder = _Model()
     num_tuned = network.num_actions
     # As many rows of zeros as c has.
-    x = made.add("MatMul", "c", made.constant("none", np.zeros((num_free, num_tuned))))
+    x = builder.add("MatMul", "c", builder.constant("none", np.zeros((num_free, num_tuned))))
     for _ in range(steps):
-        x = _step(made, network, x)
-    made.nodes.append(helper.make_node("Identity", [x], ["x"]))
+        x = _step(builder, network, x)
+    builder.nodes.append(helper.make_node("Identity", [x], ["x"]))
     graph = helper.make_graph(
-        made.nodes,
+        builder.nodes,
         "optimiser",
         [helper.make_tensor_value_info("c", TensorProto.FLOAT, ["N", num_free])],
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", num_tuned])],
-        list(made.weights.values()),
+        list(builder.weights.values()),
     )
     opsets = [helper.make_opsetid("", _OPSET)]
     model = helper.make_model(
@@ -65,19 +65,22 @@ class _Model:
         return name
 
 
-def _step(made: _Model, network: NumpyNetwork, x: str) -> str:
+def _step(builder: _Model, network: NumpyNetwork, x: str) -> str:
     """Add the nodes from one x to the next, and return the name of that."""
-    values = made.add("Concat", x, "c", axis=1)
+    values = builder.add("Concat", x, "c", axis=1)
     if network.input_limits is not None:
         least, greatest = network.input_limits
-        values = made.add("Max", values, made.constant("least", least))
-        values = made.add("Min", values, made.constant("greatest", greatest))
+        values = builder.add("Max", values, builder.constant("least", least))
+        values = builder.add("Min", values, builder.constant("greatest", greatest))
     layers = network.layers
     for number, (kernel, bias) in enumerate(layers):
-        weights = (made.constant(f"kernel_{number}", kernel), made.constant(f"bias_{number}", bias))
-        values = made.add("Gemm", values, *weights)
+        weights = (
+            builder.constant(f"kernel_{number}", kernel),
+            builder.constant(f"bias_{number}", bias),
+        )
+        values = builder.add("Gemm", values, *weights)
         is_last = number == len(layers) - 1
-        values = made.add("Tanh" if is_last else _ACTIVATIONS[network.activation], values)
+        values = builder.add("Tanh" if is_last else _ACTIVATIONS[network.activation], values)
     middle, half_range = network.action_range
-    values = made.add("Mul", values, made.constant("half_range", half_range))
-    return made.add("Add", values, made.constant("middle", middle))
+    values = builder.add("Mul", values, builder.constant("half_range", half_range))
+    return builder.add("Add", values, builder.constant("middle", middle))

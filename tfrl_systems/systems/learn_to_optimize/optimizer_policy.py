@@ -8,7 +8,7 @@ is the next x. A user gives only c, so the first x is always 0:
 One step is usually enough: in training, the value of an action does not depend on the x before it.
 A second step only repeats the answer from another start.
 
-Who has the function at hand can have the answer polished by a few evaluations of it.
+A caller who has the function can have each answer polished by a few evaluations of it.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class OptimizerPolicy:
         """
         described = policy_files.load_policy_json(directory)
         numbers = (described.get("dimensions"), described.get("free"))
-        if described["kind"] not in _KINDS or not all(type(one) is int for one in numbers):
+        if described["kind"] not in _KINDS or not all(type(number) is int for number in numbers):
             raise UserError(
                 f"{directory}: expected a policy of learn_to_optimize, found one of "
                 f"{described.get('environment', 'something else')}; name another"
@@ -122,27 +122,27 @@ class OptimizerPolicy:
         Raises:
           ValueError: c has another number of parameters.
         """
-        given = np.asarray(c)
-        if given.shape[-1:] != (self._num_free,) or given.ndim > 2:
+        free = np.asarray(c)
+        if free.shape[-1:] != (self._num_free,) or free.ndim > 2:
             raise ValueError(
                 f"policy: expected c as [{self._num_free}] or [N, {self._num_free}], found "
-                f"{list(given.shape)}"
+                f"{list(free.shape)}"
             )
-        num_rows = len(given) if given.ndim == 2 else 1
+        num_rows = len(free) if free.ndim == 2 else 1
         points = np.zeros((num_rows, self._network.num_inputs), np.float32)
-        points[:, self._num_tuned :] = given
+        points[:, self._num_tuned :] = free
         x = self._network.mode(points)
         for _ in range(1, self._steps):
             points[:, : self._num_tuned] = x
             x = self._network.mode(points)
         if self._function is not None:
             x = self._polished(x, points[:, self._num_tuned :])
-        return x[0] if given.ndim == 1 else x
+        return x[0] if free.ndim == 1 else x
 
     def _polished(self, x: np.ndarray, c: np.ndarray) -> np.ndarray:
         assert self._function is not None
         polished = [
-            polishing.polish(self._function, one, free, self._polish)
-            for one, free in zip(x, c, strict=True)
+            polishing.polish(self._function, row, free, self._polish)
+            for row, free in zip(x, c, strict=True)
         ]
         return np.array(polished, np.float32)

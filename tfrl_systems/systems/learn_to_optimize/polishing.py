@@ -19,7 +19,7 @@ _RADIUS, _LAST_RADIUS = 0.03, 1e-8
 
 
 def polish(function: RowFunction, x: np.ndarray, c: np.ndarray, evaluations: int) -> np.ndarray:
-    """Return the best of at most so many points, of which the first is x.
+    """Return the best of the points that are evaluated, x first.
 
     Args:
       function: f.

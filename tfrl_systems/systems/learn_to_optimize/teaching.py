@@ -1,6 +1,6 @@
 """What BC-Max imitates here: the best x that anyone found for each c.
 
-For each c of a chunk these answer:
+For each c of a chunk, these propose an x:
 
   teachers   minimisers of `baselines`, such as scipy, which begin anew for each c
   policy     the last policy
@@ -21,10 +21,12 @@ from environments.errors import UserError
 from environments.learn_to_optimize.baselines import NAMES, make_baseline
 from environments.learn_to_optimize.descent import descend
 from environments.learn_to_optimize.environment import LearnToOptimizeEnvironment
+from environments.learn_to_optimize.levels import Levels
+from environments.learn_to_optimize.settings import Settings
 from tfrl_systems.drivers.jobs import Chunk
 from tfrl_systems.episodes import Experience
 from tfrl_systems.policies.numpy_actor import NumpyActor
-from tfrl_systems.systems.learn_to_optimize.runners import MakeRunner
+from tfrl_systems.systems.learn_to_optimize.problem import Problem
 
 # Not the best constant: to find it takes the least values, which nobody knows while learning.
 _TEACHERS = tuple(name for name in NAMES if name != "constant")
@@ -57,8 +59,8 @@ class Teaching:
                 )
         for name in ("explored", "descent_rounds"):
             if getattr(self, name) < 0:
-                found = getattr(self, name)
-                raise UserError(f"{name}: expected 0 or more, found {found}; correct it")
+                number = getattr(self, name)
+                raise UserError(f"{name}: expected 0 or more, found {number}; correct it")
 
 
 class Teacher:
@@ -108,8 +110,8 @@ class Teacher:
         if job.iteration > 0:
             learned = self._answers(begun, generator)
             learned_cost = self._values(learned[0], free)
-            answers += [*learned, *(self._descended(one, free) for one in learned)]
-        values = np.stack([self._values(one, free) for one in answers])
+            answers += [*learned, *(self._descended(answer, free) for answer in learned)]
+        values = np.stack([self._values(answer, free) for answer in answers])
         best = np.where(np.isfinite(values), values, np.inf).argmin(axis=0)
         rows = np.arange(len(free))
         action = np.stack(answers)[best, rows].astype(np.float32)
@@ -131,7 +133,7 @@ class Teacher:
         """Return the policy's likeliest answers, and those that it draws, float64 [B, m] each."""
         drawn = [self._actor.act(begun, generator).action for _ in range(self._teaching.explored)]
         answers = [self._actor.mode(begun.observation), *drawn]
-        return [np.clip(one.astype(np.float64), -1, 1) for one in answers]
+        return [np.clip(answer.astype(np.float64), -1, 1) for answer in answers]
 
     def _descended(self, x: np.ndarray, free: np.ndarray) -> np.ndarray:
         """Return the ends of descents from x [B, m]."""
@@ -147,19 +149,14 @@ class Teacher:
         return self._objective(self._objective.join(x, free))
 
 
-@dataclasses.dataclass(frozen=True)
-class MakeTeacher:
-    """A function that makes a worker's teacher.
-
-    Attributes:
-      make_runner: makes the runner of episodes, whose environments and policy the teacher takes.
-      teaching: who teaches.
-    """
-
-    make_runner: MakeRunner
-    teaching: Teaching
-
-    def __call__(self) -> Teacher:
-        """Make the teacher."""
-        environments = self.make_runner.make_environments()
-        return Teacher(environments, self.make_runner.actor, self.teaching)
+def make_teacher(
+    problem: Problem,
+    settings: Settings,
+    num_answers: int,
+    actor: NumpyActor,
+    levels: Levels,
+    teaching: Teaching,
+) -> Teacher:
+    """Make a worker's teacher, which answers `num_answers` c in each chunk."""
+    environments = problem.make_environments(settings, actor, num_answers, levels)
+    return Teacher(environments, actor, teaching)

@@ -118,14 +118,14 @@ class TensorGraphs(System):
 
     def settings(self, agent: str, problem: Problem | None) -> Settings:
         """See `System.settings`."""
-        found = self.agent(agent)
+        agent_type = self.agent(agent)
         several = problem is not None and problem.has_several_models
         own = dict(_OF.get(agent, {}))
         own["max_logit"] = _MAX_LOGIT_OF_SEVERAL_MODELS if several else 0.0
         settings = {
-            "loop": found.make_loop_config(**{**_LOOP, **_LOOP_OF.get(agent, {})}),
+            "loop": agent_type.make_loop_config(**{**_LOOP, **_LOOP_OF.get(agent, {})}),
             "environment": _ENVIRONMENT,
-            "agent": found.make_config(**own),
+            "agent": agent_type.make_config(**own),
         }
         if agent != "bc_max":
             return settings
@@ -144,8 +144,7 @@ class TensorGraphs(System):
 
     def describe(self, run: TrainingRun) -> dict[str, Any]:
         """See `System.describe`."""
-        described: dict[str, Any] = run.problem.describe()
-        return described
+        return dict(run.problem.describe())
 
     @contextlib.contextmanager
     def online_task(
@@ -157,16 +156,16 @@ class TensorGraphs(System):
         yield learning.online_task(run)
 
     def evaluate(
-        self, policies: Sequence[str], asked: Evaluation, seed: int, reporter: Reporter
+        self, policies: Sequence[str], request: Evaluation, seed: int, reporter: Reporter
     ) -> dict[str, Any]:
         """See `System.evaluate`."""
-        return evaluate(policies, asked, seed, reporter)
+        return evaluate(policies, request, seed, reporter)
 
-    def bench(self, asked: Benchmarks, reporter: Reporter) -> dict[str, Any]:
+    def bench(self, request: Benchmarks, reporter: Reporter) -> dict[str, Any]:
         """See `System.bench`."""
         from tfrl_systems.systems.tensor_graphs.benchmarks import bench
 
-        return bench.measure(self, asked, reporter)
+        return bench.measure(self, request, reporter)
 
     def outcome(self, result: Mapping[str, Any]) -> tuple[str, str]:
         """See `System.outcome`."""

@@ -9,17 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 from environments.errors import UserError
 from environments.files import is_directory
+from environments.tensor_graphs.bound.exact import Bound, bound
 from environments.tensor_graphs.search import METHODS, Budget, Result
 from tfrl_systems.reporting import Reporter
 from tfrl_systems.settings import option
-from tfrl_systems.systems.tensor_graphs.bounding import bound_of
-from tfrl_systems.systems.tensor_graphs.problem import GraphProblem, Problem, find_model
+from tfrl_systems.systems.tensor_graphs.problem import (
+    GraphProblem,
+    Problem,
+    find_model,
+    num_operators,
+)
 
 if TYPE_CHECKING:
-    from environments.tensor_graphs.bound.exact import Bound
     from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
 
 _BOUND_S = 120.0
+_MOST_BOUNDED_OPERATORS = 30
 _LED = "regions:"
 
 
@@ -58,21 +63,31 @@ class Evaluation(Searching, Problem):
 
 
 def evaluate(
-    policies: Sequence[str], asked: Evaluation, seed: int, reporter: Reporter
+    policies: Sequence[str], request: Evaluation, seed: int, reporter: Reporter
 ) -> dict[str, Any]:
     """Evaluate policies, and return what `tfrl evaluate tensor_graphs --json` prints."""
     learned = {name: _policy_of(name, seed) for name in policies}
-    advance = reporter.task("searching", len(asked.models) * len(policies))
+    advance = reporter.task("searching", len(request.models) * len(policies))
     evaluated = []
-    for name in asked.models:
-        problem = GraphProblem.of(name, find_model(name, seed), asked)
+    for name in request.models:
+        problem = GraphProblem.of(name, find_model(name, seed), request)
         results = {}
         for policy in policies:
-            results[policy] = _search(asked, problem, policy, learned[policy], seed)
+            results[policy] = _search(request, problem, policy, learned[policy], seed)
             advance(1)
-        bounded = bound_of(problem, _BOUND_S, reporter) if asked.bound else None
+        bounded = bound_of(problem, _BOUND_S, reporter) if request.bound else None
         evaluated.append(_to_json(problem, results, bounded))
     return {"models": evaluated}
+
+
+def bound_of(problem: GraphProblem, seconds: float, reporter: Reporter) -> Bound | None:
+    """Search for the least cost that the rules allow, for some seconds; None for large graphs."""
+    if num_operators(problem.graph) > _MOST_BOUNDED_OPERATORS:
+        reporter.say(
+            f"{problem.name}: no bound: it has more than {_MOST_BOUNDED_OPERATORS} operators"
+        )
+        return None
+    return bound(problem.graph, problem.rules, problem.objective, seconds=seconds)
 
 
 def _policy_of(name: str, seed: int) -> GraphPolicy | None:
@@ -91,13 +106,13 @@ def _policy_of(name: str, seed: int) -> GraphPolicy | None:
 
 
 def _search(
-    asked: Evaluation, problem: GraphProblem, name: str, learned: GraphPolicy | None, seed: int
+    request: Evaluation, problem: GraphProblem, name: str, learned: GraphPolicy | None, seed: int
 ) -> Result:
     if learned is not None:
         method = "regions" if name.startswith(_LED) else "policy"
-        return problem.search(method, asked.budget, learned, asked.rollouts)
+        return problem.search(method, request.budget, learned, request.rollouts)
     settings: dict[str, Any] = {"seed": seed} if name == "random" else {}
-    return problem.search(name, asked.budget, **settings)
+    return problem.search(name, request.budget, **settings)
 
 
 def _to_json(
@@ -109,18 +124,18 @@ def _to_json(
         "policies": [
             {
                 "policy": policy,
-                "estimated_ms_after": one.best.cost_ms,
-                "steps": len(one.path),
-                "seconds": one.seconds,
-                "expansions": one.expansions,
-                "expansions_of_best": one.expansions_of_best,
-                "stopped": one.stopped,
+                "estimated_ms_after": result.best.cost_ms,
+                "steps": len(result.path),
+                "seconds": result.seconds,
+                "expansions": result.expansions,
+                "expansions_of_best": result.expansions_of_best,
+                "stopped": result.stopped,
                 "substitutions": [
-                    {"xfer": step.rule, "location": list(step.location)} for step in one.path
+                    {"xfer": step.rule, "location": list(step.location)} for step in result.path
                 ],
-                "gap": bounded and bounded.gap(one.best.cost_ms),
+                "gap": bounded and bounded.gap(result.best.cost_ms),
             }
-            for policy, one in results.items()
+            for policy, result in results.items()
         ],
         "bound": bounded
         and {

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from environments.contexts import ContextSampler
+from environments.tensor_graphs.costs.objectives import make_objective
 from environments.tensor_graphs.environment import Model, TensorGraphEnvironment
 from environments.tensor_graphs.observation.observation import VOCABULARY
 from environments.tensor_graphs.settings import Settings
@@ -19,7 +20,7 @@ from tfrl_systems.reporting import percent
 from tfrl_systems.systems.tensor_graphs import starts
 from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy, digest_of
 from tfrl_systems.systems.tensor_graphs.problem import Problem, sizes_of_models
-from tfrl_systems.systems.tensor_graphs.teaching import MakeTeacher
+from tfrl_systems.systems.tensor_graphs.teaching import Teacher, Teaching
 from tfrl_systems.training.heatmap import Heatmap
 from tfrl_systems.training.loop import EvaluateFn
 from tfrl_systems.training.online import OnlineTask
@@ -44,9 +45,9 @@ def with_room(run: TrainingRun) -> TrainingRun:
     for name in run.problem.models:
         for size, count in _counts(problem, roomy, name).items():
             needed[size] = max(needed[size], count)
-    found: dict[str, Any] = {name: _GROWTH[name] * needed[name] for name in zeros}
-    truncate = settings.truncate or len(found) == len(_GROWTH)
-    sized = dataclasses.replace(settings, **found, truncate=truncate)
+    sizes: dict[str, Any] = {name: _GROWTH[name] * needed[name] for name in zeros}
+    truncate = settings.truncate or len(sizes) == len(_GROWTH)
+    sized = dataclasses.replace(settings, **sizes, truncate=truncate)
     return dataclasses.replace(run, settings={**run.settings, "environment": sized})
 
 
@@ -66,8 +67,8 @@ def make_environment(
     return TensorGraphEnvironment(
         sampler or starts.sampler_of(problem.models),
         settings,
-        problem.load_rules(),
-        problem.make_objective(sizes_of_models(problem.models, problem.dimensions)),
+        problem.load_rules()[0],
+        make_objective(problem.objective, sizes_of_models(problem.models, problem.dimensions)),
     )
 
 
@@ -100,26 +101,11 @@ _MOST = 1 << 15
 _GROWTH = {"max_nodes": 2, "max_edges": 2, "max_locations": 3, "max_actions": 3}
 
 
-@dataclasses.dataclass(frozen=True)
-class MakeRunner:
-    """A function that makes a worker's runner.
-
-    Attributes:
-      problem: the problem to collect on.
-      settings: settings of the environment.
-      actor: the policy, without variables; the pool broadcasts those.
-      num_episodes: number of episodes in a chunk.
-    """
-
-    problem: Problem
-    settings: Settings
-    actor: Actor
-    num_episodes: int
-
-    def __call__(self) -> EpisodeRunner:
-        """Make the runner."""
-        environment = make_environment(self.problem, self.settings)
-        return EpisodeRunner([environment], self.actor, self.num_episodes)
+def make_runner(
+    problem: Problem, settings: Settings, num_episodes: int, actor: Actor
+) -> EpisodeRunner:
+    """Make a worker's runner, whose chunks have `num_episodes` episodes."""
+    return EpisodeRunner([make_environment(problem, settings)], actor, num_episodes)
 
 
 def online_task(run: TrainingRun) -> OnlineTask:
@@ -130,7 +116,7 @@ def online_task(run: TrainingRun) -> OnlineTask:
     return OnlineTask(
         environment.time_step_spec(),
         environment.action_spec(),
-        lambda actor: MakeRunner(problem, settings, actor, num_episodes),
+        lambda actor: functools.partial(make_runner, problem, settings, num_episodes, actor),
         lambda agent: _evaluator(problem, settings, agent),
         about={
             **problem.describe(),
@@ -142,19 +128,33 @@ def online_task(run: TrainingRun) -> OnlineTask:
                 "tfrl evaluate tensor_graphs --model model.onnx --policy DIR --policy regions",
             ],
         },
-        make_teacher=lambda actor: MakeTeacher(
-            functools.partial(make_environment, problem, dataclasses.replace(settings, patience=0)),
+        make_teacher=lambda actor: functools.partial(
+            _make_teacher,
+            problem,
+            settings,
             actor,
             run.settings["teaching"],
-            settings.patience,
             run.settings["agent"].regret_weight > 0,
             num_episodes,
         ),
-        describe=lambda found: (
-            f"{percent(found['cost'], 1.0)} of estimated cost, mean of the models"
+        describe=lambda figures: (
+            f"{percent(figures['cost'], 1.0)} of estimated cost, mean of the models"
         ),
         requirements=problem.requirements(),
     )
+
+
+def _make_teacher(
+    problem: Problem,
+    settings: Settings,
+    actor: NumpyActor,
+    teaching: Teaching,
+    has_regrets: bool,
+    num_contexts: int,
+) -> Teacher:
+    # Patience ends the policy's episodes only: the path of a lesson may be longer.
+    environment = make_environment(problem, dataclasses.replace(settings, patience=0))
+    return Teacher(environment, actor, teaching, settings.patience, has_regrets, num_contexts)
 
 
 def _evaluator(problem: Problem, settings: Settings, agent: Any) -> EvaluateFn:
@@ -164,24 +164,24 @@ def _evaluator(problem: Problem, settings: Settings, agent: Any) -> EvaluateFn:
     """
     settings = dataclasses.replace(settings, random_steps=0)
     environments = {
-        one: make_environment(problem, settings, starts.sampler_of([one]))
+        model: make_environment(problem, settings, starts.sampler_of([model]))
         for name in problem.models
-        for one in starts.to_evaluate_on(name)
+        for model in starts.to_evaluate_on(name)
     }
     actor = NumpyActor.from_policy(agent.collect_policy)
 
     def evaluate_fn(variables: bytes) -> Mapping[str, float | Heatmap]:
         actor.load(variables)
         policy = GraphPolicy(actor.network)
-        found: dict[str, float] = {}
+        figures: dict[str, float] = {}
         counts: dict[str, collections.Counter[str]] = {}
         for name, environment in environments.items():
             counts[name] = collections.Counter(match.rule for match, _ in policy.play(environment))
             info = environment.get_info()
-            found[f"cost/{name}"] = info["best_cost_ms"] / info["start_cost_ms"]
-            found[f"steps/{name}"] = float(info["steps"])
-        costs = [value for name, value in found.items() if name.startswith("cost/")]
+            figures[f"cost/{name}"] = info["best_cost_ms"] / info["start_cost_ms"]
+            figures[f"steps/{name}"] = float(info["steps"])
+        costs = [value for name, value in figures.items() if name.startswith("cost/")]
         rules = Heatmap.of("applications of rules", counts)
-        return {"cost": statistics.fmean(costs), **found, "rules": rules}
+        return {"cost": statistics.fmean(costs), **figures, "rules": rules}
 
     return evaluate_fn

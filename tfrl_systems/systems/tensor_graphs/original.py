@@ -38,12 +38,7 @@ class Original:
     def __init__(
         self, name: str, source: pathlib.Path | onnx.ModelProto, levels: Sequence[Backend]
     ) -> None:
-        """Read a model.
-
-        Args:
-          name: name of the model.
-          source: the model, or its file.
-          levels: the backend that runs it, then with less and less optimisation.
+        """Read a model that the first of the levels runs, else one with less optimisation.
 
         Raises:
           UserError: the model cannot be read.
@@ -102,7 +97,7 @@ class Original:
             return self.source
         return onnx.load(self.source, load_external_data=False)
 
-    def choose(self, given: Given, own: Sequence[Trial] = ()) -> Choice:
+    def choose(self, sizes: Given, own: Sequence[Trial] = ()) -> Choice:
         """Choose the sizes to optimise at, given those that the user names and the user's inputs.
 
         Raises:
@@ -112,10 +107,10 @@ class Original:
         """
         return choose(
             self.open_sizes,
-            given,
+            sizes,
             self._why_not,
             self.name,
-            own=[one.sizes for one in own],
+            own=[trial.sizes for trial in own],
             hints=self._sizes_of_weights(),
         )
 
@@ -125,14 +120,14 @@ class Original:
         Raises:
           UserError: a file is no .npz file, or does not fit the model.
         """
-        found = []
+        trials = []
         for path in paths:
             arrays = load_inputs(path, self.proto)
             try:
-                found.append(Trial(self.open_sizes.of_arrays(arrays), arrays))
+                trials.append(Trial(self.open_sizes.of_arrays(arrays), arrays))
             except UserError as error:
                 raise UserError(f"{path}: {error}") from None
-        return found
+        return trials
 
     def make_trials(
         self, choice: Choice, own: Sequence[Trial] = (), freezes: bool = False
@@ -174,7 +169,7 @@ class Original:
             raise
         except UserError as error:
             return str(error)
-        is_empty = all(getattr(one, "size", 1) == 0 for one in outputs.values())
+        is_empty = all(getattr(output, "size", 1) == 0 for output in outputs.values())
         return "its outputs have no elements" if is_empty else ""
 
     def _sizes_of_weights(self) -> list[int]:

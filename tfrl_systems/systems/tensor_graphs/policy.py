@@ -94,20 +94,20 @@ class GraphPolicy:
         Raises:
           UserError: the policy knows rules by their numbers, and these are other rules.
         """
-        known = self.settings
-        rooms = {name: _ROOM * known[name] for name in SIZES}
-        if known.get("head") in _BY_NUMBERS:
+        trained = self.settings
+        rooms = {name: _ROOM * trained[name] for name in SIZES}
+        if trained.get("head") in _BY_NUMBERS:
             self._check_rules(rules)
-            rooms["max_locations"] = known["max_locations"]
-        max_steps, patience = known["max_steps"], known.get("patience", 0)
+            rooms["max_locations"] = trained["max_locations"]
+        max_steps, patience = trained["max_steps"], trained.get("patience", 0)
         if patience:
             max_steps = max(max_steps, len(graph.nodes))
             patience = patience_with(graph, patience)
         settings = Settings(
             max_steps=max_steps,
             patience=patience,
-            may_stop=bool(known["may_stop"]),
-            constants=bool(known["constants"]),
+            may_stop=bool(trained["may_stop"]),
+            constants=bool(trained["constants"]),
             truncate=True,
             **rooms,
         )
@@ -227,19 +227,22 @@ def _likeliest(
 def _settings_of(directory: pathlib.Path | str, described: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of the environment, and the head, from policy.json."""
     names = (*SIZES, "max_steps", "may_stop", "constants")
-    found = {name: described.get(name) for name in names}
-    for name, value in found.items():
+    numbers = {name: described.get(name) for name in names}
+    for name, value in numbers.items():
         if not isinstance(value, int):
             raise UserError(
                 f"{directory}: expected a whole number {name} in policy.json, found {value!r}; "
                 "export the policy again"
             )
-    head = described.get("head", "numbered")
-    # Policies of older versions have no patience.
-    known = {"patience": described.get("patience", 0), "head": head}
-    return {**found, **known, "rules_sha256": described.get("rules_sha256")}
+    return {
+        **numbers,
+        # Policies of older versions have no patience.
+        "patience": described.get("patience", 0),
+        "head": described.get("head", "numbered"),
+        "rules_sha256": described.get("rules_sha256"),
+    }
 
 
 def digest_of(rules: Sequence[Rule]) -> str:
     """Return a hash of the rules' names, in their order."""
-    return hashlib.sha256(json.dumps([one.name for one in rules]).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([rule.name for rule in rules]).encode()).hexdigest()

@@ -15,7 +15,6 @@ from environments.errors import UsageError, UserError
 from environments.files import exists
 from environments.tensor_graphs import models, onnx_io
 from environments.tensor_graphs.costs import objectives
-from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.costs.objectives import Objective, make_objective
 from environments.tensor_graphs.execution.backends import Arrays
 from environments.tensor_graphs.execution.choosing import Choice
@@ -50,15 +49,15 @@ def name_sizes(text: str) -> tuple[str, tuple[int, ...]]:
     return name, numbers
 
 
-def _dimensions(given: Any) -> Dimensions:
+def _dimensions(dimensions: Any) -> Dimensions:
     """Return sizes by name in one form; in Python they may be a dict, and single numbers."""
-    found: dict[str, tuple[int, ...]] = {}
-    for name, sizes in given.items() if isinstance(given, Mapping) else given:
+    sizes_of: dict[str, tuple[int, ...]] = {}
+    for name, sizes in dimensions.items() if isinstance(dimensions, Mapping) else dimensions:
         numbers = (sizes,) if isinstance(sizes, int) else tuple(sizes)
-        if not numbers or not all(isinstance(one, int) and one > 0 for one in numbers):
+        if not numbers or not all(isinstance(number, int) and number > 0 for number in numbers):
             raise UsageError(f"dimensions: expected whole numbers from 1 on, found {name}={sizes}")
-        found[name] = tuple(dict.fromkeys((*found.get(name, ()), *numbers)))
-    return tuple(sorted(found.items()))
+        sizes_of[name] = tuple(dict.fromkeys((*sizes_of.get(name, ()), *numbers)))
+    return tuple(sorted(sizes_of.items()))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -92,12 +91,12 @@ class Rewriting:
           UsageError: a size is no whole number from 1 on, or there is no such objective.
         """
         if self.objective not in objectives.NAMES:
-            known = ", ".join(objectives.NAMES)
-            raise UsageError(f"--objective: expected one of {known}; found {self.objective!r}")
+            names = ", ".join(objectives.NAMES)
+            raise UsageError(f"--objective: expected one of {names}; found {self.objective!r}")
         object.__setattr__(self, "dimensions", _dimensions(self.dimensions))
 
-    def load_rules(self, strict: bool = False) -> tuple[Rule, ...]:
-        """Load the rules of searches and policies.
+    def load_rules(self, strict: bool = False) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
+        """Load the rules of searches and policies, and those of `selection.blocking`.
 
         Args:
           strict: whether to leave out those that may change NaN or infinity, or may lose digits.
@@ -105,22 +104,7 @@ class Rewriting:
         Raises:
           UserError: the rules cannot be used.
         """
-        return divided(self._load_all_rules(strict))[0]
-
-    def load_block_rules(self, strict: bool = False) -> tuple[Rule, ...]:
-        """Load the rules of `selection.blocking`; see `load_rules`."""
-        return divided(self._load_all_rules(strict))[1]
-
-    def _load_all_rules(self, strict: bool) -> tuple[Rule, ...]:
-        return rule_files.load(here(self.rules) if self.rules else None, strict)
-
-    def make_objective(self, sizes: Sizes) -> Objective:
-        """Make the objective to minimise, at some sizes.
-
-        Raises:
-          UserError: this machine has no such objective.
-        """
-        return make_objective(self.objective, sizes)
+        return divided(rule_files.load(here(self.rules) if self.rules else None, strict))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -143,8 +127,10 @@ class Problem(Rewriting):
         object.__setattr__(self, "models", tuple(map(str, self.models)))
         for name, sizes in self.dimensions:
             if len(sizes) > 1:
-                found = ",".join(map(str, sizes))
-                raise UsageError(f"--dimension {name}: expected one size, found {found}; give one")
+                several = ",".join(map(str, sizes))
+                raise UsageError(
+                    f"--dimension {name}: expected one size, found {several}; give one"
+                )
 
     @property
     def has_several_models(self) -> bool:
@@ -157,7 +143,7 @@ class Problem(Rewriting):
         Raises:
           UserError: a model cannot be read.
         """
-        paths = [pathlib.Path(one) for one in self.models if not models.is_built_in(one)]
+        paths = [pathlib.Path(name) for name in self.models if not models.is_built_in(name)]
         files = [Files(path.parent, onnx_io.file_names(path)) for path in paths if exists(path)]
         if self.rules:
             files.append(Files(self.rules.parent, (self.rules.name,)))
@@ -219,11 +205,6 @@ class GraphProblem:
     ) -> GraphProblem:
         """Read a model, and choose the sizes that it is optimised at.
 
-        Args:
-          name: name of the model.
-          source: the model, or its file.
-          rewriting: rules, objective and sizes.
-
         Raises:
           UserError: the model, the rules, the sizes or the objective cannot be used.
         """
@@ -252,22 +233,15 @@ class GraphProblem:
         Raises:
           UserError: the rules or the objective cannot be used.
         """
-        rules, in_blocks = rewriting.load_rules(strict), rewriting.load_block_rules(strict)
+        rules, block_rules = rewriting.load_rules(strict)
         if strict and not _has_finite_constants(original.graph):
             # Rules with variables that must be constants were shown to keep NaN and infinity only
             # for finite constants.
-            rules = tuple(one for one in rules if not one.constants)
-            in_blocks = tuple(one for one in in_blocks if not one.constants)
+            rules = tuple(rule for rule in rules if not rule.constants)
+            block_rules = tuple(rule for rule in block_rules if not rule.constants)
         sizes = original.with_inner_sizes(choice.points[0], inputs)
-        objective = rewriting.make_objective(sizes)
-        return cls(original.name, original.graph, rules, objective, choice, sizes, in_blocks)
-
-    @property
-    def others(self) -> list[GraphProblem]:
-        """The same problem by other estimates: operators measured singly, and the analytic one."""
-        alone = getattr(self.objective, "alone", None)
-        others = [alone, AnalyticObjective(sizes=self.sizes)] if alone is not None else []
-        return [dataclasses.replace(self, objective=one) for one in others]
+        objective = make_objective(rewriting.objective, sizes)
+        return cls(original.name, original.graph, rules, objective, choice, sizes, block_rules)
 
     @functools.cached_property
     def start(self) -> State:
@@ -323,15 +297,15 @@ def sizes_of_models(names: Sequence[str], dimensions: Dimensions) -> Sizes:
     Raises:
       UserError: a model, or a size, cannot be used.
     """
-    found = [_sizes_of(name, dimensions) for name in names]
+    models_sizes = [_sizes_of(name, dimensions) for name in names]
+    open_names = sorted(set().union(*(names for _, names in models_sizes)))
     for name, _ in dimensions:
-        if not any(name in known for _, known in found):
-            known = ", ".join(sorted(set().union(*(one for _, one in found)))) or "none"
+        if name not in open_names:
             raise UserError(
                 f"--dimension {name}: expected a size that {', '.join(names)} leave open; "
-                f"found {known}"
+                f"found {', '.join(open_names) or 'none'}"
             )
-    return together(sizes for sizes, _ in found)
+    return together(sizes for sizes, _ in models_sizes)
 
 
 @functools.cache
@@ -340,9 +314,9 @@ def _sizes_of(name: str, dimensions: Dimensions) -> tuple[Sizes, frozenset[str]]
     if models.is_built_in(name) or families.named(name):
         return NONE_OPEN, frozenset()
     original = Original(name, find_model(name), levels_of("onnxruntime"))
-    known = frozenset[str]().union(*(one.names for one in original.open_sizes.all))
-    given = {one: sizes for one, sizes in dimensions if one in known}
-    return original.with_inner_sizes(original.choose(given).points[0]), known
+    open_names = frozenset[str]().union(*(size.names for size in original.open_sizes.all))
+    own = {dimension: sizes for dimension, sizes in dimensions if dimension in open_names}
+    return original.with_inner_sizes(original.choose(own).points[0]), open_names
 
 
 def find_model(name: str, seed: int = 0) -> pathlib.Path | onnx.ModelProto:

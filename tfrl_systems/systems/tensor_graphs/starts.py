@@ -15,7 +15,7 @@ from environments.tensor_graphs.models import families
 from tfrl_systems.drivers.requirements import here
 
 _NUM_SIZED = 40
-_NUM_EVALUATED = 4
+NUM_EVALUATED = 4
 
 
 def sampler_of(names: Sequence[str]) -> ContextSampler[Model]:
@@ -45,7 +45,7 @@ def to_size_by(name: str) -> Sequence[str]:
 
 def to_evaluate_on(name: str) -> Sequence[str]:
     """Return the models that training evaluates on: of each family members that it never draws."""
-    return families.members(name, families.FIRST_UNSEEN, _NUM_EVALUATED) or (name,)
+    return families.members(name, families.FIRST_UNSEEN, NUM_EVALUATED) or (name,)
 
 
 def _sampler_of_one(name: str) -> ContextSampler[Model]:

@@ -1,25 +1,25 @@
 """What BC-Max imitates on graphs: the best of several searches and of the last policy, per context.
 
-In each context, a model or a graph that steps by chance have made of it, these play:
+A context is a model, or a graph that random steps made of it. In each context these play:
 
   teachers   searches, such as `regions`, each with the same number of expansions
   policy     the last policy by its likeliest actions, and episodes in which it draws its actions,
              which differ from the likeliest ones where it is unsure (BC-Max, Algorithm 3)
   led        `regions`, from the cheapest graph of the policy's episode on
 
-The path to the cheapest graph is the lesson of the context. Wherever `regions` found more than the
-policy, its steps from the policy's graph on are a second lesson: they begin where a policy comes to
-that has learned from the first.
+The path to the cheapest graph is the lesson of the context. Where `regions` finds more than the
+policy, its steps from the policy's graph on are a second lesson. They begin where a policy ends
+that has learned the first.
 
 Most steps of a path do not depend on each other. So at each graph every step that the path takes
-from there on, and that could be taken at once, is as good as the next one (`targets`). Of every
-other step the engine knows how much dearer it makes the graph at once (`regrets`).
+from there on, and that could be taken at once, is as good as the next one (`targets`). For every
+other step the engine says how much dearer it makes the graph at once (`regrets`).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,8 +72,8 @@ class Teaching:
                 )
         for name, least in (("teacher_expansions", 1), ("explored", 0)):
             if getattr(self, name) < least:
-                found = getattr(self, name)
-                raise UserError(f"{name}: expected {least} or more, found {found}; correct it")
+                number = getattr(self, name)
+                raise UserError(f"{name}: expected {least} or more, found {number}; correct it")
 
 
 class Path(NamedTuple):
@@ -141,8 +141,8 @@ class Teacher:
             for _ in range(_MAX_WITHOUT_GAIN):
                 self._environment.reset()
                 learned = job.iteration > 0
-                if made := self._lessons(learned, job.index * self._num_contexts + number):
-                    rows += made
+                if lessons := self._lessons(learned, job.index * self._num_contexts + number):
+                    rows += lessons
                     break
             else:
                 raise ValueError(
@@ -156,7 +156,7 @@ class Teacher:
         start: Any = self._environment.state
         # Different random steps lead to different graphs.
         name = f"{self._environment.context} {hash(start.graph) & _MASK:016x}"
-        paths = [self._searched(one, start) for one in self._teaching.teachers]
+        paths = [self._searched(teacher, start) for teacher in self._teaching.teachers]
         lessons, learned_cost = [], np.nan
         if is_learned:
             played = [
@@ -170,14 +170,14 @@ class Teacher:
                 paths.append(Path(start, greedy.steps + further.steps, further.end))
                 lessons.append((f"{name} as the policy leaves it", further, np.nan))
             paths += played
-        best = min(paths, key=lambda one: one.end.cost_ms)
+        best = min(paths, key=lambda path: path.end.cost_ms)
         if best.end.cost_ms < start.cost_ms:
             lessons.append((name, best, 1000 * learned_cost))
         return [row for lesson in lessons for row in self._recorded(*lesson)]
 
     def _searched(self, method: str, start: Any) -> Path:
-        found = search(start, method, Budget(expansions=self._teaching.teacher_expansions))
-        return Path(start, found.path, found.best)
+        result = search(start, method, Budget(expansions=self._teaching.teacher_expansions))
+        return Path(start, result.path, result.best)
 
     def _played(self, start: Any, name: str, number: int, seed: int) -> Path:
         """Play an episode of the policy: by its likeliest actions if `number` is 0."""
@@ -205,7 +205,7 @@ class Teacher:
                 break
             labels = {"targets": shares}
             if self._has_regrets:
-                labels["regrets"] = _regrets(state, observation, shares, savings)
+                labels["regrets"] = regrets_of(state, observation, shares, savings)
             begun = (time_step.step_type, observation, action, labels)
             after = environment.step(action)
             steps.append((*begun, after.step_type, after.reward, after.discount))
@@ -252,7 +252,7 @@ def _targets(
     return shares / max(shares.sum(), 1), following
 
 
-def _regrets(
+def regrets_of(
     state: Any, observation: dict[str, np.ndarray], shares: np.ndarray, savings: Savings
 ) -> np.ndarray:
     """Return how much dearer each listed action makes the graph, float32 [A]; 0 for those wanted.
@@ -268,43 +268,12 @@ def _regrets(
 
 
 def _experience(rows: Iterable[_Row]) -> Experience:
-    made = list(rows)
+    lessons = list(rows)
     steps = trajectory.Trajectory(
         *tree.map_structure(
-            lambda *arrays: np.stack(arrays), *(step for row in made for step in row.steps)
+            lambda *arrays: np.stack(arrays), *(step for row in lessons for step in row.steps)
         )
     )
-    infos = [{"cost": row.cost, "learned_cost": row.learned_cost} for row in made]
-    lengths = [len(row.steps) for row in made]
-    return Experience.of(split_episodes(steps, lengths), [row.context for row in made], infos)
-
-
-@dataclasses.dataclass(frozen=True)
-class MakeTeacher:
-    """A function that makes a worker's teacher.
-
-    Attributes:
-      make_environment: makes the environment that draws the contexts.
-      actor: the policy, without variables; the pool broadcasts those.
-      teaching: who teaches.
-      patience, has_regrets: see `Teacher`.
-      num_contexts: number of contexts of a chunk.
-    """
-
-    make_environment: Callable[[], TensorGraphEnvironment]
-    actor: NumpyActor
-    teaching: Teaching
-    patience: int
-    has_regrets: bool
-    num_contexts: int
-
-    def __call__(self) -> Teacher:
-        """Make the teacher."""
-        return Teacher(
-            self.make_environment(),
-            self.actor,
-            self.teaching,
-            self.patience,
-            self.has_regrets,
-            self.num_contexts,
-        )
+    infos = [{"cost": row.cost, "learned_cost": row.learned_cost} for row in lessons]
+    lengths = [len(row.steps) for row in lessons]
+    return Experience.of(split_episodes(steps, lengths), [row.context for row in lessons], infos)

@@ -44,11 +44,11 @@ def make_policy(name: str, kind: str):
 def saved(tmp_path_factory):
     """Directories of saved policies, by agent and kind of problem."""
     root = tmp_path_factory.mktemp("policies")
-    found = {}
+    directories = {}
     for name, kind in [("ppo", "float"), ("reinforce", "integer")]:
-        found[name] = root / name
-        export.save_policy(found[name], make_policy(name, kind), ABOUT)
-    return found
+        directories[name] = root / name
+        export.save_policy(directories[name], make_policy(name, kind), ABOUT)
+    return directories
 
 
 @pytest.fixture
@@ -94,9 +94,9 @@ def test_a_question_starts_at_zero(saved):
 def test_an_answer_stays_as_it_was(saved):
     policy = OptimizerPolicy.load(saved["ppo"])
     first = policy([0.5, 0.5])
-    kept = first.copy()
+    copy = first.copy()
     policy([-0.5, 0.1])
-    np.testing.assert_array_equal(first, kept)
+    np.testing.assert_array_equal(first, copy)
 
 
 def test_c_of_another_size_is_refused(saved):
@@ -194,6 +194,6 @@ def test_an_onnx_model_answers_the_same(saved, steps):
     policy = OptimizerPolicy.load(saved["ppo"], steps)
     session = onnxruntime.InferenceSession(policy.to_onnx().SerializeToString())
     c = np.random.default_rng(5).uniform(-1, 1, (40, 2)).astype(np.float32)
-    (found,) = session.run(["x"], {"c": c})
-    np.testing.assert_allclose(found, policy(c), atol=2e-6)
-    assert found.std() > 0.01
+    (answer,) = session.run(["x"], {"c": c})
+    np.testing.assert_allclose(answer, policy(c), atol=2e-6)
+    assert answer.std() > 0.01

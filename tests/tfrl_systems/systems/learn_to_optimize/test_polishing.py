@@ -16,21 +16,21 @@ class Counted:
     """A bowl around `centre`, or another function, that counts the rows it is asked for."""
 
     def __init__(self, centre, value_fn=None):
-        self.centre, self.asked = np.asarray(centre), []
+        self.centre, self.rows = np.asarray(centre), []
         self._value_fn = value_fn or (lambda x: float(np.sum((x - self.centre) ** 2)))
 
     def __call__(self, rows):
-        self.asked.extend(rows.tolist())
+        self.rows.extend(rows.tolist())
         return np.array([self._value_fn(row[: len(self.centre)]) for row in rows])
 
 
 def test_ten_evaluations_find_the_bottom_of_a_bowl():
     bowl = Counted([0.31, -0.42])
-    found = polish(bowl, np.array([0.3, -0.4], np.float32), np.array([0.5]), 10)
-    np.testing.assert_allclose(found, bowl.centre, atol=1e-6)
+    x = polish(bowl, np.array([0.3, -0.4], np.float32), np.array([0.5]), 10)
+    np.testing.assert_allclose(x, bowl.centre, atol=1e-6)
     # The free parameter comes along unchanged, and the first point is the answer itself.
-    assert all(row[2] == 0.5 for row in bowl.asked)
-    np.testing.assert_allclose(bowl.asked[0][:2], [0.3, -0.4], atol=1e-7)
+    assert all(row[2] == 0.5 for row in bowl.rows)
+    np.testing.assert_allclose(bowl.rows[0][:2], [0.3, -0.4], atol=1e-7)
 
 
 @hypothesis.settings(max_examples=30, deadline=None)
@@ -43,26 +43,26 @@ def test_it_is_never_worse_nor_asks_more_nor_leaves_the_box(start, evaluations, 
     centre = np.random.default_rng(seed).uniform(-2, 2, len(start))
     bowl = Counted(centre, lambda x: float(np.sum(np.abs(x - centre))))
     x = np.array(start)
-    found = polish(bowl, x, np.zeros(1), evaluations)
-    assert 1 <= len(bowl.asked) <= evaluations
-    assert np.all(np.abs(found) <= 1)
-    assert np.all(np.abs([row[:-1] for row in bowl.asked]) <= 1)
-    assert np.abs(found - centre).sum() <= np.abs(x - centre).sum()
+    polished = polish(bowl, x, np.zeros(1), evaluations)
+    assert 1 <= len(bowl.rows) <= evaluations
+    assert np.all(np.abs(polished) <= 1)
+    assert np.all(np.abs([row[:-1] for row in bowl.rows]) <= 1)
+    assert np.abs(polished - centre).sum() <= np.abs(x - centre).sum()
 
 
 def test_few_evaluations_look_around():
     bowl = Counted([0.2, -0.2])
-    found = polish(bowl, np.array([0.18, -0.2]), np.zeros(1), 2)
+    x = polish(bowl, np.array([0.18, -0.2]), np.zeros(1), 2)
     # One evaluation for the answer itself, one for a step up along the first axis.
-    np.testing.assert_allclose([row[:2] for row in bowl.asked], [[0.18, -0.2], [0.21, -0.2]])
-    np.testing.assert_allclose(found, [0.21, -0.2])
+    np.testing.assert_allclose([row[:2] for row in bowl.rows], [[0.18, -0.2], [0.21, -0.2]])
+    np.testing.assert_allclose(x, [0.21, -0.2])
 
 
 @pytest.mark.parametrize("evaluations", [1, 4, 12])
 def test_values_that_are_no_numbers_are_passed_by(evaluations):
     hole = Counted([0.0], lambda x: float("nan") if x[0] > 0.105 else float(x[0] ** 2))
-    found = polish(hole, np.array([0.1]), np.zeros(1), evaluations)
-    assert found[0] <= 0.1
+    x = polish(hole, np.array([0.1]), np.zeros(1), evaluations)
+    assert x[0] <= 0.1
 
 
 def test_a_policy_polishes_each_answer_with_the_function():
@@ -75,7 +75,7 @@ def test_a_policy_polishes_each_answer_with_the_function():
     bowl = Counted([0.2, 0.3])
     policy = OptimizerPolicy(Constant(), 2, polish=10, function=bowl)
     np.testing.assert_allclose(policy([[0.1], [0.7]]), [bowl.centre] * 2, atol=1e-5)
-    assert {row[2] for row in bowl.asked} == {np.float32(0.1), np.float32(0.7)}
+    assert {row[2] for row in bowl.rows} == {np.float32(0.1), np.float32(0.7)}
     for wrong in ({"polish": 3}, {"function": bowl}, {"polish": -1, "function": bowl}):
         with pytest.raises(UserError, match="expected polish from 1 on together with a function"):
             OptimizerPolicy(Constant(), 2, **wrong)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from environments.errors import UserError
+from environments.learn_to_optimize.levels import measure_levels
 from environments.learn_to_optimize.settings import Settings
 from tests.tfrl_systems.double_well import double_well
 from tfrl_systems.agents import bc_max
@@ -13,8 +14,7 @@ from tfrl_systems.drivers.jobs import Chunk
 from tfrl_systems.policies import variables
 from tfrl_systems.policies.numpy_actor import NumpyActor
 from tfrl_systems.systems.learn_to_optimize.problem import Problem
-from tfrl_systems.systems.learn_to_optimize.runners import MakeRunner
-from tfrl_systems.systems.learn_to_optimize.teaching import MakeTeacher, Teaching
+from tfrl_systems.systems.learn_to_optimize.teaching import Teaching, make_teacher
 
 PROBLEM = Problem(function=double_well)
 
@@ -25,8 +25,8 @@ def taught(iteration: int, **teaching):
         bc_max.Config(hidden_sizes=(4,)), environment.time_step_spec(), environment.action_spec()
     )
     actor = NumpyActor.from_policy(agent.collect_policy)
-    make_runner = MakeRunner(PROBLEM, Settings(), actor, 16)
-    teacher = MakeTeacher(make_runner, Teaching(**teaching))()
+    levels = measure_levels(PROBLEM.make_objective(), Settings())
+    teacher = make_teacher(PROBLEM, Settings(), 16, actor, levels, Teaching(**teaching))
     teacher.load(variables.to_bytes(agent.collect_policy.variables(), iteration))
     return teacher.run(Chunk(iteration, 0))
 
@@ -34,23 +34,23 @@ def taught(iteration: int, **teaching):
 def test_each_answer_is_the_best_of_all():
     """The left well is deeper for every c; descents from drawn answers find it, scipy may not."""
     alone = taught(1, teachers=("random",), explored=0, descent_rounds=0)
-    found = taught(1, teachers=("scipy", "random"), explored=8)
-    assert np.all(found.trajectory.action < 0)
-    c = found.trajectory.observation[:, 0, 1]
-    x = found.trajectory.action[:, 0, 0].astype(np.float64)
-    np.testing.assert_allclose(found.info["cost"], double_well(np.stack([x, c], 1)), atol=1e-6)
+    lessons = taught(1, teachers=("scipy", "random"), explored=8)
+    assert np.all(lessons.trajectory.action < 0)
+    c = lessons.trajectory.observation[:, 0, 1]
+    x = lessons.trajectory.action[:, 0, 0].astype(np.float64)
+    np.testing.assert_allclose(lessons.info["cost"], double_well(np.stack([x, c], 1)), atol=1e-6)
     # 4 x (x² - 1/4) + 1/10 = 0 at the bottom.
     np.testing.assert_allclose(4 * x * (x**2 - 0.25), -0.1, atol=1e-3)
-    assert np.all(found.info["cost"] <= found.info["learned_cost"])
-    assert np.all(found.info["cost"] <= alone.info["cost"] + 1e-9)
+    assert np.all(lessons.info["cost"] <= lessons.info["learned_cost"])
+    assert np.all(lessons.info["cost"] <= alone.info["cost"] + 1e-9)
 
 
 def test_before_the_first_iteration_only_teachers_answer():
-    found = taught(0, teachers=("random",))
-    assert np.isnan(found.info["learned_cost"]).all()
-    assert found.num_steps == 16
+    lessons = taught(0, teachers=("random",))
+    assert np.isnan(lessons.info["learned_cost"]).all()
+    assert lessons.num_steps == 16
     # One evaluation of what the teacher says, one where the environment starts, one of its step.
-    assert found.evaluations == 3 * 16
+    assert lessons.evaluations == 3 * 16
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,11 @@ SETTINGS = {
 }
 
 
+def problem_of(name):
+    graph = onnx_io.read(models.make(name))
+    return GraphProblem(name, graph, rule_files.load(), AnalyticObjective(), FIXED, NONE_OPEN)
+
+
 def player_on(problem, network):
     policy = GraphPolicy(network, SETTINGS)
     return PolicyPlayer(policy, problem.name, problem.graph, problem.rules, problem.objective)
@@ -56,27 +61,21 @@ def test_there_is_room_for_a_larger_model_than_those_that_it_learned_on(head, lo
 
 
 def test_a_path_through_several_episodes_can_be_replayed():
-    graph = onnx_io.read(models.make("bert-tiny"))
-    problem = GraphProblem(
-        "bert-tiny", graph, rule_files.load(), AnalyticObjective(), FIXED, NONE_OPEN
-    )
+    problem = problem_of("bert-tiny")
     policy = GraphPolicy(Chance(), SETTINGS)
-    found = problem.search("policy", Budget(), policy, num_rollouts=48)
+    result = problem.search("policy", Budget(), policy, num_rollouts=48)
     # In place of 6 of 48 episodes it probes; some of the others are given up.
-    assert 48 < found.expansions < 42 * MAX_STEPS + 6 * 64
-    assert len(found.path) > MAX_STEPS
-    again = replay(Visited(problem.start), found.path)
-    assert again.state.graph == found.best.graph and again.cost_ms == found.best.cost_ms
-    one = problem.search("policy", Budget(), policy, num_rollouts=1)
-    assert len(one.path) <= MAX_STEPS and found.best.cost_ms < one.best.cost_ms
+    assert 48 < result.expansions < 42 * MAX_STEPS + 6 * 64
+    assert len(result.path) > MAX_STEPS
+    again = replay(Visited(problem.start), result.path)
+    assert again.state.graph == result.best.graph and again.cost_ms == result.best.cost_ms
+    single = problem.search("policy", Budget(), policy, num_rollouts=1)
+    assert len(single.path) <= MAX_STEPS and result.best.cost_ms < single.best.cost_ms
 
 
 def test_a_policy_leads_our_search():
     """It plays first; to this one the likeliest action is the one that is listed first."""
-    graph = onnx_io.read(models.make("bert-tiny"))
-    problem = GraphProblem(
-        "bert-tiny", graph, rule_files.load(), AnalyticObjective(), FIXED, NONE_OPEN
-    )
+    problem = problem_of("bert-tiny")
     policy = GraphPolicy(Chance(), SETTINGS)
     led, again = (problem.search("regions", Budget(expansions=60), policy) for _ in range(2))
     assert (led.method, led.path) == ("regions", again.path)
@@ -88,15 +87,13 @@ def test_a_policy_leads_our_search():
 
 def test_steps_name_the_nodes_of_the_graph_that_an_episode_begins_at():
     """Two steps lead back to an equal graph, in which nodes have other numbers."""
-    graph = onnx_io.read(models.make("squeezenet-1.1"))
-    problem = GraphProblem(
-        "squeezenet", graph, rule_files.load(), AnalyticObjective(), FIXED, NONE_OPEN
-    )
+    problem = problem_of("squeezenet-1.1")
     again = problem.start
     for rule in ("global_average_is_mean", "mean_is_global_average"):
         (match,) = [match for match in again.matches if match.rule == rule]
         again = again.apply(match)
-    assert again.graph == graph and again.graph.nodes.keys() != graph.nodes.keys()
+    assert again.graph == problem.graph
+    assert again.graph.nodes.keys() != problem.graph.nodes.keys()
     player = player_on(problem, Chance())
     for number, start in enumerate((problem.start, again) * 20):
         matches = [match for match, _ in player.play(number, start)]
@@ -144,10 +141,7 @@ def test_a_greedy_episode_does_not_go_round_in_rings(may_stop):
 
 def test_probing_tries_one_of_all_matches_that_look_alike_and_never_again():
     """The one that the policy would draw comes first; the engine makes the same state of it."""
-    graph = onnx_io.read(models.make("bert-tiny"))
-    problem = GraphProblem(
-        "bert-tiny", graph, rule_files.load(), AnalyticObjective(), FIXED, NONE_OPEN
-    )
+    problem = problem_of("bert-tiny")
     start = problem.start
     player = player_on(problem, Sure())
     signatures = NodeSignatures(start.graph)
@@ -167,10 +161,7 @@ def test_probing_tries_one_of_all_matches_that_look_alike_and_never_again():
 
 def test_steps_of_an_episode_are_not_probed_again_and_are_taken_in_all_layers():
     """Playing in one of two layers is enough to know what saves something in both."""
-    graph = onnx_io.read(models.make("bert-tiny"))
-    problem = GraphProblem(
-        "bert-tiny", graph, rule_files.load(), AnalyticObjective(), FIXED, NONE_OPEN
-    )
+    problem = problem_of("bert-tiny")
     start = problem.start
     player = player_on(problem, Chance())
     assert list(player.descend(start)) == []

@@ -13,7 +13,7 @@ def test_names_are_drawn_alike_and_members_anew():
     again = [sampler(np.random.default_rng(seed)).name for seed in range(40)]
     assert drawn == again
     kinds = [name.partition(":")[0] for name in drawn]
-    assert all(kinds.count(one) >= 6 for one in ("recurrent", "bert-tiny", "branches"))
+    assert all(kinds.count(name) >= 6 for name in ("recurrent", "bert-tiny", "branches"))
     numbers = [int(name.partition(":")[2]) for name in drawn if ":" in name]
     assert len({*numbers}) == len(numbers) and max(numbers) < 1_000_000
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import types
 
 import numpy as np
 import pytest
@@ -18,32 +20,31 @@ from tfrl_systems.drivers.collect import Collect, Supervision, make_pool
 from tfrl_systems.drivers.jobs import Chunk
 from tfrl_systems.drivers.pipes.messages import pickled, unpickled
 from tfrl_systems.policies.numpy_actor import NumpyActor
-from tfrl_systems.systems.tensor_graphs import teaching
-from tfrl_systems.systems.tensor_graphs.teaching import MakeTeacher, Teaching
+from tfrl_systems.systems.tensor_graphs.teaching import Teacher, Teaching, regrets_of
 
 SIZES = dataclasses.replace(graph_problems.SIZES, max_steps=8)
 
 
-@dataclasses.dataclass(frozen=True)
-class MakeEnvironment:
+def make_environment(count=2):
     """Episodes that begin at Relu(Relu(x)), or at something that no rule changes."""
-
-    count: int = 2
-
-    def __call__(self) -> TensorGraphEnvironment:
-        sampler = contexts.uniform([graph_problems.relus(self.count)])
-        return TensorGraphEnvironment(sampler, SIZES, graph_problems.RULES, graph_problems.Hill())
+    sampler = contexts.uniform([graph_problems.relus(count)])
+    return TensorGraphEnvironment(sampler, SIZES, graph_problems.RULES, graph_problems.Hill())
 
 
 def make_agent(**settings):
-    environment = MakeEnvironment()()
+    environment = make_environment()
     config = bc_max.Config(graph_width=8, graph_rounds=2, learning_rate=1e-2, **settings)
     return bc_max.make_agent(config, environment.time_step_spec(), environment.action_spec())
 
 
-def make_teacher(agent, count=2, has_regrets=False, **settings):
-    actor = NumpyActor.from_policy(agent.collect_policy)
-    return MakeTeacher(MakeEnvironment(count), actor, Teaching(**settings), 4, has_regrets, 1)
+def make_teacher(actor, count=2, has_regrets=False, **settings):
+    return Teacher(make_environment(count), actor, Teaching(**settings), 4, has_regrets, 1)
+
+
+def teacher_of(agent, **settings):
+    teacher = make_teacher(NumpyActor.from_policy(agent.collect_policy), **settings)
+    teacher.load(data_of(agent))
+    return teacher
 
 
 def listed(experience, step):
@@ -58,17 +59,13 @@ def listed(experience, step):
 
 def test_the_best_path_is_the_lesson_and_its_order_is_free():
     """Both Relus are lifted and dropped, 4 ms to 2. A lift of either is as good a beginning."""
-    agent = make_agent()
-    teacher = make_teacher(agent)()
-    teacher.load(data_of(agent))
-    found = teacher.run(Chunk(0, 0))
-    assert [name.split()[0] for name in found.contexts] == ["relus-2"] and found.info[
-        "cost"
-    ].tolist() == [2000]
-    assert np.isnan(found.info["learned_cost"]).all() and found.num_steps == 4
-    assert listed(found, 0) == [("lift", 0.5), ("lift", 0.5)]
-    rules = [{name for name, _ in listed(found, step)} for step in range(4)]
-    assert rules[-1] == {"drop"} and all(one <= {"lift", "drop"} for one in rules)
+    lessons = teacher_of(make_agent()).run(Chunk(0, 0))
+    assert [name.split()[0] for name in lessons.contexts] == ["relus-2"]
+    assert lessons.info["cost"].tolist() == [2000]
+    assert np.isnan(lessons.info["learned_cost"]).all() and lessons.num_steps == 4
+    assert listed(lessons, 0) == [("lift", 0.5), ("lift", 0.5)]
+    rules = [{name for name, _ in listed(lessons, step)} for step in range(4)]
+    assert rules[-1] == {"drop"} and all(names <= {"lift", "drop"} for names in rules)
 
 
 def test_other_steps_cost_what_the_engine_says():
@@ -76,12 +73,10 @@ def test_other_steps_cost_what_the_engine_says():
 
     No step of these rules makes a graph dearer, so a rule that does is added here.
     """
-    agent = make_agent()
-    teacher = make_teacher(agent, has_regrets=True)()
-    teacher.load(data_of(agent))
-    found = teacher.run(Chunk(0, 0)).trajectory
-    assert not found.policy_info["regrets"].any()
-    state = teacher._environment.state
+    lessons = teacher_of(make_agent(), has_regrets=True).run(Chunk(0, 0)).trajectory
+    assert not lessons.policy_info["regrets"].any()
+    environment = make_environment()
+    environment.reset()
     seen = {"action_mask": np.array([True] * 3), "actions": np.array([[0, 0], [1, 0], [3, 0]])}
 
     class Dearer:
@@ -91,17 +86,17 @@ def test_other_steps_cost_what_the_engine_says():
             return {"slip": 0.1, "lift": 1.0}[match]
 
     class State:
-        graph, cost_ms, matches_by_rule = state.graph, 2.0, [["slip"], ["lift"], []]
+        graph, cost_ms, matches_by_rule = environment.state.graph, 2.0, [["slip"], ["lift"], []]
 
-    regrets = teaching._regrets(State, seen, np.zeros(3, np.float32), Dearer())
+    regrets = regrets_of(State, seen, np.zeros(3, np.float32), Dearer())
     np.testing.assert_allclose(regrets, [5, 10, 0], rtol=1e-6)
     wanted = np.array([1, 0, 0], np.float32)
-    np.testing.assert_allclose(teaching._regrets(State, seen, wanted, Dearer()), [0, 10, 0])
+    np.testing.assert_allclose(regrets_of(State, seen, wanted, Dearer()), [0, 10, 0])
 
 
 def test_a_clone_plays_the_best_path_that_greedy_steps_miss():
     agent = make_agent(updates=60)
-    teacher = make_teacher(agent)()
+    teacher = teacher_of(agent)
     for iteration in range(2):
         teacher.load(data_of(agent))
         experience = teacher.run(Chunk(iteration, 0))
@@ -115,9 +110,6 @@ def test_a_clone_plays_the_best_path_that_greedy_steps_miss():
 
 def test_where_the_policy_gives_up_a_search_goes_on():
     """A policy that slips once ends with 3.8 ms of 4, from where one lift and drop are left."""
-    agent = make_agent()
-    teacher = make_teacher(agent, explored=0)()
-    teacher.load(data_of(agent))
 
     class Slips:
         """Takes the last Relu's slip and ends there, because nothing is drawn any more."""
@@ -137,12 +129,11 @@ def test_where_the_policy_gives_up_a_search_goes_on():
             mask = observation["action_mask"]
             return {"logits": np.where(mask, logits, -np.inf), "actions": observation["actions"]}
 
-    teacher._actor._network = Slips()
-    found = teacher.run(Chunk(1, 0))
+    lessons = make_teacher(types.SimpleNamespace(network=Slips()), explored=0).run(Chunk(1, 0))
     # It slips twice: 3.6 ms, and no rule matches any more, so there is no second lesson.
-    assert [name.split()[0] for name in found.contexts] == ["relus-2"]
-    np.testing.assert_allclose(found.info["learned_cost"], [3600])
-    np.testing.assert_allclose(found.info["cost"], [2000])
+    assert [name.split()[0] for name in lessons.contexts] == ["relus-2"]
+    np.testing.assert_allclose(lessons.info["learned_cost"], [3600])
+    np.testing.assert_allclose(lessons.info["cost"], [2000])
 
 
 CHUNKS = [Chunk(iteration, 0) for iteration in (0, 1)]
@@ -150,7 +141,8 @@ CHUNKS = [Chunk(iteration, 0) for iteration in (0, 1)]
 
 def taught(agent, collect):
     """Hashes of the lessons of some chunks."""
-    with make_pool(collect, make_teacher(agent), Supervision(num_spares=0)) as pool:
+    make = functools.partial(make_teacher, NumpyActor.from_policy(agent.collect_policy))
+    with make_pool(collect, make, Supervision(num_spares=0)) as pool:
         pool.broadcast(data_of(agent))
         return [lessons.sha256() for lessons in pool.map(CHUNKS)]
 
@@ -160,7 +152,8 @@ def test_teachers_that_are_made_elsewhere_teach_the_same():
     agent = make_agent()
     hashes = []
     for chunk in reversed(CHUNKS):
-        teacher = unpickled(pickled(make_teacher(agent)))()
+        actor = NumpyActor.from_policy(agent.collect_policy)
+        teacher = unpickled(pickled(functools.partial(make_teacher, actor)))()
         teacher.load(data_of(agent))
         hashes.append(teacher.run(chunk).sha256())
     assert hashes[::-1] == taught(agent, Collect())
@@ -174,15 +167,13 @@ def test_two_workers_teach_the_same():
 
 
 def test_models_that_nobody_can_improve_end_a_chunk():
-    agent = make_agent()
-    teacher = make_teacher(agent, count=0)()
+    teacher = teacher_of(make_agent(), count=0)
     with pytest.raises(ValueError, match="expected a model that a search makes cheaper"):
         teacher.run(Chunk(0, 0))
 
 
 def test_lessons_are_whole_episodes():
-    agent = make_agent()
-    steps = make_teacher(agent)().run(Chunk(0, 0)).trajectory
+    steps = teacher_of(make_agent()).run(Chunk(0, 0)).trajectory
     assert steps.step_type[0].tolist() == [0, 1, 1, 1] and steps.next_step_type[0, -1] == 2
     assert int(ts.StepType.LAST) == 2 and steps.reward.sum() == pytest.approx(50)
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -17,45 +16,32 @@ import tensorflow as tf
 from tfrl_systems.cpu_time import cpu_s
 from tfrl_systems.drivers.collect import Collect
 from tfrl_systems.reporting import Reporter
-from tfrl_systems.systems.learn_to_optimize.benchmarks import collecting as collecting
+from tfrl_systems.systems.learn_to_optimize.benchmarks import collecting
 from tfrl_systems.systems.learn_to_optimize.optimizer_policy import OptimizerPolicy
 
 _NUM_CALLS = 300
 _NUM_ROWS = 4096
 _SCALING = "pipes_scaling_sleep_1ms_"
 
-Found = dict[str, dict[str, Any]]
+Figures = dict[str, dict[str, Any]]
 """Benchmarks by name, as --json shows them."""
 
-MeasureFn = Callable[[collecting.Setup, int], Found]
-"""(setup, rounds) -> what was found."""
+MeasureFn = Callable[[collecting.Setup, int], Figures]
+"""(setup, rounds) -> the figures."""
 
 MakeCollect = Callable[[collecting.Setup], contextlib.AbstractContextManager[collecting.CollectFn]]
 
 
-@dataclasses.dataclass(frozen=True)
-class Way:
-    """A way to collect.
-
-    Attributes:
-      make: makes the function that collects.
-      repeats: how often it collects in a round.
-      what: a description of the way.
-    """
+class Way(NamedTuple):
+    """A way to collect: what makes its function, calls in a round, and a description."""
 
     make: MakeCollect
     repeats: int
     what: str
 
 
-@dataclasses.dataclass(frozen=True)
-class Cost:
-    """The time that one collect takes, in milliseconds.
-
-    Attributes:
-      wall_ms: wall time; the median over all collects.
-      cpu_ms: CPU time of this process and its children; the median over the rounds.
-    """
+class Cost(NamedTuple):
+    """Medians of the time that one collect takes; the CPU time is that of children too."""
 
     wall_ms: float
     cpu_ms: float
@@ -96,24 +82,20 @@ _SLEEPING = Way(
 
 
 def measure(names: Sequence[str], rounds: int, reporter: Reporter) -> dict[str, Any]:
-    """Measure, and return what `tfrl bench learn_to_optimize --json` prints.
-
-    Args:
-      names: names of the benchmarks.
-      rounds: how often each benchmark takes its turn.
-      reporter: receives the progress.
-    """
+    """Measure in turns, and return what `tfrl bench learn_to_optimize --json` prints."""
     # TensorFlow refuses to change its threads once it has been used; they then stay as they are.
     with contextlib.suppress(RuntimeError):
         tf.config.threading.set_intra_op_parallelism_threads(1)
         tf.config.threading.set_inter_op_parallelism_threads(1)
     setup = collecting.Setup(reporter)
-    found: Found = {}
+    benchmarks: Figures = {}
     advance = reporter.task("measuring", len(names))
     for group, measure_fn in _groups(names):
-        found |= measure_fn(setup, rounds)
+        benchmarks |= measure_fn(setup, rounds)
         advance(len(group))
-    return {"benchmarks": [{"name": name, **found[name]} for name in names if name in found]}
+    return {
+        "benchmarks": [{"name": name, **benchmarks[name]} for name in names if name in benchmarks]
+    }
 
 
 def _groups(wanted: Sequence[str]) -> Iterator[tuple[list[str], MeasureFn]]:
@@ -129,18 +111,18 @@ def _groups(wanted: Sequence[str]) -> Iterator[tuple[list[str], MeasureFn]]:
             yield [name], functools.partial(_FIGURES[name], name)
 
 
-def _compare(names: Sequence[str], setup: collecting.Setup, rounds: int) -> Found:
+def _compare(names: Sequence[str], setup: collecting.Setup, rounds: int) -> Figures:
     """Measure our way to collect and others, in turns."""
     ways = {name: way for name, way in _OTHERS.items() if name in names}
     costs = _in_turns({"collect_ms": _OURS, **ways}, setup, rounds)
     ours = costs.pop("collect_ms")
-    found = {name: _ratio(cost, ours, ways[name].what) for name, cost in costs.items()}
+    benchmarks = {name: _ratio(cost, ours, ways[name].what) for name, cost in costs.items()}
     if "collect_ms" in names:
-        found["collect_ms"] = {"value": ours.wall_ms, "unit": "ms", "of": _OURS.what}
-    return found
+        benchmarks["collect_ms"] = {"value": ours.wall_ms, "unit": "ms", "of": _OURS.what}
+    return benchmarks
 
 
-def _scale(name: str, num_workers: int, setup: collecting.Setup, rounds: int) -> Found:
+def _scale(name: str, num_workers: int, setup: collecting.Setup, rounds: int) -> Figures:
     in_workers = functools.partial(collecting.sleeping, collect=Collect("pipes", num_workers))
     pipes = Way(in_workers, 1, "")
     costs = _in_turns({"one": _SLEEPING, "pipes": pipes}, setup, rounds)
@@ -178,7 +160,7 @@ def _in_turns(ways: Mapping[str, Way], setup: collecting.Setup, rounds: int) -> 
                 began_s = cpu_s()
                 taken_s = _time_calls(collect, ways[name].repeats)
                 cpu_ms[name].append(1e3 * (cpu_s() - began_s) / len(taken_s))
-                wall_ms[name] += [1e3 * one for one in taken_s]
+                wall_ms[name] += [1e3 * seconds for seconds in taken_s]
     return {
         name: Cost(statistics.median(taken), statistics.median(cpu_ms[name]))
         for name, taken in wall_ms.items()
@@ -195,21 +177,21 @@ def _time_calls(function: Callable[[], object], count: int) -> list[float]:
     return taken
 
 
-def _pipes_collect(name: str, setup: collecting.Setup, rounds: int) -> Found:
+def _pipes_collect(name: str, setup: collecting.Setup, rounds: int) -> Figures:
     cost = _in_turns({name: _PIPES}, setup, rounds)[name]
     return {name: {"value": cost.wall_ms, "unit": "ms", "of": _PIPES.what}}
 
 
-def _broadcast(name: str, setup: collecting.Setup, rounds: int) -> Found:
+def _broadcast(name: str, setup: collecting.Setup, rounds: int) -> Figures:
     def broadcast() -> None:
         setup.actor.load(setup.packer.to_bytes())
 
-    num_floats = sum(math.prod(one.shape) for one in setup.packer.layout.entries)
+    num_floats = sum(math.prod(entry.shape) for entry in setup.packer.layout.entries)
     what = f"read {num_floats} floats from TensorFlow, load them into the NumPy actor"
     return {name: {**_median(broadcast, rounds, 1e3, "ms"), "of": what}}
 
 
-def _query(name: str, setup: collecting.Setup, rounds: int, num_rows: int = 1) -> Found:
+def _query(name: str, setup: collecting.Setup, rounds: int, num_rows: int = 1) -> Figures:
     setup.actor.load(setup.packer.to_bytes())
     objective = setup.problem.make_objective()
     policy = OptimizerPolicy(setup.actor.network, objective.num_tuned)
@@ -219,7 +201,7 @@ def _query(name: str, setup: collecting.Setup, rounds: int, num_rows: int = 1) -
     return {name: {**_median(lambda: policy(free), rounds, 1e6 / num_rows, "us"), "of": what}}
 
 
-def _train_step(name: str, setup: collecting.Setup, rounds: int) -> Found:
+def _train_step(name: str, setup: collecting.Setup, rounds: int) -> Figures:
     trajectory = collecting.collect_once(setup).trajectory
     what = "PPO's train on the 64 episodes, 10 epochs"
     measured = _median(lambda: setup.agent.train(trajectory), rounds, 1e3, "ms")
@@ -234,7 +216,7 @@ def _median(
     return {"value": units_per_s * statistics.median(taken), "unit": unit}
 
 
-_FIGURES: Mapping[str, Callable[[str, collecting.Setup, int], Found]] = {
+_FIGURES: Mapping[str, Callable[[str, collecting.Setup, int], Figures]] = {
     "pipes_collect_ms_2_workers": _pipes_collect,
     "broadcast_ms": _broadcast,
     "query_us": _query,

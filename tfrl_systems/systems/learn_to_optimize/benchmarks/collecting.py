@@ -36,7 +36,7 @@ from tfrl_systems.policies import variables
 from tfrl_systems.policies.numpy_actor import NumpyActor
 from tfrl_systems.reporting import Reporter
 from tfrl_systems.systems.learn_to_optimize.problem import Problem
-from tfrl_systems.systems.learn_to_optimize.runners import MakeRunner
+from tfrl_systems.systems.learn_to_optimize.runners import make_runner
 
 NUM_EPISODES = 64
 SLEEP_S = 1e-3
@@ -62,9 +62,6 @@ CollectFn = Callable[[], object]
 class Setup:
     """What all ways share: the problem to collect on, and the policy to collect with.
 
-    Args:
-      reporter: receives the names of what is left out.
-
     Attributes:
       reporter: receives the names of what is left out.
       problem: the function to collect on.
@@ -88,11 +85,14 @@ def make_environment(problem: Problem) -> LearnToOptimizeEnvironment:
     return problem.make_environments(_SETTINGS)[0]
 
 
+def _batched(setup: Setup, num_episodes: int) -> Callable[[], EpisodeRunner]:
+    return functools.partial(make_runner, setup.problem, _SETTINGS, num_episodes, setup.actor)
+
+
 @contextlib.contextmanager
 def ours(setup: Setup) -> Iterator[Callable[[], Experience]]:
     """Collect our fastest way: the NumPy actor and one batched environment, as one chunk."""
-    make_runner = MakeRunner(setup.problem, _SETTINGS, setup.actor, NUM_EPISODES)
-    with _in_process(setup, make_runner) as collect:
+    with _in_process(setup, _batched(setup, NUM_EPISODES)) as collect:
         yield collect
 
 
@@ -122,20 +122,20 @@ class _TensorFlowActor:
 def tf_actor(setup: Setup) -> Iterator[CollectFn]:
     """Collect as `ours` does, but with TensorFlow computing the policy."""
 
-    def make_runner() -> EpisodeRunner:
+    def make_tf_runner() -> EpisodeRunner:
         environments = setup.problem.make_environments(_SETTINGS, batch_size=NUM_EPISODES)
         actor = _TensorFlowActor(setup.agent.collect_policy)
         return EpisodeRunner(environments, actor, NUM_EPISODES)
 
-    with _in_process(setup, make_runner) as collect:
+    with _in_process(setup, make_tf_runner) as collect:
         yield collect
 
 
 @contextlib.contextmanager
 def _in_process(
-    setup: Setup, make_runner: Callable[[], EpisodeRunner]
+    setup: Setup, make_runner_fn: Callable[[], EpisodeRunner]
 ) -> Iterator[Callable[[], Experience]]:
-    with make_pool(Collect(), make_runner, _SUPERVISION) as pool:
+    with make_pool(Collect(), make_runner_fn, _SUPERVISION) as pool:
         pool.broadcast(setup.packer.to_bytes())
         numbers = itertools.count()
         yield lambda: collect_chunks(pool, next(numbers), 1)
@@ -144,8 +144,8 @@ def _in_process(
 @contextlib.contextmanager
 def pipes(setup: Setup, num_workers: int) -> Iterator[CollectFn]:
     """Collect with workers, and time reading, sending and loading the variables too."""
-    make_runner = MakeRunner(setup.problem, _SETTINGS, setup.actor, NUM_EPISODES // num_workers)
-    with make_pool(Collect("pipes", num_workers), make_runner, _SUPERVISION) as pool:
+    batched = _batched(setup, NUM_EPISODES // num_workers)
+    with make_pool(Collect("pipes", num_workers), batched, _SUPERVISION) as pool:
         numbers = itertools.count()
 
         def collect() -> Experience:
@@ -174,8 +174,8 @@ def _make_sleeping_runner(actor: NumpyActor) -> EpisodeRunner:
 @contextlib.contextmanager
 def sleeping(setup: Setup, collect: Collect) -> Iterator[CollectFn]:
     """Play episodes that sleep one after another, in as many workers as `collect` says."""
-    make_runner = functools.partial(_make_sleeping_runner, setup.actor)
-    with make_pool(collect, make_runner, _SUPERVISION) as pool:
+    make_sleeping = functools.partial(_make_sleeping_runner, setup.actor)
+    with make_pool(collect, make_sleeping, _SUPERVISION) as pool:
         pool.broadcast(setup.packer.to_bytes())
         yield lambda: collect_chunks(pool, 0, _SLEEPING_CHUNKS)
 
@@ -187,10 +187,10 @@ def collect_chunks(pool: Pool[Chunk, Experience], iteration: int, num_chunks: in
       PoolError: a chunk failed; without it, the time would be of less work.
     """
     collected = []
-    for one in pool.map([Chunk(iteration, index) for index in range(num_chunks)]):
-        if isinstance(one, Failure):
-            raise PoolError(one.message)
-        collected.append(one)
+    for outcome in pool.map([Chunk(iteration, index) for index in range(num_chunks)]):
+        if isinstance(outcome, Failure):
+            raise PoolError(outcome.message)
+        collected.append(outcome)
     return Experience.concatenate(collected)
 
 

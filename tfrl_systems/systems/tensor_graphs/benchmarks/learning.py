@@ -26,13 +26,13 @@ _NUM_UPDATES = 3
 
 
 def measure_learning(
-    system: System, asked: Problem, model: str, seed: int
+    system: System, problem: Problem, model: str, seed: int
 ) -> tuple[list[float], list[float]]:
     """Time the decisions of an untrained policy, and PPO's updates from the graphs that it met.
 
     Args:
       system: the record of the system.
-      asked: rules, objective and sizes.
+      problem: rules, objective and sizes.
       model: the model that the policy rewrites, in one episode of at most `NUM_GRAPHS` steps.
       seed: seed of the agent.
 
@@ -40,7 +40,7 @@ def measure_learning(
       CPU time in ms: of the policy's decision on each graph, and of each update from all graphs,
       with the settings of `tfrl train`.
     """
-    agent, actor, experience = _collected(system, "ppo", asked, model, seed)
+    agent, actor, experience = _collected(system, "ppo", problem, model, seed)
     policy_ms = []
     for step in range(experience.num_steps):
         seen = {name: array[:, step] for name, array in experience.trajectory.observation.items()}
@@ -50,19 +50,19 @@ def measure_learning(
     return policy_ms, [timed_ms(update)[0] for _ in range(_NUM_UPDATES)]
 
 
-def measure_dreaming(system: System, asked: Problem, model: str, seed: int) -> float:
+def measure_dreaming(system: System, problem: Problem, model: str, seed: int) -> float:
     """Time the dreams of a world model, in which an untrained controller acts.
 
     Args:
       system: the record of the system.
-      asked: rules, objective and sizes.
+      problem: rules, objective and sizes.
       model: the model that is dreamed of.
       seed: seed of the agent.
 
     Returns:
       Steps in a second of wall time, with `NUM_DREAMS` dreams side by side; the best of three.
     """
-    agent, _, experience = _collected(system, "world_model", asked, model, seed)
+    agent, _, experience = _collected(system, "world_model", problem, model, seed)
     agent.replay.add(experience.trajectory)
     starts, generator = agent.sleeper.starts(agent.replay), np.random.default_rng(seed)
     dream = functools.partial(agent.sleeper.dream, starts, NUM_DREAMS, DREAM_STEPS, generator)
@@ -76,16 +76,17 @@ def measure_dreaming(system: System, asked: Problem, model: str, seed: int) -> f
 
 
 def _collected(
-    system: System, name: str, asked: Problem, model: str, seed: int
+    system: System, name: str, problem: Problem, model: str, seed: int
 ) -> tuple[Any, NumpyActor, Experience]:
     """Return an untrained agent, its actor, and an episode of at most `NUM_GRAPHS` steps."""
-    problem = {one.name: getattr(asked, one.name) for one in dataclasses.fields(Problem)}
+    # A request for benchmarks has fields of its own, which no plan takes.
+    fields = {field.name: getattr(problem, field.name) for field in dataclasses.fields(Problem)}
     run = learning.with_room(
         system.plan(
             name,
             seed,
             {"max_steps": NUM_GRAPHS, "episodes_per_chunk": 1},
-            {**problem, "models": (model,)},
+            {**fields, "models": (model,)},
         )
     )
     task = learning.online_task(run)

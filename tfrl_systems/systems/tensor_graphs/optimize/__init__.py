@@ -1,9 +1,13 @@
-"""`tfrl optimize`: from a model to one that is faster and computes the same.
+"""`tfrl optimize`: the road from a model to one that is faster and computes the same.
 
-optimization   the whole way, and what may be asked
-│  stages      the search for candidates, within the time that was asked for
-│  outcome     what came out, as text and JSON; `page` as a page for a browser
-│  freezing    fixed sizes for the written model
-│  writing     the file, which is opened before it takes its place
-in_memory      the same for models that are no files
+request        what may be asked for
+optimization   the road, a step a line
+  reading      the model, the user's inputs, the policy
+  sizing       sizes that the model leaves open, and inputs to compare and measure on
+  searching    states that cost less, within the time that there is
+  checking     which of them compute the same
+  measuring    which of these is faster, and what each of its rules saves
+  outcome      what came out, as text and JSON; `page` shows it in a browser
+  writing      the faster model, or a copy, and the report
+in_memory      the road for a model that is not in a file
 """

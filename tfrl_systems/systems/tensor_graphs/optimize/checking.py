@@ -1,75 +1,93 @@
-"""Which candidates compute what the model does, and what is tried where the likeliest does not."""
+"""Checking: which candidates compute what the model does.
+
+Where the likeliest is refused, parts of it are tried.
+"""
 
 from __future__ import annotations
 
 import collections
 import pathlib
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from environments.tensor_graphs.execution.backends import Backend
-from environments.tensor_graphs.execution.reference import Reference
-from environments.tensor_graphs.execution.trials import Trial
-from environments.tensor_graphs.search import Visited
+from environments.tensor_graphs.search import OUT_OF_TIME, Visited
 from environments.tensor_graphs.selection.candidates import Candidate, verify
 from environments.tensor_graphs.selection.leaving_out import replay_without
 from tfrl_systems.reporting import Reporter
+from tfrl_systems.systems.tensor_graphs.optimize.searching import Proposals
+from tfrl_systems.systems.tensor_graphs.optimize.sizing import Task
+
+# Share of the time that is left, for each group of candidates.
+_CHECKING = 0.3
 
 
-class Checking:
-    """Compares candidates with the model; of those that are refused, tries parts.
+class Verdict(NamedTuple):
+    """What became of the proposals.
 
-    Args:
-      reference: what candidates are compared with.
-      trials: the inputs to compare on.
-      directory: where candidates are written.
-      on: the backend that runs them.
-      below: see `equivalence.check`.
-      lossy: names of rules that may lose digits.
-      until_fn: returns when to be ready, by `time.monotonic`.
-      reporter: told why a candidate is refused.
+    Attributes:
+      candidates: all that was compared with the model; those that differ have a refusal.
+      reason: why nothing was compared; "" if something was.
     """
 
-    def __init__(
-        self,
-        reference: Reference,
-        trials: Sequence[Trial],
-        directory: pathlib.Path,
-        on: Backend,
-        below: Backend | None,
-        *,
-        lossy: Collection[str],
-        until_fn: Callable[[], float],
-        reporter: Reporter,
-    ) -> None:
-        self._reference = reference
-        self._trials = trials
+    candidates: Sequence[Candidate]
+    reason: str = ""
+
+
+def check(
+    task: Task,
+    proposals: Proposals,
+    directory: pathlib.Path,
+    reporter: Reporter,
+    tell: Callable[[str], None],
+) -> Verdict:
+    """Compare proposed states with the model; of those that are refused, try parts.
+
+    Candidates are written to the directory. The reporter says why one is refused.
+    """
+    result, unseen = proposals.result, task.trials.unseen
+    if not proposals.states and not result.expansions:
+        if result.stopped == OUT_OF_TIME:
+            return Verdict((), "there was no time to search; give more --seconds")
+        return Verdict((), f"none of the rules applies ({result.stopped})")
+    if unseen:
+        names = ", ".join(map(repr, unseen))
+        return Verdict(
+            (),
+            f"output {names} has no finite number on any inputs that were tried, so no change "
+            "could be seen; give inputs with --inputs FILE.npz",
+        )
+    tell("comparing the outputs of candidates")
+    return Verdict(_Checker(task, directory, reporter).run(proposals.states))
+
+
+class _Checker:
+    def __init__(self, task: Task, directory: pathlib.Path, reporter: Reporter) -> None:
+        self._task = task
         self._directory = directory
-        self._on, self._below = on, below
-        self._lossy = lossy
-        self._until_fn = until_fn
         self._reporter = reporter
+        rules = (*task.problem.rules, *task.problem.block_rules)
+        self._lossy = frozenset(rule.name for rule in rules if rule.may_lose_digits)
 
     def run(self, proposed: Sequence[Visited]) -> list[Candidate]:
-        """Return the proposed states as candidates, and behind them what else was tried."""
+        """Return the proposed states as candidates, followed by what else was tried."""
         candidates = self._checked(proposed, "proposed")
         candidates += self._checked(self._careful(candidates), "careful")
         return candidates + self._without_a_rule(candidates)
 
     def _checked(self, proposed: Sequence[Visited], name: str) -> list[Candidate]:
-        directory = self._directory / name
+        directory, task = self._directory / name, self._task
         directory.mkdir()
-        until_s = self._until_fn()
         candidates = list(
             verify(
-                self._reference,
+                task.reference,
                 proposed,
-                self._trials,
+                task.trials.compared,
                 directory,
-                self._on,
-                until_s,
+                task.levels[0],
+                task.share_end_s(_CHECKING),
                 self._lossy,
-                self._below,
+                task.below,
             )
         )
         for candidate in candidates:
@@ -106,7 +124,7 @@ class Checking:
         for state in likeliest.visited.trail:
             if state.step is not None:
                 steps[state.step.rule].append(state)
-        until_s = self._until_fn()
+        until_s = self._task.share_end_s(_CHECKING)
         checked: list[Candidate] = []
         for number, group in enumerate(sorted(steps.values(), key=len, reverse=True)):
             if time.monotonic() > until_s:

@@ -14,6 +14,7 @@ from environments.tensor_graphs.onnx_io import scopes
 from tfrl_systems.reporting import Reporter
 from tfrl_systems.settings import make
 from tfrl_systems.systems.tensor_graphs.optimize import optimization
+from tfrl_systems.systems.tensor_graphs.optimize.request import Optimization
 
 # Protobuf cannot serialise more than 2 GB; weights of models near that go into a file of their own.
 _MOST_BYTES = 1 << 30
@@ -22,7 +23,7 @@ _MOST_BYTES = 1 << 30
 def optimize(
     model: onnx.ModelProto,
     output: pathlib.Path | None,
-    asked: Mapping[str, Any],
+    fields: Mapping[str, Any],
     reporter: Reporter,
 ) -> dict[str, Any]:
     """Optimise a model.
@@ -30,7 +31,7 @@ def optimize(
     Args:
       model: the model, with all of its weights; it does not change.
       output: file to write the faster model to as well; None for none.
-      asked: further fields of `Optimization`.
+      fields: further fields of `Optimization`.
       reporter: receives the progress.
 
     Returns:
@@ -45,17 +46,20 @@ def optimize(
         directory = pathlib.Path(name)
         source = directory / "model.onnx"
         _save(model, source)
-        made = directory / "optimized" / "model.onnx"
-        made.parent.mkdir()
-        target = output or made
-        settings = make(optimization.Optimization, {**asked, "model": source, "output": target})
+        target = output or directory / "optimized" / "model.onnx"
+        source.with_name("optimized").mkdir()
+        request = make(Optimization, {**fields, "model": source, "output": target})
         try:
-            outcome = optimization.optimize(settings, reporter).to_json()
+            outcome = optimization.optimize(request, reporter).to_json()
         except UserError as error:
             raise type(error)(str(error).replace(str(source), "the model")) from None
-        optimized = onnx.load(target) if outcome["gain"] or settings.freeze else _copy(model)
-    told = {"model": model.graph.name, "output": None if output is None else str(output)}
-    return {**outcome, **told, "optimized": optimized}
+        optimized = onnx.load(target) if outcome["gain"] or request.freeze else _copy(model)
+    return {
+        **outcome,
+        "model": model.graph.name,
+        "output": None if output is None else str(output),
+        "optimized": optimized,
+    }
 
 
 def _check(model: onnx.ModelProto) -> None:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from environments.tensor_graphs.bound.exact import Bound
 from environments.tensor_graphs.execution.choosing import Choice
-from environments.tensor_graphs.execution.measuring import Comparison
+from environments.tensor_graphs.execution.measuring import Ratio
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.search import Result, Visited
 from environments.tensor_graphs.selection.contributions import Contribution, contributions, shares
 from environments.tensor_graphs.selection.leaving_out import Account
 from environments.tensor_graphs.selection.selection import Measurement, Row, Selection
 from tfrl_systems.reporting import format_table, percent
-from tfrl_systems.systems.tensor_graphs.optimize.stages import Found
+from tfrl_systems.systems.tensor_graphs.optimize.request import Optimization
+from tfrl_systems.systems.tensor_graphs.optimize.searching import Proposals
 from tfrl_systems.systems.tensor_graphs.problem import num_operators
 
 
@@ -24,12 +25,9 @@ class Outcome:
     """The outcome of optimising one model.
 
     Attributes:
-      model: the file that was given.
-      output: the file that was written.
-      objective: name of the objective that was minimised.
-      strict: whether rules that may change NaN or infinity, or may lose digits, were left out.
+      request: what the user asked for.
       before: graph of the given model.
-      found: what the search found.
+      proposals: what the search proposed.
       selection: the candidates, and which of them was chosen.
       choice: the sizes that it was optimised at.
       note: what is special about the inputs that it was compared on; "" if nothing is.
@@ -38,12 +36,9 @@ class Outcome:
       seconds: wall time of everything, in seconds.
     """
 
-    model: str
-    output: str
-    objective: str
-    strict: bool
+    request: Optimization
     before: Graph
-    found: Found
+    proposals: Proposals
     selection: Selection
     choice: Choice
     note: str = ""
@@ -54,7 +49,7 @@ class Outcome:
     @property
     def result(self) -> Result:
         """The result of the main search."""
-        return self.found.result
+        return self.proposals.result
 
     @property
     def visited(self) -> Visited | None:
@@ -94,121 +89,124 @@ class Outcome:
 
     def to_json(self) -> dict[str, Any]:
         """Return the outcome as `tfrl optimize --json` shows it."""
-        measured = self.measurement
+        measured, account, bound = self.measurement, self.account, self.bound
+        steps = [state for state in self.visited.trail if state.step] if self.visited else []
         return {
-            "model": self.model,
-            "output": self.output,
+            "model": str(self.request.model),
+            "output": str(self.request.output),
             "method": self.result.method,
-            "objective": self.objective,
-            "strict": self.strict,
+            "objective": self.request.objective,
+            "strict": self.request.strict,
             "gain": self.visited is not None,
             "reason": self.selection.reason,
-            "sizes": [one.to_json() for one in self.choice.points],
+            "sizes": [sizes.to_json() for sizes in self.choice.points],
             "sizes_chosen": list(self.choice.chosen),
             "nodes_before": num_operators(self.before),
             "nodes_after": num_operators(self.after),
             "estimated_ms_before": self.result.start_cost_ms,
             "estimated_ms_after": self.estimated_ms,
             "measured_ratio": measured and measured.fully_optimised.ratio.value,
-            "measured_ratio_interval": measured and _interval(measured.fully_optimised),
-            "same_model_ratio_interval": measured
-            and [measured.fully_optimised.same.low, measured.fully_optimised.same.high],
+            "measured_ratio_interval": measured and _interval(measured.fully_optimised.ratio),
+            "same_model_ratio_interval": measured and _interval(measured.fully_optimised.same),
             "best_level": measured and _best_level(measured),
-            "measured": [_row(one) for one in measured.rows] if measured else [],
+            "measured": [_row(row) for row in measured.rows] if measured else [],
             "compared_on": self.note,
             "max_relative_error": self.max_relative_error,
-            "substitutions": [_step(one) for one in self._steps()],
-            "rules": [_contribution(one) for one in self.contributions],
-            "left_out": [list(rules) for rules in self.account.left_out] if self.account else [],
+            "substitutions": [_step(state) for state in steps],
+            "rules": [_contribution(contribution) for contribution in self.contributions],
+            "left_out": [list(rules) for rules in account.left_out] if account else [],
             "needed": [
-                {"xfers": list(one.rules), "reason": one.why}
-                for one in (self.account.needed if self.account else ())
+                {"xfers": list(needed.rules), "reason": needed.why}
+                for needed in (account.needed if account else ())
             ],
-            "refused": [one.refusal for one in self.selection.candidates if one.refusal],
+            "refused": [
+                candidate.refusal for candidate in self.selection.candidates if candidate.refusal
+            ],
             "expansions": self.result.expansions,
             "stopped": self.result.stopped,
-            "bound": self.bound
+            "bound": bound
             and {
-                "estimated_ms": self.bound.bound_ms,
-                "is_proved": self.bound.is_proved,
-                "gap": self.bound.gap(self.result.best.cost_ms),
+                "estimated_ms": bound.bound_ms,
+                "is_proved": bound.is_proved,
+                "gap": bound.gap(self.result.best.cost_ms),
             },
-            "operators_measured": self.found.num_measured,
-            "operators_estimated": self.found.num_estimated,
-            "search_seconds": self.found.seconds,
+            "operators_measured": self.proposals.num_measured,
+            "operators_estimated": self.proposals.num_estimated,
+            "search_seconds": self.proposals.seconds,
             "seconds": self.seconds,
         }
 
     def to_text(self) -> str:
         """Return the outcome as `tfrl optimize` shows it."""
-        lines = [f"{self.model} -> {self.output}", *self._facts()]
+        facts = [*self._facts_of_search(), *self._facts_of_measuring()]
+        lines = [
+            f"{self.request.model} -> {self.request.output}",
+            *(f"  {name:<15}{text}" for name, text in facts),
+        ]
         if self.visited is None:
             return "\n".join([*lines, f"no gain available: {self.selection.reason}; copied"])
-        header = ["rule", "times", "estimated", "measured"]
+        start_ms = self.result.start_cost_ms
         rows = [
             [
-                named(one.rules),
-                f"{len(one.locations)}",
-                percent(
-                    self.result.start_cost_ms - one.estimated_saving_ms, self.result.start_cost_ms
-                ),
-                "-" if one.measured_saving is None else f"{-100 * one.measured_saving:+.2f}%",
+                _named(rule.rules),
+                f"{len(rule.locations)}",
+                percent(start_ms - rule.estimated_saving_ms, start_ms),
+                "-" if rule.measured_saving is None else f"{-100 * rule.measured_saving:+.2f}%",
             ]
-            for one in self.contributions
+            for rule in self.contributions
         ]
-        return "\n".join([*lines, "", format_table(header, rows)])
+        return "\n".join(
+            [*lines, "", format_table(["rule", "times", "estimated", "measured"], rows)]
+        )
 
-    def _facts(self) -> list[str]:
-        found = [("sizes", str(self.choice.points[0]))] if self.choice.points[0].named else []
+    def _facts_of_search(self) -> Iterator[tuple[str, str]]:
+        result, before_ms, after_ms = self.result, self.result.start_cost_ms, self.estimated_ms
+        if self.choice.points[0].named:
+            yield "sizes", str(self.choice.points[0])
         if self.choice.chosen:
-            found.append(("", f"chosen; to change them: {self.choice.hint}"))
-        found += [
-            ("search", f"{self.result.method}, {self.result.expansions} expansions, "
-             f"{self.result.seconds:.1f} s, {self.result.stopped}"),
-            ("operators", f"{num_operators(self.before)} -> {num_operators(self.after)}"),
-            ("estimated", f"{self.result.start_cost_ms:.3f} ms -> {self.estimated_ms:.3f} ms "
-             f"({percent(self.estimated_ms, self.result.start_cost_ms)})"),
-        ]  # fmt: skip
-        if self.found.num_estimated:
-            found.append(
-                (
-                    "",
-                    f"{self.found.num_estimated} kinds of operators by a formula, since "
-                    "they cannot be measured, or --seconds was over",
-                )
+            yield "", f"chosen; to change them: {self.choice.hint}"
+        yield (
+            "search",
+            f"{result.method}, {result.expansions} expansions, {result.seconds:.1f} s, "
+            f"{result.stopped}",
+        )
+        yield "operators", f"{num_operators(self.before)} -> {num_operators(self.after)}"
+        change = percent(after_ms, before_ms)
+        yield "estimated", f"{before_ms:.3f} ms -> {after_ms:.3f} ms ({change})"
+        if self.proposals.num_estimated:
+            yield (
+                "",
+                f"{self.proposals.num_estimated} kinds of operators by a formula, since "
+                "they cannot be measured, or --seconds was over",
             )
         if self.bound is not None:
             kind = "at least" if self.bound.is_proved else "not proved:"
-            gap = self.bound.gap(self.result.best.cost_ms)
-            found.append(("bound", f"{kind} {self.bound.bound_ms:.3f} ms, gap {100 * gap:.1f}%"))
+            gap = self.bound.gap(result.best.cost_ms)
+            yield "bound", f"{kind} {self.bound.bound_ms:.3f} ms, gap {100 * gap:.1f}%"
+
+    def _facts_of_measuring(self) -> Iterator[tuple[str, str]]:
         if (measured := self.measurement) is not None:
             full, best = measured.fully_optimised, measured.at_best_levels
-            found.append(("measured", f"{full.ratio} of the model's time"))
-            found.append(("", f"{full.same} for two copies of the model"))
+            yield "measured", f"{full.ratio} of the model's time"
+            yield "", f"{full.same} for two copies of the model"
             for row in measured.rows[1:]:
-                found.append(("", f"{row.comparison.ratio} at {row.sizes}"))
-                found.append(("", f"{row.comparison.same} for two copies of the model"))
+                yield "", f"{row.comparison.ratio} at {row.sizes}"
+                yield "", f"{row.comparison.same} for two copies of the model"
             if best is not full:
-                found.append(
-                    ("at best levels", f"{best.ratio} ({measured.candidate_level} against "
-                     f"{measured.original_level})")
-                )  # fmt: skip
+                levels = f"{measured.candidate_level} against {measured.original_level}"
+                yield "at best levels", f"{best.ratio} ({levels})"
         if self.visited is not None:
-            found.append(("largest error", f"{self.max_relative_error:.1e} relative"))
+            yield "largest error", f"{self.max_relative_error:.1e} relative"
         if self.note:
-            found.append(("note", self.note))
+            yield "note", self.note
         if self.account is not None:
-            found += [
-                ("left out", f"{named(rules)}: measured slower") for rules in self.account.left_out
-            ]
-            found += [("kept", f"{named(one.rules)}: {one.why}") for one in self.account.needed]
-        return [f"  {name:<15}{value}" for name, value in found]
-
-    def _steps(self) -> list[Visited]:
-        return [one for one in self.visited.trail if one.step] if self.visited else []
+            for rules in self.account.left_out:
+                yield "left out", f"{_named(rules)}: measured slower"
+            for needed in self.account.needed:
+                yield "kept", f"{_named(needed.rules)}: {needed.why}"
 
 
-def named(rules: Sequence[str]) -> str:
+def _named(rules: Sequence[str]) -> str:
     """Name a group of rules by the first and the number of others."""
     more = len(rules) - 1
     return rules[0] + (f" and {more} more" if more else "")
@@ -218,13 +216,13 @@ def _row(row: Row) -> dict[str, Any]:
     return {
         "sizes": row.sizes.to_json(),
         "ratio": row.comparison.ratio.value,
-        "interval": _interval(row.comparison),
-        "same_interval": [row.comparison.same.low, row.comparison.same.high],
+        "interval": _interval(row.comparison.ratio),
+        "same_interval": _interval(row.comparison.same),
     }
 
 
-def _interval(comparison: Comparison) -> list[float]:
-    return [comparison.ratio.low, comparison.ratio.high]
+def _interval(ratio: Ratio) -> list[float]:
+    return [ratio.low, ratio.high]
 
 
 def _best_level(measured: Measurement) -> dict[str, Any]:
@@ -232,7 +230,7 @@ def _best_level(measured: Measurement) -> dict[str, Any]:
         "of_model": measured.original_level,
         "of_output": measured.candidate_level,
         "measured_ratio": measured.at_best_levels.ratio.value,
-        "measured_ratio_interval": _interval(measured.at_best_levels),
+        "measured_ratio_interval": _interval(measured.at_best_levels.ratio),
     }
 
 
@@ -245,11 +243,11 @@ def _step(visited: Visited) -> dict[str, Any]:
     }
 
 
-def _contribution(one: Contribution) -> dict[str, Any]:
+def _contribution(contribution: Contribution) -> dict[str, Any]:
     return {
-        "xfers": list(one.rules),
-        "locations": [list(location) for location in one.locations],
-        "estimated_gain_ms": one.estimated_saving_ms,
-        "measured_gain": one.measured_saving,
-        "measured_margin": None if one.measured_saving is None else one.margin,
+        "xfers": list(contribution.rules),
+        "locations": [list(location) for location in contribution.locations],
+        "estimated_gain_ms": contribution.estimated_saving_ms,
+        "measured_gain": contribution.measured_saving,
+        "measured_margin": None if contribution.measured_saving is None else contribution.margin,
     }

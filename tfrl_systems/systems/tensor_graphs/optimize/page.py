@@ -24,7 +24,7 @@ td.number { text-align: right; }
 def make_page(outcome: Outcome) -> str:
     """Return the page as HTML."""
     before, after = outcome.before, outcome.after
-    title = html.escape(outcome.model)
+    title = html.escape(str(outcome.request.model))
     graphs = "".join(
         f'<div class="graph"><h2>{heading}</h2><div>{draw(graph, marked, colour)}</div></div>'
         for heading, graph, marked, colour in (
@@ -45,12 +45,16 @@ def _rules(outcome: Outcome) -> str:
     if not outcome.contributions:
         return ""
     rows = []
-    for one in outcome.contributions:
-        where = ", ".join(" ".join(map(str, location)) for location in one.locations)
-        measured = "" if one.measured_saving is None else f"{100 * one.measured_saving:.2f}%"
+    for contribution in outcome.contributions:
+        where = ", ".join(" ".join(map(str, location)) for location in contribution.locations)
+        measured = (
+            ""
+            if contribution.measured_saving is None
+            else f"{100 * contribution.measured_saving:.2f}%"
+        )
         rows.append(
-            f"<tr><td>{html.escape(', '.join(one.rules))}</td><td>{where}</td>"
-            f'<td class="number">{one.estimated_saving_ms:.4f}</td>'
+            f"<tr><td>{html.escape(', '.join(contribution.rules))}</td><td>{where}</td>"
+            f'<td class="number">{contribution.estimated_saving_ms:.4f}</td>'
             f'<td class="number">{measured}</td></tr>'
         )
     header = (

@@ -1,22 +1,48 @@
-"""The file that `tfrl optimize` writes: a faster model, or a copy of the one that was given."""
+"""Writing: a faster model or a copy of the given one, and the report."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import pathlib
 import re
+import time
 from collections.abc import Mapping, Sequence
 
+from environments import files
 from environments.errors import UserError
 from environments.tensor_graphs import onnx_io
 from environments.tensor_graphs.execution.isolation import remote
 from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.search import INTERRUPTED
+from tfrl_systems.systems.tensor_graphs.optimize.outcome import Outcome
+from tfrl_systems.systems.tensor_graphs.optimize.page import make_page
+from tfrl_systems.systems.tensor_graphs.optimize.reading import data_of
 
 Shapes = Mapping[str, Sequence[int]]
 """Shapes of a model's inputs, by name."""
 
 # The fewer optimisations, the sooner a model is open; but some models open only with more of them.
 _LEVELS = ("-disable", "-basic", "-extended", "")
+
+
+def write_outcome(outcome: Outcome, began_s: float) -> Outcome:
+    """Write all files of an outcome; return it with the seconds since `began_s`.
+
+    Raises:
+      UserError: a file cannot be written; see `write`.
+    """
+    request = outcome.request
+    shapes = dict(outcome.choice.points[0].shapes) if request.freeze else None
+    graph = outcome.after if outcome.visited else None
+    write(request.model, request.output, graph, shapes)
+    outcome = dataclasses.replace(outcome, seconds=time.monotonic() - began_s)
+    if request.report is not None:
+        files.replace(request.report, make_page(outcome).encode())
+    # A search that was interrupted can go on from its checkpoint.
+    if request.checkpoint is not None and outcome.result.stopped != INTERRUPTED:
+        request.checkpoint.unlink(missing_ok=True)
+    return outcome
 
 
 def write(
@@ -47,15 +73,6 @@ def write(
             path.unlink(missing_ok=True)
 
 
-def data_of(path: pathlib.Path) -> set[pathlib.Path]:
-    """Return the files with a model's data; none if there is no model, or no complete one."""
-    try:
-        _, *names = onnx_io.file_names(path)
-    except UserError:
-        return set()
-    return {path.parent.resolve() / name for name in names}
-
-
 def _check(source: pathlib.Path, output: pathlib.Path, written: pathlib.Path) -> None:
     why = _why_not(written)
     if why and not _why_not(source):
@@ -78,4 +95,4 @@ def _why_not(path: pathlib.Path) -> str:
 def _own_data(path: pathlib.Path) -> set[pathlib.Path]:
     """Return those of a model's files with data that have its name."""
     own = re.compile(re.escape(path.name) + r"\.[0-9a-f]{16}\.data")
-    return {one for one in data_of(path) if own.fullmatch(one.name)}
+    return {data for data in data_of(path) if own.fullmatch(data.name)}

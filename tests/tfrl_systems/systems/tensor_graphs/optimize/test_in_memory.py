@@ -47,34 +47,34 @@ def test_a_model_becomes_a_faster_one(batch, opset, ir_version):
     model = labelled(adapter(batch=batch))
     model.opset_import[0].version, model.ir_version = opset, ir_version
     before = model.SerializeToString()
-    found = experiments.optimize(model, **SILENT)
-    made = found["optimized"]
-    assert found["gain"] and found["model"] == "small" and found["output"] is None
-    assert len(made.graph.node) < len(model.graph.node)
-    assert about(made) == about(model) and model.SerializeToString() == before
-    onnx.checker.check_model(made, full_check=True)
+    outcome = experiments.optimize(model, **SILENT)
+    fast = outcome["optimized"]
+    assert outcome["gain"] and outcome["model"] == "small" and outcome["output"] is None
+    assert len(fast.graph.node) < len(model.graph.node)
+    assert about(fast) == about(model) and model.SerializeToString() == before
+    onnx.checker.check_model(fast, full_check=True)
     x = np.random.default_rng(0).normal(size=(16, 192)).astype(np.float32)
     expected = outputs(model, x)
-    np.testing.assert_allclose(outputs(made, x), expected, atol=1e-4 * np.abs(expected).max())
+    np.testing.assert_allclose(outputs(fast, x), expected, atol=1e-4 * np.abs(expected).max())
 
 
 def test_without_a_gain_the_model_comes_back():
     model = labelled(relu())
-    found = experiments.optimize(model, **SILENT)
-    assert not found["gain"] and found["reason"]
-    assert found["optimized"] == model and found["optimized"] is not model
+    outcome = experiments.optimize(model, **SILENT)
+    assert not outcome["gain"] and outcome["reason"]
+    assert outcome["optimized"] == model and outcome["optimized"] is not model
 
 
 def test_a_file_can_be_written_too(tmp_path):
-    found = experiments.optimize(adapter(), tmp_path / "fast.onnx", **SILENT)
-    assert onnx.load(tmp_path / "fast.onnx") == found["optimized"]
-    assert found["output"] == str(tmp_path / "fast.onnx")
+    outcome = experiments.optimize(adapter(), tmp_path / "fast.onnx", **SILENT)
+    assert onnx.load(tmp_path / "fast.onnx") == outcome["optimized"]
+    assert outcome["output"] == str(tmp_path / "fast.onnx")
 
 
 def test_files_are_as_before(tmp_path):
     path = write(tmp_path / "m.onnx", labelled(adapter()))
-    found = experiments.optimize(path, tmp_path / "fast.onnx", **SILENT)
-    assert found["gain"] and "optimized" not in found
+    outcome = experiments.optimize(path, tmp_path / "fast.onnx", **SILENT)
+    assert outcome["gain"] and "optimized" not in outcome
     assert about(onnx.load(tmp_path / "fast.onnx")) == about(onnx.load(path))
     with pytest.raises(UsageError, match="expected output"):
         experiments.optimize(path, **SILENT)
@@ -104,12 +104,12 @@ def test_sizes_and_inputs_in_python(tmp_path):
     x = np.random.default_rng(0).normal(size=(5, 192)).astype(np.float32)
     np.savez(tmp_path / "x.npz", x=x)
     model = adapter(batch="n")
-    for given, sizes in (
+    for options, sizes in (
         ({"dimensions": {"n": 3}}, [{"n": 3}]),
         ({"dimensions": {"n": [3, 4]}}, [{"n": 3}, {"n": 4}]),
         ({"inputs": tmp_path / "x.npz"}, [{"n": 5}]),
         ({"inputs": [str(tmp_path / "x.npz")]}, [{"n": 5}]),
     ):
-        assert experiments.optimize(model, **SILENT, **given)["sizes"] == sizes
+        assert experiments.optimize(model, **SILENT, **options)["sizes"] == sizes
     with pytest.raises(UsageError, match="expected whole numbers from 1 on, found n=0"):
         experiments.optimize(model, **SILENT, dimensions={"n": 0})

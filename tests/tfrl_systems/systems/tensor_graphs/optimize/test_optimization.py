@@ -17,7 +17,9 @@ import onnx
 import onnxruntime
 import pytest
 
-from tests.environments.tensor_graphs.small_models import write_large
+from tests.environments.tensor_graphs import small_models
+from tests.environments.tensor_graphs.small_models import write, write_large
+from tests.tfrl_systems.systems.tensor_graphs.optimize.running import outputs
 
 QUICK = ("--objective", "analytic", "--expansions", "50", "--measure-seconds", "0.05")
 
@@ -67,39 +69,36 @@ def model_of(text: str) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_it_ends_in_a_file_that_runs(name, tmp_path, tfrl):
-    model, out = tmp_path / "m.onnx", tmp_path / "fast.onnx"
-    onnx.save(model_of(FILES[name]), model)
-    session = onnxruntime.InferenceSession(model)
-    ran = tfrl("optimize", model, "-o", out, "--json", *QUICK)
+def test_it_ends_in_a_file_that_runs(name, optimized):
+    ran, path, out = optimized(model_of(FILES[name]), *QUICK)
     assert ran.status == 0, ran.err
     assert "Traceback" not in ran.err
-    fast = onnxruntime.InferenceSession(out)
-    for before, after in (
-        (session.get_inputs(), fast.get_inputs()),
-        (session.get_outputs(), fast.get_outputs()),
-    ):
-        assert [(end.name, end.type, end.shape) for end in before] == [
-            (end.name, end.type, end.shape) for end in after
-        ]
+    before, after = onnxruntime.InferenceSession(path), onnxruntime.InferenceSession(out)
+    for ends in ("get_inputs", "get_outputs"):
+        first, second = (
+            [(end.name, end.type, end.shape) for end in getattr(session, ends)()]
+            for session in (before, after)
+        )
+        assert first == second
 
 
 def test_names_of_values_that_are_no_words(tmp_path, tfrl):
     names = ("x/0:1", "ä ö", "y;rm -rf", "z'\"")
-    relus = [
-        onnx.helper.make_node("Relu", [value], [following])
-        for value, following in itertools.pairwise(names)
-    ]
-    ends = [onnx.helper.make_tensor_value_info(names[place], 1, [2]) for place in (0, -1)]
-    graph = onnx.helper.make_graph(relus, "", ends[:1], ends[1:])
-    opsets = [onnx.helper.make_opsetid("", 17)]
+    relus = [onnx.helper.make_node("Relu", [x], [y]) for x, y in itertools.pairwise(names)]
     model, out = tmp_path / "m m.onnx", tmp_path / "fast fast.onnx"
-    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8), model)
+    write(model, small_models.model_of(relus, [], {names[0]: [2]}, {names[-1]: [2]}))
     ran = tfrl("optimize", model, "-o", out, "--json", "--no-measure", *QUICK[:4])
     assert ran.status == 0, ran.err
     assert ran.json["gain"] is True
-    (result,) = onnxruntime.InferenceSession(out).run(None, {names[0]: np.float32([-1, 2])})
-    assert result.tolist() == [0, 2]
+    (output,) = outputs(out, **{names[0]: np.float32([-1, 2])})
+    assert output.tolist() == [0, 2]
+
+
+def test_no_time_is_no_lack_of_rules(optimized):
+    ran, *_ = optimized(
+        FILES["double"], "--objective", "analytic", "--seconds", "1e-9", "--no-measure"
+    )
+    assert ran.status == 0 and "no time to search" in ran.json["reason"]
 
 
 def peak_memory_bytes(process: subprocess.Popen) -> int:

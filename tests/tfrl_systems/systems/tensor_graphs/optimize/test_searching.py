@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
+import pathlib
 import time
 
 import pytest
@@ -13,10 +15,12 @@ from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.costs.measured import MeasuredObjective
 from environments.tensor_graphs.costs.table import CostTable
 from environments.tensor_graphs.execution.backends import backend
-from environments.tensor_graphs.search import Budget
 from tests.environments.tensor_graphs.costs.graphs import graph_cost
 from tests.environments.tensor_graphs.small_models import adapter, convolutions, relu
-from tfrl_systems.systems.tensor_graphs.optimize.stages import Stages
+from tfrl_systems.reporting import Reporter
+from tfrl_systems.systems.tensor_graphs.optimize.request import Optimization
+from tfrl_systems.systems.tensor_graphs.optimize.searching import search
+from tfrl_systems.systems.tensor_graphs.optimize.sizing import Task
 from tfrl_systems.systems.tensor_graphs.original import Original
 from tfrl_systems.systems.tensor_graphs.problem import GraphProblem, Rewriting
 
@@ -31,9 +35,9 @@ class Counted(MeasuredObjective):
 
     @property
     def alone(self):
-        found = Counted(self._backend, self.table, self.sizes, fused=False)
-        found.deadline_s = self.deadline_s
-        return found
+        alone = Counted(backend(), self.table, self.sizes, fused=False)
+        alone.deadline_s = self.deadline_s
+        return alone
 
 
 def objective():
@@ -46,23 +50,29 @@ def problem_of(model, costs=None):
     return dataclasses.replace(problem, objective=costs or objective())
 
 
-def run(problem, seconds=60.0, began_s=None, **settings):
-    lines = []
-    stages = Stages(
-        problem,
-        "regions",
-        Budget(seconds, 200),
-        began_s=time.monotonic() if began_s is None else began_s,
-        tell=lines.append,
-        **settings,
-    )
-    found = stages.run()
-    return found, list(dict.fromkeys(line.split(":")[0] for line in lines))
+class Lines(Reporter):
+    def __init__(self):
+        self.lines = []
+
+    @contextlib.contextmanager
+    def status(self):
+        yield self.lines.append
+
+
+def run(problem, seconds=60.0, began_s=None, **fields):
+    model = pathlib.Path("m.onnx")
+    request = Optimization(model=model, output=model, seconds=seconds, expansions=200, **fields)
+    began_s = time.monotonic() if began_s is None else began_s
+    # Neither is anything run nor written.
+    task = Task(request, problem, None, None, (), None, began_s)
+    reporter = Lines()
+    proposals = search(task, reporter)
+    return proposals, list(dict.fromkeys(line.split(":")[0] for line in reporter.lines))
 
 
 def test_the_stages_come_in_order():
     problem = problem_of(adapter())
-    found, lines = run(problem)
+    proposals, lines = run(problem)
     assert lines == [
         "looking for places where rules apply",
         "searching by formula",
@@ -70,23 +80,23 @@ def test_the_stages_come_in_order():
         "searching",
         "searching by single operators",
     ]
-    assert found.result.best.cost_ms < found.result.start_cost_ms
-    assert found.num_measured > 0 and found.num_estimated == 0
-    assert 0 < len(found.proposed) <= 7
+    assert proposals.result.best.cost_ms < proposals.result.start_cost_ms
+    assert proposals.num_measured > 0 and proposals.num_estimated == 0
+    assert 0 < len(proposals.states) <= 7
     # Whatever search a candidate comes from, its costs are those of the main one.
-    for one in found.proposed:
-        assert one.trail[0].cost_ms == found.result.start_cost_ms
+    for state in proposals.states:
+        assert state.trail[0].cost_ms == proposals.result.start_cost_ms
 
 
 def test_nothing_is_measured_where_no_rule_applies():
     problem = problem_of(relu())
-    found, lines = run(problem)
+    proposals, lines = run(problem)
     assert lines == ["looking for places where rules apply"]
-    assert (found.num_measured, found.result.expansions, found.proposed) == (0, 0, ())
+    assert (proposals.num_measured, proposals.result.expansions, proposals.states) == (0, 0, ())
 
 
 def test_without_measuring_candidates_there_is_one_search():
-    _, lines = run(problem_of(adapter()), has_others=False)
+    _, lines = run(problem_of(adapter()), measure=False)
     assert lines == [
         "looking for places where rules apply",
         "measuring operators",
@@ -96,10 +106,10 @@ def test_without_measuring_candidates_there_is_one_search():
 
 def test_when_time_is_over_all_is_estimated_and_nothing_is_searched():
     problem = problem_of(convolutions())
-    found, _ = run(problem, seconds=1.0, began_s=time.monotonic() - 5)
-    assert found.num_measured == 0 and found.num_estimated > 0
-    assert found.result.expansions == 0 and found.result.stopped == "out of time"
-    assert found.result.start_cost_ms > 0
+    proposals, _ = run(problem, seconds=1.0, began_s=time.monotonic() - 5)
+    assert proposals.num_measured == 0 and proposals.num_estimated > 0
+    assert proposals.result.expansions == 0 and proposals.result.stopped == "out of time"
+    assert proposals.result.start_cost_ms > 0
 
 
 def test_what_is_not_measured_is_estimated_like_what_is():
@@ -141,6 +151,6 @@ def test_ctrl_c_while_operators_are_measured_goes_on_with_what_there_is():
             raise KeyboardInterrupt
 
     problem = problem_of(adapter(), Interrupted(backend(), CostTable()))
-    found, _ = run(problem)
-    assert found.result.stopped == "interrupted"
-    assert found.proposed, "the search by formula came before"
+    proposals, _ = run(problem)
+    assert proposals.result.stopped == "interrupted"
+    assert proposals.states, "the search by formula came before"

@@ -118,12 +118,12 @@ def test_true_minima_cost_what_is_said(function, tmp_path, capfd):
     words = ["evaluate", "learn_to_optimize", "--policy", str(tmp_path / "run" / "policy")]
     assert main([*words, "--policy", "scipy", "--json"]) == 0
     said = capfd.readouterr()
-    found = json.loads(said.out)
-    assert found["function_evaluations"] == seen() - before
+    counted = json.loads(said.out)
+    assert counted["function_evaluations"] == seen() - before
     # They were kept, and are confirmed once.
-    assert found["truth_evaluations"] == 21
+    assert counted["truth_evaluations"] == 21
     assert "a search for the least value at 21 c takes about 56,805 evaluations" in said.err
-    learned, scipy = found["policies"]
+    learned, scipy = counted["policies"]
     assert learned["evaluations"] == 0 < scipy["evaluations"]
     before = seen()
     assert main([*words, "--judge", "values", "--json"]) == 0

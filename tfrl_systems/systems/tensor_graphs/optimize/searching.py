@@ -1,4 +1,4 @@
-"""The search for candidates within the time that was asked for, the cheapest information first.
+"""Searching: states to check, within the time that there is, the cheapest information first.
 
   places     where rules apply; if there is none, nothing else is worth any time
   formula    a search by costs that are worked out, not measured
@@ -29,16 +29,19 @@ from environments.tensor_graphs.search import (
     Budget,
     Progress,
     Result,
+    State,
     Visited,
     replay,
 )
 from environments.tensor_graphs.search.neighbourhoods import nodes_of
 from environments.tensor_graphs.selection.blocking import blocked
 from environments.tensor_graphs.selection.candidates import worth_measuring
+from tfrl_systems.reporting import Reporter
+from tfrl_systems.systems.tensor_graphs.optimize.sizing import Task
 from tfrl_systems.systems.tensor_graphs.problem import GraphProblem
 
 if TYPE_CHECKING:
-    from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
+    pass
 
 # The end of each stage, as a share of the seconds that are left when the stages begin.
 _FORMULA, _OPERATORS, _SEARCH, _SINGLY = 0.15, 0.45, 0.85, 1.0
@@ -55,90 +58,76 @@ Tell = Callable[[str], None]
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
-    """What the stages found.
+class Proposals:
+    """What the stages propose.
 
     Attributes:
       result: the result of the main search.
-      proposed: states to check and to measure, the likeliest first.
+      states: states to check and to measure, the likeliest first.
       num_measured: operators or groups of operators that were measured, not found in the table.
       num_estimated: those whose cost was estimated by a formula.
       seconds: wall time from the beginning of everything to the end of the last stage.
     """
 
     result: Result
-    proposed: tuple[Visited, ...]
+    states: tuple[Visited, ...]
     num_measured: int = 0
     num_estimated: int = 0
     seconds: float = 0.0
 
 
-class Stages:
-    """Runs the stages for one model."""
+def search(task: Task, reporter: Reporter) -> Proposals:
+    """Search for states that cost less, as the user asks for it."""
+    with reporter.status() as tell:
+        proposals = _Stages(task, tell).run()
+    if proposals.result.stopped == INTERRUPTED:
+        reporter.say(
+            "search interrupted; going on with the best so far (Ctrl-C again ends the program)"
+        )
+    if task.request.freeze:
+        # The model itself may have become faster, where its sizes make values constant.
+        states = (*proposals.states, Visited(task.problem.start))
+        proposals = dataclasses.replace(proposals, states=states)
+    return proposals
 
-    def __init__(
-        self,
-        problem: GraphProblem,
-        method: str,
-        budget: Budget,
-        *,
-        began_s: float,
-        tell: Tell,
-        policy: GraphPolicy | None = None,
-        num_rollouts: int = 64,
-        has_others: bool = True,
-    ) -> None:
-        """Make the stages; nothing runs yet.
 
-        Args:
-          problem: the model, the rules and the objective.
-          method: how to search.
-          budget: the seconds for all stages together, and the expansions for each search.
-          began_s: when everything began, by `time.monotonic`.
-          tell: called with what is being done.
-          policy: see `GraphProblem.search`.
-          num_rollouts: episodes that the policy plays.
-          has_others: whether to search by other estimates too, whose candidates must be measured.
-        """
-        self._problem = problem
-        self._method = method
-        self._budget = budget
-        self._began_s, self._stages_began_s = began_s, time.monotonic()
+class _Stages:
+    def __init__(self, task: Task, tell: Tell) -> None:
+        self._task, self._problem, self._request = task, task.problem, task.request
         self._tell = tell
-        self._arguments = (policy, num_rollouts)
-        objective = problem.objective
+        self._began_s = time.monotonic()
+        objective = task.problem.objective
         self._measured = objective if isinstance(objective, MeasuredObjective) else None
-        self._has_others = has_others and self._measured is not None
+        # The candidates of other estimates than the main one must be measured.
+        self._has_others = task.request.measure and self._measured is not None
         self._interrupted = False
 
-    def run(self, **others: Any) -> Found:
-        """Run all stages.
-
-        Args:
-          **others: further arguments of the main search; see `search.search`.
-        """
+    def run(self) -> Proposals:
         by_formula = dataclasses.replace(
             self._problem, objective=AnalyticObjective(sizes=self._problem.sizes)
         )
         self._tell("looking for places where rules apply")
         if not by_formula.start.matches:
-            return self._found(_nothing(self._method, by_formula), [])
-        additional = [by_formula] if self._has_others else []
-        results = [self._search(one, _FORMULA, "by formula") for one in additional]
-        self._measure_operators(by_formula.start, [one.best for one in results])
-        result = self._search(self._problem, _SEARCH, "", **others)
+            return self._propose(nothing_to_search(self._request.method, by_formula.start), [])
+        results = []
+        # The formula is cheap, and its best graph shows which operators are worth measuring.
+        if self._has_others:
+            results.append(self._search(by_formula, _FORMULA, "by formula"))
+        self._measure_operators(by_formula.start, [result.best for result in results])
+        result = self._search(self._problem, _SEARCH, "", resume_file=self._request.checkpoint)
         if self._has_others and self._measured is not None:
             alone = self._measured.alone
             alone.deadline_s = self._end_s(_SEARCH + _MEASURING * (_SINGLY - _SEARCH))
             singly = dataclasses.replace(self._problem, objective=alone)
             results.append(self._search(singly, _SINGLY, "by single operators"))
+        # Ctrl-C may have come in another search than the main one.
         if self._interrupted:
             result = dataclasses.replace(result, stopped=INTERRUPTED)
-        return self._found(result, results)
+        return self._propose(result, results)
 
     def _end_s(self, share: float) -> float:
-        end_s = self._began_s + self._budget.seconds
-        return self._stages_began_s + share * max(0.0, end_s - self._stages_began_s)
+        end_s = self._task.began_s + self._request.seconds
+        return self._began_s + share * max(0.0, end_s - self._began_s)
 
     def _search(self, problem: GraphProblem, share: float, how: str, **others: Any) -> Result:
         """Search until a share of the time is over, or not at all after Ctrl-C."""
@@ -151,29 +140,34 @@ class Stages:
             gain = 100 * (1 - progress.best_cost_ms / max(start_ms, 1e-12))
             self._tell(
                 f"{label}: {progress.expansions} expansions, estimate {-gain:+.1f}% "
-                f"({time.monotonic() - self._began_s:.0f} s)"
+                f"({time.monotonic() - self._task.began_s:.0f} s)"
             )
 
         left_s = 0.0 if self._interrupted else max(0.0, self._end_s(share) - time.monotonic())
         if measured is not None:
             measured.deadline_s = time.monotonic() + _MEASURING * left_s
-        budget = Budget(left_s, self._budget.expansions, _PATIENCE * left_s)
-        arguments: dict[str, Any] = {"on_progress": on_progress, **others}
-        found = problem.search(self._method, budget, *self._arguments, **arguments)
-        self._interrupted |= found.stopped == INTERRUPTED
-        return found
+        result = problem.search(
+            self._request.method,
+            Budget(left_s, self._request.budget.expansions, _PATIENCE * left_s),
+            self._task.policy,
+            self._request.rollouts,
+            on_progress=on_progress,
+            **others,
+        )
+        self._interrupted |= result.stopped == INTERRUPTED
+        return result
 
-    def _measure_operators(self, start: Any, found: Sequence[Any]) -> None:
+    def _measure_operators(self, start: Any, cheaper: Sequence[Any]) -> None:
         """Measure operators, until the stage's time is over or Ctrl-C.
 
         Args:
           start: the state of the model, with costs by formula.
-          found: states that are cheaper by formula.
+          cheaper: states that are cheaper by formula.
         """
         if self._measured is None:
             return
         measured = self._measured
-        order = [pair for state in found for pair in _changed(start, state)] + _near(start)
+        order = [pair for state in cheaper for pair in _changed(start, state)] + _near(start)
         end_s = measured.deadline_s = self._end_s(_OPERATORS)
         try:
             for place, (graph, number) in enumerate(order):
@@ -186,42 +180,52 @@ class Stages:
         if self._interrupted:
             measured.deadline_s = -math.inf
 
-    def _found(self, result: Result, others: list[Result]) -> Found:
-        """Choose states to check: from the searches' trails, and from their ends in blocks."""
+    def _propose(self, result: Result, others: list[Result]) -> Proposals:
+        """Choose states to check: on the searches' trails, and their ends after the block rules."""
         trails = [worth_measuring(result.candidates[0])]
-        for other in others:
-            here = replay(Visited(self._problem.start), other.path)
-            trails.append(worth_measuring(here, max_states=_NUM_OF_OTHERS))
+        for by_estimate in others:
+            visited = replay(Visited(self._problem.start), by_estimate.path)
+            trails.append(worth_measuring(visited, max_states=_NUM_OF_OTHERS))
         ends = [trail[0] for trail in trails if trail]
         if not ends and result.expansions:
             ends = [Visited(self._problem.start)]
-        trails.append([made for one in ends if (made := self._blocked(one)) is not None])
+        trails.append([state for end in ends if (state := self._blocked(end)) is not None])
         proposed: dict[object, Visited] = {}
-        for visited in itertools.chain.from_iterable(itertools.zip_longest(*trails)):
-            if visited is not None and len(proposed) < _NUM_PROPOSED:
-                proposed.setdefault(visited.state.graph, visited)
+        # Each search's likeliest state comes before any search's second one.
+        for state in itertools.chain.from_iterable(itertools.zip_longest(*trails)):
+            if state is not None and len(proposed) < _NUM_PROPOSED:
+                proposed.setdefault(state.state.graph, state)
         measured = self._measured
-        return Found(
+        return Proposals(
             result,
             tuple(proposed.values()),
             measured.num_measured if measured else 0,
             measured.num_estimated if measured else 0,
-            time.monotonic() - self._began_s,
+            time.monotonic() - self._task.began_s,
         )
 
     def _blocked(self, visited: Visited) -> Visited | None:
-        """Return a state in blocks; None if nothing becomes otherwise."""
-        here = replay(Visited(self._problem.start_with_block_rules), visited.path)
-        made = blocked(here)
-        return None if made is here else made
+        """Return a state after the block rules; None if none of them matches."""
+        replayed = replay(Visited(self._problem.start_with_block_rules), visited.path)
+        in_blocks = blocked(replayed)
+        return None if in_blocks is replayed else in_blocks
 
 
-def _changed(start: Any, found: Any) -> list[tuple[Graph, int]]:
+def _changed(start: Any, cheaper: Any) -> list[tuple[Graph, int]]:
     """Return the nodes that differ between two states, each with its graph; the dearest first."""
-    here, there = start.node_costs_ms, found.node_costs_ms
-    pairs = [(here[one], start.graph, one) for one in here if one not in there]
-    pairs += [(there[one], found.graph, one) for one in there if here.get(one) != there[one]]
-    return [pair for _, *pair in sorted(pairs, key=lambda one: -one[0])]  # type: ignore[misc]
+    before_ms, after_ms = start.node_costs_ms, cheaper.node_costs_ms
+    nodes = [
+        (cost_ms, start.graph, number)
+        for number, cost_ms in before_ms.items()
+        if number not in after_ms
+    ]
+    nodes += [
+        (cost_ms, cheaper.graph, number)
+        for number, cost_ms in after_ms.items()
+        if before_ms.get(number) != cost_ms
+    ]
+    nodes.sort(key=lambda node: -node[0])
+    return [(graph, number) for _, graph, number in nodes]
 
 
 def _near(start: Any) -> list[tuple[Graph, int]]:
@@ -229,11 +233,10 @@ def _near(start: Any) -> list[tuple[Graph, int]]:
     graph, costs_ms = start.graph, start.node_costs_ms
     near = {number for match in start.matches for number in nodes_of(match)}
     near |= {user for number in near for user in graph.users(number)}
-    order = sorted(costs_ms, key=lambda one: (one not in near, -costs_ms[one], one))
+    order = sorted(costs_ms, key=lambda number: (number not in near, -costs_ms[number], number))
     return [(graph, number) for number in order]
 
 
-def _nothing(method: str, problem: GraphProblem) -> Result:
+def nothing_to_search(method: str, start: State) -> Result:
     """Return the result of a search that has nothing to do."""
-    start = problem.start
     return Result(method, start, (), (Visited(start),), start.cost_ms, 0, 0.0, EXHAUSTED, 0)

@@ -1,0 +1,239 @@
+"""`tfrl optimize` is never wrong: where digits, integers, sizes or onnxruntime itself give way.
+
+Each model has room for a rewrite that is right for usual numbers only, or for none.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import onnx
+import pytest
+
+from environments.tensor_graphs.execution import differences, equivalence
+from tests.environments.tensor_graphs.small_models import adapter, model_of
+from tests.tfrl_systems.systems.tensor_graphs.optimize.running import outputs
+
+QUICK = ("--objective", "analytic", "--expansions", "60", "--measure-seconds", "0.05")
+
+
+SCALED = """g (float[n,2] x) => (float[n,2] y)
+    <float[2] far = {1.7e9, 5e6}, float[2] s = {0.001, 0.1}, float[2,2] w = {1, 2, 3, -1}>
+    { c = Sub(x, far) d = Mul(c, s) y = MatMul(d, w) }"""
+NEAR = np.float32([[1.7e9 + 256, 5e6 + 3], [1.7e9 - 1024, 5e6]])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SCALED,
+        """g (float[n,2] x) => (float[n,2] y)
+        <float[2] far = {-1.7e9, -5e6}, float[2] s = {1e3, 10}, float[2,2] w = {1, 2, 3, -1}>
+        { c = Add(far, x) d = Div(c, s) y = MatMul(d, w) }""",
+        """g (float[n,2] x) => (float[n,2] y)
+        <float[2] far = {1.7e9, 5e6}, float[2] s = {0.001, 0.1}, float[2] b = {1, 2}>
+        { c = Sub(x, far) d = Mul(c, s) y = Add(d, b) }""",
+    ],
+)
+def test_digits_of_large_numbers_are_not_lost(optimized, text):
+    """(x - far) * s and what follows; multiplied out, all digits of 1.7e9 * 0.001 are noise."""
+    ran, path, out = optimized(text, *QUICK, "--dimension", "n=64")
+    assert ran.status == 0, ran.err
+    ((rewritten,), (expected,)) = (outputs(file, x=NEAR) for file in (out, path))
+    np.testing.assert_allclose(rewritten, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        # |x·x| is x·x for small numbers only.
+        "q = Mul(x, x) h = Abs(q) y = Mod(h, m)",
+        # The product of both divisors, 1.8e19, is no int64.
+        "d = Div(x, a) y = Div(d, b)",
+    ],
+)
+def test_integers_that_wrap_around(optimized, nodes):
+    text = f"""g (int64[n] x) => (int64[n] y)
+        <int64 m = {{1000}}, int64 a = {{3037000500}}, int64 b = {{6074001001}}> {{ {nodes} }}"""
+    ran, path, out = optimized(text, "--objective", "analytic", "--no-measure")
+    assert ran.status == 0, ran.err
+    x = np.int64([3, 4_000_000_007, -(2**63), 2**62 + 1])
+    ((rewritten,), (expected,)) = (outputs(file, x=x) for file in (out, path))
+    np.testing.assert_array_equal(rewritten, expected)
+
+
+def test_two_sizes_of_one_name(optimized):
+    """A file calls every first axis n; one of them may be 1 where the other is not."""
+    text = """g (float[n,2] x, float[n,2] z) => (float[n,2] y) <float[2,2] w = {1, 2, 3, 4}>
+        { s = Shape(x) e = Expand(z, s) a = Add(x, e) m = MatMul(z, w) y = Add(a, m) }"""
+    ran, path, out = optimized(text, *QUICK)
+    assert ran.status == 0, ran.err
+    x = np.float32([[1, 2], [3, 4], [5, 6]])
+    for z in (x, x[:1]):
+        (rewritten,), (expected,) = (outputs(file, x=x, z=z) for file in (out, path))
+        np.testing.assert_array_equal(rewritten, expected)
+
+
+def test_a_model_that_runs_without_optimisations_only(optimized):
+    """Relu and Clip of doubles; onnxruntime makes one of them that it cannot run."""
+    text = """g (double[n,6] x) => (double[n,6] y)
+        <double lo = {-1}, double hi = {0.1}, double one = {1}>
+        { t = Relu(x) u = Clip(t, lo, hi) y = Mul(u, one) }"""
+    ran, _, out = optimized(text, *QUICK, opset=14)
+    assert ran.status == 0, ran.err
+    x = np.linspace(-1, 1, 6)[np.newaxis]
+    (rewritten,) = outputs(out, "ORT_DISABLE_ALL", x=x)
+    np.testing.assert_array_equal(rewritten, np.clip(x, 0, 0.1))
+
+
+def test_an_output_without_any_number_proves_nothing(optimized):
+    text = """g (float[2] x) => (float[2] y) <float minus = {-1}>
+        { a = Sqrt(minus) b = Relu(x) c = Relu(b) y = Mul(c, a) }"""
+    ran, *_ = optimized(text, *QUICK)
+    assert ran.status == 0 and ran.json["gain"] is False
+    assert "output 'y' has no finite number" in ran.json["reason"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "rows"),
+    [
+        # Only sizes of 1 come and go; onnxruntime computes no size where there are no elements.
+        ("u = Unsqueeze(x, one)", (0, 1, 3, 2)),
+        ("u = Flatten(x)", (0, 6)),
+        ("u = Flatten<axis = 2>(x)", (0, 2)),
+    ],
+)
+def test_what_only_moves_elements_does_so_with_none_of_them(optimized, nodes, rows):
+    text = f"""g (float[n,m,2] x) => (y) <int64[1] one = {{1}}>
+        {{ {nodes} a = Neg(u) b = Neg(a) y = Relu(b) }}"""
+    ran, _, out = optimized(text, *QUICK, "--dimension", "n=4", "--dimension", "m=3")
+    assert ran.status == 0 and ran.json["gain"], ran.err
+    (rewritten,) = outputs(out, x=np.zeros((0, 3, 2), np.float32))
+    assert rewritten.shape == rows
+
+
+def test_one_rule_that_rounds_too_much_costs_no_others(optimized, monkeypatch):
+    """Whatever lacks the product is refused, as if folding it had cost digits."""
+    check = equivalence.check
+
+    def refuse(first, path, *arguments, **keywords):
+        comparison = check(first, path, *arguments, **keywords)
+        if "Mul" in {node.op_type for node in onnx.load(path).graph.node}:
+            return comparison
+        wrong = differences.unlike(comparison.worst.output, "it is less exact")
+        return dataclasses.replace(comparison, differences=(wrong,))
+
+    monkeypatch.setattr(equivalence, "check", refuse)
+    text = """g (float[n,2] x) => (y) <float[2,2] w = {1, 2, 3, 4}, float s = {3}>
+        { p = MatMul(x, w) q = Mul(p, s) a = Neg(q) b = Neg(a) y = Relu(b) }"""
+    ran, _, out = optimized(text, *QUICK, "--dimension", "n=4")
+    assert ran.status == 0 and ran.json["gain"], ran.err
+    operators = [node.op_type for node in onnx.load(out).graph.node]
+    assert "Mul" in operators and "Neg" not in operators
+
+
+def in_both_branches(model: onnx.ModelProto) -> onnx.ModelProto:
+    """An If that computes the model, and otherwise the model of the negated input."""
+    outer, branches = onnx.ModelProto(), []
+    outer.CopyFrom(model)
+    for op in ("Identity", "Neg"):
+        # Names of values are used once in a model, so each branch has a prefix.
+        branch = onnx.compose.add_prefix_graph(model.graph, op)
+        del branch.input[:]
+        branch.node.insert(0, onnx.helper.make_node(op, ["x"], [f"{op}x"]))
+        branches.append(branch)
+    names = [output.name for output in model.graph.output]
+    choice = onnx.helper.make_node(
+        "If", ["yes"], names, then_branch=branches[0], else_branch=branches[1]
+    )
+    for field in ("node", "initializer"):
+        outer.graph.ClearField(field)
+    outer.graph.input.append(onnx.helper.make_tensor_value_info("yes", 9, []))
+    outer.graph.node.append(choice)
+    onnx.checker.check_model(outer, full_check=True)
+    return outer
+
+
+@pytest.mark.parametrize("yes", [True, False])
+def test_a_model_that_is_one_if_becomes_faster(yes, optimized, tmp_path):
+    """Two products out of three go, in both branches."""
+    x = np.random.default_rng(1).normal(size=(64, 192)).astype(np.float32)
+    np.savez(tmp_path / "inputs.npz", x=x, yes=np.array(yes))
+    ran, path, out = optimized(
+        in_both_branches(adapter()),
+        *("--inputs", tmp_path / "inputs.npz", "--measure-seconds", "0.4"),
+        *("--objective", "analytic", "--expansions", "300"),
+    )
+    assert ran.status == 0, ran.err
+    assert ran.json["gain"] is True and ran.json["measured_ratio"] < 0.9
+    fast = onnx.load(out)
+    onnx.checker.check_model(fast, full_check=True)
+    assert [node.op_type for node in fast.graph.node] == ["If"]
+    for branch in (attribute.g for attribute in fast.graph.node[0].attribute):
+        assert sum(node.op_type in ("MatMul", "Gemm") for node in branch.node) == 2
+    for choice in (False, True):
+        ((rewritten,), (expected,)) = (
+            outputs(file, x=x, yes=np.array(choice)) for file in (out, path)
+        )
+        np.testing.assert_allclose(rewritten, expected, atol=1e-4 * np.abs(expected).max())
+
+
+def of_few_types(dtype: str) -> onnx.ModelProto:
+    """Relu, twice, after a product in float16, or after one of int8 weights."""
+    if dtype == "float16":
+        text = """g (float16[4,8] x, float16[8,8] w) => (float16[4,8] y)
+            { m = MatMul(x, w) a = Relu(m) y = Relu(a) }"""
+        weight = np.eye(8, dtype=np.float16)
+    else:
+        text = """g (float[4,8] x, int8[8,8] w) => (float[4,8] y)
+            <float s = {0.05}, uint8 z = {128}, float t = {0.02}, int8 zero = {0}> {
+                q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z)
+                v = DequantizeLinear(w, t, zero) m = MatMul(d, v) a = Relu(m) y = Relu(a)
+            }"""
+        weight = np.arange(-32, 32, dtype=np.int8).reshape(8, 8)
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}')
+    del model.graph.input[1]
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+    return model
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int8"])
+def test_types_that_few_models_have(dtype, optimized):
+    ran, _, out = optimized(of_few_types(dtype), "--no-measure", *QUICK)
+    assert ran.status == 0, ran.err
+    assert ran.json["gain"] is True
+    fast = onnx.load(out)
+    assert [node.op_type for node in fast.graph.node].count("Relu") == 1
+    types = {tensor.name: tensor.data_type for tensor in fast.graph.initializer}
+    assert types["w"] == (onnx.TensorProto.FLOAT16 if dtype == "float16" else onnx.TensorProto.INT8)
+
+
+def test_strict_keeps_nan(optimized):
+    """x / y * y is NaN where y is 0; without --strict it becomes x. 2 · 3 becomes 6 either way."""
+    text = """g (float[4] x, float[4] y) => (float[4] z) <float two = {2}, float three = {3}>
+        { q = Div(x, y) same = Mul(q, y) twice = Mul(same, two) z = Mul(twice, three) }"""
+    inputs = {"x": np.float32([1, 2, 3, 0]), "y": np.float32([2, 0, 1, 0])}
+    exact = [6.0, np.nan, 18.0, np.nan]
+    for options, expected in (((), [6.0, 12.0, 18.0, 0.0]), (("--strict",), exact)):
+        ran, path, out = optimized(text, "--no-measure", *QUICK, *options)
+        assert ran.status == 0 and ran.json["gain"]
+        assert ran.json["strict"] is bool(options)
+        np.testing.assert_array_equal(outputs(out, **inputs)[0], expected)
+    np.testing.assert_array_equal(outputs(path, **inputs)[0], exact)
+
+
+@pytest.mark.parametrize("scale, has_gain", [(3.0, True), (np.inf, False)])
+def test_strict_asks_whether_constants_are_finite(optimized, scale, has_gain):
+    """x = [1, 1], w = [2, -1]: the product is 1, times inf is inf; with w · inf it would be NaN."""
+    nodes = [
+        onnx.helper.make_node("MatMul", ["x", "w"], ["product"]),
+        onnx.helper.make_node("Mul", ["product", "s"], ["z"]),
+    ]
+    constants = {"w": [[2], [-1]], "s": [[scale]]}
+    weights = [
+        onnx.numpy_helper.from_array(np.float32(value), name) for name, value in constants.items()
+    ]
+    model = model_of(nodes, weights, {"x": [3, 2]}, {"z": [3, 1]})
+    ran, *_ = optimized(model, "--strict", "--no-measure", *QUICK)
+    assert ran.json["gain"] is bool(ran.json["substitutions"]) is has_gain

@@ -1,0 +1,284 @@
+"""Models that leave sizes open: fast at the sizes that are named, and slower at none of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from environments.tensor_graphs.execution import measuring
+from environments.tensor_graphs.selection import leaving_out, selection
+from tests.environments.tensor_graphs.selection.fakes import compared
+from tests.environments.tensor_graphs.small_models import adapter, model_of, relu
+from tests.tfrl_systems.systems.tensor_graphs.optimize.running import outputs
+from tfrl_systems import experiments
+
+QUICK = ("--objective", "analytic", "--expansions", "300")
+UNMEASURED = (*QUICK, "--no-measure")
+OPEN = "p2o.DynamicDimension.0"
+
+
+def bottlenecks(rows: int | str = OPEN) -> onnx.ModelProto:
+    """x·A·B, with Relus, four times; A is [64, 2] and B is [2, 64].
+
+    A product with A·B starts once, not twice, which is faster for a single row. But it takes 16
+    times as many operations, so it is slower for many rows.
+    """
+    random = np.random.default_rng(0)
+    nodes, weights, last = [], [], "x"
+    for layer in range(4):
+        for name, shape in (("a", (64, 2)), ("b", (2, 64))):
+            array = random.normal(size=shape).astype(np.float32) / 8
+            weights.append(numpy_helper.from_array(array, f"{name}{layer}"))
+        nodes += [
+            helper.make_node("MatMul", [last, f"a{layer}"], [f"narrow{layer}"]),
+            helper.make_node("MatMul", [f"narrow{layer}", f"b{layer}"], [f"wide{layer}"]),
+            helper.make_node("Relu", [f"wide{layer}"], [f"y{layer}"]),
+        ]
+        last = f"y{layer}"
+    return model_of(nodes, weights, {"x": [rows, 64]}, {last: [rows, 64]})
+
+
+def mirrored() -> onnx.ModelProto:
+    """Padding by reflection does not run where the width is below 4; a bottleneck follows."""
+    model = adapter(size=8, rank=4, batch="batch")
+    pads = numpy_helper.from_array(np.array([0, 3, 0, 3], np.int64), "pads")
+    nodes = [
+        helper.make_node("Pad", ["image", "pads"], ["padded"], mode="reflect"),
+        helper.make_node("ReduceMean", ["padded"], ["mean"], axes=[1]),
+        helper.make_node("Add", ["mean", "bias"], ["x"]),
+        *model.graph.node,
+    ]
+    bias = numpy_helper.from_array(np.zeros(8, np.float32), "bias")
+    weights = [*model.graph.initializer, pads, bias]
+    return model_of(nodes, weights, {"image": ["batch", "?"]}, {"y1": ["batch", 8]})
+
+
+def num_products(path):
+    return [node.op_type for node in onnx.load(path).graph.node if node.op_type != "Relu"]
+
+
+def test_what_helps_at_one_row_hurts_at_many(optimized):
+    """The search uses the size that is given."""
+    ran, _, out = optimized(bottlenecks(), *UNMEASURED, "--dimension", f"{OPEN}=1")
+    assert ran.json["gain"] and len(num_products(out)) == 4
+    assert ran.json["sizes"] == [{OPEN: 1}]
+    ran, path, out = optimized(bottlenecks(), *UNMEASURED, "--dimension", f"{OPEN}=4096")
+    assert not ran.json["gain"] and out.read_bytes() == path.read_bytes()
+
+
+class BottleneckBench:
+    """Stands in for `Bench`, with what it measured for `bottlenecks` on a machine without load."""
+
+    def __init__(self, first, inputs, backend, program=None):
+        self.num_rows = len(inputs["x"])
+
+    def at(self, inputs):
+        return BottleneckBench(None, inputs, None)
+
+    def compare(self, path, *, other_backend=None, **_):
+        if other_backend is not None:
+            return compared(1.0, 0.99, 1.01)
+        return compared(0.86, 0.83, 0.87) if self.num_rows == 1 else compared(1.9, 1.87, 1.93)
+
+
+def test_a_model_that_is_slower_at_one_of_the_sizes_is_not_written(optimized, monkeypatch):
+    for module in (selection, leaving_out):
+        monkeypatch.setattr(module, "Bench", BottleneckBench)
+    ran, *_ = optimized(bottlenecks(), *QUICK, "--dimension", f"{OPEN}=1")
+    assert ran.json["gain"] is True
+    ran, path, out = optimized(bottlenecks(), *QUICK, "--dimension", f"{OPEN}=1,4096")
+    assert ran.status == 0, ran.err
+    assert ran.json["sizes"] == [{OPEN: size} for size in (1, 4096)]
+    assert ran.json["gain"] is False and ran.json["measured"] == []
+    assert f"at {OPEN}=4096" in ran.json["reason"]
+    assert out.read_bytes() == path.read_bytes()
+
+
+def test_all_is_measured_at_the_sizes_that_are_reported(optimized, monkeypatch):
+    """Costs once were those of the given sizes, and measurements those of size 1."""
+    shapes = []
+
+    class Bench(measuring.Bench):
+        def __init__(self, original, inputs, *rest):
+            super().__init__(original, inputs, *rest)
+            self.shape = inputs["x"].shape
+
+        def at(self, inputs):
+            bench = super().at(inputs)
+            bench.shape = inputs["x"].shape
+            return bench
+
+        def compare(self, *models, **how):
+            shapes.append(self.shape)
+            return super().compare(*models, **how)
+
+    monkeypatch.setattr(selection, "Bench", Bench)
+    ran, _, out = optimized(
+        adapter(batch=OPEN),
+        *QUICK,
+        *("--dimension", "x[0]=64,32", "--measure-seconds", "0.5"),
+    )
+    assert ran.json["gain"], ran.json["reason"]
+    assert {(64, 192), (32, 192)} == set(shapes)
+    assert [row["sizes"] for row in ran.json["measured"]] == ran.json["sizes"]
+    assert ran.json["sizes"] == [{OPEN: size} for size in (64, 32)]
+    for row in ran.json["measured"]:
+        assert row["interval"][0] <= row["ratio"] <= row["interval"][1]
+        assert row["ratio"] <= max(row["same_interval"][1], 2 - row["same_interval"][0])
+    assert ran.json["measured"][0]["ratio"] == ran.json["measured_ratio"]
+    assert onnx.load(out).graph.input[0].type.tensor_type.shape.dim[0].dim_param == (OPEN)
+
+
+def test_sizes_are_found_by_trying_and_said(optimized):
+    ran, *_ = optimized(mirrored(), *UNMEASURED)
+    assert ran.json["gain"]
+    assert ran.json["sizes"] == [
+        {"batch": 1, "?": 128},
+        {"batch": 1, "?": 64},
+        {"batch": 2, "?": 256},
+    ]
+    assert ran.json["sizes_chosen"] == ["batch", "?"]
+    assert "--dimension batch=1 --dimension '?=128'" in ran.err
+    ran, *_ = optimized(mirrored(), *UNMEASURED, "--dimension", "?=2")
+    assert ran.status == 1 and "?=2" in ran.err and len(ran.err.splitlines()) == 1
+
+
+def test_a_negative_size_is_an_open_one(optimized):
+    model = adapter(batch=-1)
+    ran, *_ = optimized(model, *UNMEASURED)
+    assert ran.json["gain"] and ran.json["sizes"] == [{"x[0]": 1}, {"x[0]": 2}]
+    ran, *_ = optimized(model, *UNMEASURED, "--dimension", "x[0]=3")
+    assert ran.json["gain"] and ran.json["sizes"] == [{"x[0]": 3}]
+
+
+def test_sizes_of_the_users_inputs(optimized, tmp_path):
+    for rows in (5, 7):
+        x = np.random.default_rng(rows).normal(size=(rows, 192)).astype(np.float32)
+        np.savez(tmp_path / f"{rows}.npz", x=x)
+    files = [word for rows in (5, 7) for word in ("--inputs", tmp_path / f"{rows}.npz")]
+    ran, *_ = optimized(adapter(batch="n"), *UNMEASURED, *files)
+    assert ran.json["gain"] and ran.json["sizes"] == [{"n": 5}, {"n": 7}]
+    assert ran.err == ""
+
+
+def test_sizes_and_inputs_fit_the_model(optimized, tmp_path):
+    model, file = adapter(batch="n"), tmp_path / "x.npz"
+    x = np.random.default_rng(1).normal(size=(5, 192)).astype(np.float32)
+    np.savez(file, x=x)
+    ran, *_ = optimized(model, *UNMEASURED, "--inputs", file, "--dimension", "n=8")
+    assert ran.status == 0
+    np.savez(file, z=x)
+    for options, words in (
+        (("--inputs", file), "'x' is missing"),
+        (("--dimension", "m=8"), "leave open; found n"),
+    ):
+        ran, *_ = optimized(model, *UNMEASURED, *options)
+        assert ran.status == 1 and words in ran.err and len(ran.err.splitlines()) == 1
+
+
+def test_what_cannot_be_run_is_copied_with_a_reason(optimized):
+    """No random texts are drawn, and an image must not have two widths."""
+    texts = relu()
+    texts.graph.input.append(helper.make_tensor_value_info("words", TensorProto.STRING, ["n"]))
+    shapes = numpy_helper.from_array(np.array([7, 11, 13], np.int64), "shape")
+    reshape = [helper.make_node("Reshape", ["x", "shape"], ["y"])]
+    odd = model_of(reshape, [shapes], {"x": ["n", "n", "h"]}, {"y": [7, 11, 13]})
+    for model, reason in ((texts, "no random numbers"), (odd, "found none by trying")):
+        ran, path, out = optimized(model, *QUICK)
+        assert ran.status == 0 and ran.json["gain"] is False
+        assert reason in ran.json["reason"] and "--inputs FILE.npz" in ran.json["reason"]
+        assert out.read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("text", ["n=", "n=0", "n=1,x", "=3", "n=1,,2", "n", "8"])
+def test_wrong_usage(text, optimized):
+    ran, *_ = optimized(relu(), *QUICK, "--dimension", text)
+    assert ran.status == 2 and "expected NAME=SIZE[,SIZE...]" in ran.err
+
+
+def test_a_number_that_chooses_a_branch_is_one_that_the_file_knows(optimized):
+    """The other branch runs at no size of the input."""
+    text = """g (float[n,m] x, int64 rate) => (float[n,1] y)
+        <int64 k = {16000}, float[3,1] w = {1, 2, 3}, float[2,1] v = {1, 2}> { c = Equal(rate, k)
+        y = If (c) < then_branch = t () => (float[n,1] a)
+            { p = MatMul(x, w) q = Relu(p) a = Relu(q) },
+        else_branch = e () => (float[n,1] b) { b = MatMul(x, v) } > }"""
+    ran, _, out = optimized(text, *QUICK, "--measure-seconds", "0.05")
+    assert ran.status == 0, ran.err
+    assert ran.json["sizes"][0]["m"] == 3
+    x = np.ones((1, 3), np.float32)
+    assert outputs(out, x=x, rate=np.array(16000))[0].tolist() == [[6]]
+
+
+def flattened() -> onnx.ModelProto:
+    """An adapter after Reshape(x, [Shape(x)[0], -1]), as exporters write a flattening."""
+    model = adapter(size=8, rank=2, batch="batch")
+    numbers = [numpy_helper.from_array(np.array(v, np.int64), k) for k, v in CONSTANTS.items()]
+    nodes = [
+        helper.make_node("Shape", ["image"], ["shape"]),
+        helper.make_node("Gather", ["shape", "zero"], ["rows"]),
+        helper.make_node("Unsqueeze", ["rows", "first"], ["row"]),
+        helper.make_node("Concat", ["row", "rest"], ["target"], axis=0),
+        helper.make_node("Reshape", ["image", "target"], ["x"]),
+        *model.graph.node,
+    ]
+    weights = [*model.graph.initializer, *numbers]
+    return model_of(nodes, weights, {"image": ["batch", 2, 4]}, {"y1": ["batch", 8]})
+
+
+CONSTANTS = {"zero": 0, "first": [0], "rest": [-1]}
+
+
+def run(path, rows):
+    x = np.random.default_rng(0).normal(size=(rows, 2, 4)).astype(np.float32)
+    return outputs(path, image=x)[0]
+
+
+def test_frozen_sizes_are_fixed_ones(optimized):
+    ran, path, out = optimized(flattened(), *UNMEASURED, "--freeze", "--dimension", "batch=3")
+    fast = onnx.load(out)
+    assert ran.json["gain"] and ran.json["sizes"] == [{"batch": 3}]
+    assert [size.dim_value for size in fast.graph.input[0].type.tensor_type.shape.dim] == [3, 2, 4]
+    assert {"Shape", "Gather", "Unsqueeze", "Concat"}.isdisjoint(
+        node.op_type for node in fast.graph.node
+    )
+    np.testing.assert_allclose(run(out, 3), run(path, 3), atol=1e-5)
+    with pytest.raises(Exception, match="Expected: 3"):
+        run(out, 5)
+
+
+def test_without_freezing_other_sizes_stay_possible(optimized):
+    ran, path, out = optimized(flattened(), *UNMEASURED, "--dimension", "batch=3")
+    assert ran.json["gain"]
+    assert onnx.load(out).graph.input[0].type.tensor_type.shape.dim[0].dim_param == "batch"
+    np.testing.assert_allclose(run(out, 5), run(path, 5), atol=1e-5)
+
+
+def test_a_frozen_copy_has_fixed_sizes_too(optimized):
+    model = relu()
+    for info in (*model.graph.input, *model.graph.output):
+        info.type.tensor_type.shape.dim[0].dim_param = "n"
+    options = ("--measure-seconds", "0.1", "--strict", "--freeze", "--dimension", "n=2")
+    ran, _, out = optimized(model, *QUICK, *options)
+    fields = {"measure_seconds": 0.1, "strict": True, "freeze": True, "dimensions": {"n": 2}}
+    fields |= {"objective": "analytic", "expansions": 100, "reporter": experiments.Reporter()}
+    in_memory = experiments.optimize(model, **fields)["optimized"]
+    for copy in (onnx.load(out), in_memory):
+        assert copy.graph.input[0].type.tensor_type.shape.dim[0].dim_value == 2
+        assert [node.op_type for node in copy.graph.node] == ["Relu"]
+    assert ran.json["substitutions"] == []
+
+
+def test_freezing_takes_one_size_for_each(optimized, tmp_path):
+    ran, *_ = optimized(flattened(), *UNMEASURED, "--freeze", "--dimension", "batch=1,2")
+    assert ran.status == 2 and "--freeze: expected one size" in ran.err
+    assert "found batch=1,2" in ran.err
+    files = [tmp_path / f"{rows}.npz" for rows in (1, 2)]
+    for rows, file in enumerate(files, 1):
+        np.savez(file, image=np.ones((rows, 2, 4), np.float32))
+    words = [word for file in files for word in ("--inputs", file)]
+    ran, *_ = optimized(flattened(), *UNMEASURED, "--freeze", *words)
+    assert ran.status == 2
+    assert "inputs of the same sizes, found batch=1 and batch=2" in ran.err

@@ -1,0 +1,89 @@
+"""Reading: the model, the user's inputs and the policy, if all files can be written."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from environments import files
+from environments.errors import UsageError, UserError
+from environments.tensor_graphs import onnx_io
+from environments.tensor_graphs.execution.trials import Trial
+from tfrl_systems.systems.tensor_graphs.optimize.request import Optimization
+from tfrl_systems.systems.tensor_graphs.original import Original, levels_of
+
+if TYPE_CHECKING:
+    from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
+
+_WITH_POLICY = ("regions", "policy")
+
+
+class Reading(NamedTuple):
+    """What the user's files hold.
+
+    Attributes:
+      original: the model.
+      inputs: the user's inputs.
+      policy: the policy that leads the search; None for a search without one.
+    """
+
+    original: Original
+    inputs: Sequence[Trial]
+    policy: GraphPolicy | None
+
+
+def read(request: Optimization) -> Reading:
+    """Read what an optimisation begins with.
+
+    Raises:
+      UserError: a file cannot be read, or one could not be written in the end.
+      UsageError: the method needs a policy and there is none, or it takes none.
+    """
+    _check_places(request)
+    policy = _load_policy(request)
+    original = Original(str(request.model), request.model, levels_of(request.objective))
+    return Reading(original, original.load_trials(request.inputs), policy)
+
+
+def data_of(path: pathlib.Path) -> set[pathlib.Path]:
+    """Return the files with a model's data; none if there is no model, or no complete one."""
+    try:
+        _, *names = onnx_io.file_names(path)
+    except UserError:
+        return set()
+    return {path.parent.resolve() / name for name in names}
+
+
+def _check_places(request: Optimization) -> None:
+    """Raise an error before anything takes long, if a file could not be written at the end."""
+    used = [*filter(None, (request.model, request.rules)), *request.inputs]
+    places = [*filter(None, (request.output, request.report, request.checkpoint))]
+    # A model's data may be overwritten only by a file that is there already.
+    if any(map(files.exists, places)):
+        used += data_of(request.model)
+    for place in places:
+        files.check_place(place)
+        for path in used:
+            is_same = place.exists() and path.exists() and place.samefile(path)
+            if is_same or place.absolute() == path.absolute():
+                what = "the model" if path == request.model else str(path)
+                raise UserError(f"{place}: expected another file than {what}; name another")
+        used.append(place)
+
+
+def _load_policy(request: Optimization) -> GraphPolicy | None:
+    method, path = request.method, request.policy
+    if method == "policy" and path is None:
+        raise UsageError("--method policy: expected --policy DIR with it, found none; give one")
+    if path is None:
+        return None
+    if method not in _WITH_POLICY:
+        raise UsageError(
+            f"--policy: expected --method {' or '.join(_WITH_POLICY)} with it, found {method}; "
+            "give one of them"
+        )
+    # Only a policy needs TensorFlow, which takes seconds to import.
+    from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
+
+    return GraphPolicy.load(path)

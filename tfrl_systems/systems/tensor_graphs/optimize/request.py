@@ -1,0 +1,77 @@
+"""What `tfrl optimize` is asked for: a model, where the faster one goes, and how to search."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+
+from environments.errors import UsageError
+from tfrl_systems.settings import option
+from tfrl_systems.systems.tensor_graphs.evaluating import Searching
+from tfrl_systems.systems.tensor_graphs.problem import Rewriting
+
+# All of it may take the seconds of the searches, twice those of a final measurement, and so many.
+_BESIDE_S = 30.0
+# Seconds of these that are left for starting the program and for writing the model.
+_WRITING_S = 8.0
+
+METHODS = ("regions", "greedy", "taso", "beam", "policy")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Optimization(Searching, Rewriting):
+    """What to optimise, and how.
+
+    Attributes:
+      model: the model, an ONNX file.
+      output: file to write the faster model to.
+      method: how to search (see tfrl evaluate tensor_graphs --help).
+      policy: directory of a policy that tfrl train tensor_graphs learned; it leads the search of
+        --method regions, or plays alone with --method policy.
+      seconds: the time for all searches together, with the measurements of operators for them.
+      strict: leave out rules that may change NaN or infinity, and those that may lose digits where
+        large numbers cancel (see tfrl rules list); and what onnxruntime no longer runs at a size of
+        0 with all its optimisation.
+      measure: measure candidates end to end; without it the estimate decides.
+      measure_seconds: seconds of each final measurement; longer measurements detect smaller gains.
+      dimensions: sizes for a dimension that the model leaves open, by the file's own name or as
+        INPUT[AXIS]; the first leads the search, and the result is slower at none of them. Without
+        it a batch is 1, others are found by trying, and half and double of them are measured too.
+      inputs: file with an array for each of the model's inputs, by name, to compare outputs on and
+        to measure with; its sizes are used as if they were given.
+      freeze: give the written model the sizes that it is optimised at as fixed ones; what they make
+        constant is computed beforehand.
+      bound: also say how far from optimal the estimate is (for graphs of up to 30 operators).
+      checkpoint: file to keep the search in; if it exists, the search goes on from it.
+      report: file for a page with the graph before and after, and what each rule saves.
+    """
+
+    model: pathlib.Path = option(metavar="MODEL.onnx")
+    output: pathlib.Path = option(metavar="OUT.onnx")
+    method: str = option("regions", choices=METHODS)
+    policy: pathlib.Path | None = option(None, metavar="DIR")
+    strict: bool = False
+    measure: bool = True
+    measure_seconds: float = option(10.0, metavar="N", positive=True)
+    inputs: tuple[pathlib.Path, ...] = option((), metavar="FILE.npz")
+    freeze: bool = False
+    bound: bool = False
+    checkpoint: pathlib.Path | None = option(None, metavar="FILE")
+    report: pathlib.Path | None = option(None, metavar="FILE.html")
+
+    def __post_init__(self) -> None:
+        """Accept a single path as the inputs."""
+        super().__post_init__()
+        paths = [self.inputs] if isinstance(self.inputs, str | pathlib.Path) else self.inputs
+        object.__setattr__(self, "inputs", tuple(map(pathlib.Path, paths)))
+        for name, sizes in self.dimensions if self.freeze else ():
+            if len(sizes) > 1:
+                raise UsageError(
+                    "--freeze: expected one size for each dimension, found "
+                    f"{name}={','.join(map(str, sizes))}; give one"
+                )
+
+    @property
+    def all_seconds(self) -> float:
+        """Wall time that everything may take, up to writing the model, in seconds."""
+        return self.seconds + 2 * self.measure_seconds + _BESIDE_S - _WRITING_S

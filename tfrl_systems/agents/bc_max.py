@@ -129,7 +129,7 @@ class BCMaxAgent(tf_agent.TFAgent):
         self, config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec
     ) -> None:
         self._config = config
-        actor = policy_gradients.make_actor(config, time_step_spec, action_spec)
+        actor = policy_gradients.make_actor(config, time_step_spec, action_spec, config.action_std)
         self.actor_network = actor
         variables = list(actor.trainable_variables)
         self.optimizer = Adam(config.learning_rate, variables, config.gradient_clipping)

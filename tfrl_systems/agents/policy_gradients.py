@@ -126,16 +126,32 @@ class Parts(NamedTuple):
     optimizer: adam.Adam
 
 
-def make_parts(config: NetworkConfig, time_step_spec: ts.TimeStep, action_spec: Any) -> Parts:
-    """Make networks and optimizer; only the configuration's seed decides the initial weights."""
-    actor = make_actor(config, time_step_spec, action_spec)
-    networks = actor, _value_network(config, time_step_spec.observation, actor)
+def make_parts(
+    config: Config, time_step_spec: ts.TimeStep, action_spec: Any, has_spread: bool = False
+) -> Parts:
+    """Make networks and optimizer; only the configuration's seed decides the initial weights.
+
+    Args:
+      config: settings of the agent.
+      time_step_spec: time step spec of the environment.
+      action_spec: action spec of the environment.
+      has_spread: whether the value network learns how far returns lie from their mean, too.
+    """
+    std = config.action_std, config.state_dependent_std
+    actor = make_actor(config, time_step_spec, action_spec, *std)
+    networks = actor, _value_network(config, time_step_spec.observation, actor, has_spread)
     variables = [variable for net in networks for variable in net.trainable_variables]
-    max_norm = getattr(config, "gradient_clipping", 0.0)
-    return Parts(*networks, adam.Adam(config.learning_rate, variables, max_norm))
+    optimizer = adam.Adam(config.learning_rate, variables, config.gradient_clipping)
+    return Parts(*networks, optimizer)
 
 
-def make_actor(config: NetworkConfig, time_step_spec: ts.TimeStep, action_spec: Any) -> Any:
+def make_actor(
+    config: NetworkConfig,
+    time_step_spec: ts.TimeStep,
+    action_spec: Any,
+    action_std: float = Config.action_std,
+    state_dependent_std: bool = False,
+) -> Any:
     """Make the actor network of `make_parts`, for agents that need nothing else."""
     generator, _ = _generators(config)
     specs: tuple[Any, Any] = tensor_spec.from_spec((time_step_spec.observation, action_spec))
@@ -149,18 +165,19 @@ def make_actor(config: NetworkConfig, time_step_spec: ts.TimeStep, action_spec: 
         of_actor = actors.ActorSettings(
             tuple(config.hidden_sizes),
             config.activation,
-            getattr(config, "action_std", Config.action_std),
-            getattr(config, "state_dependent_std", False),
+            action_std,
+            state_dependent_std,
         )
         actor = actors.ActorNetwork(*specs, of_actor, generator)
     actor.create_variables()
     return actor
 
 
-def _value_network(config: NetworkConfig, observation_spec: Any, actor: Any) -> Any:
+def _value_network(
+    config: NetworkConfig, observation_spec: Any, actor: Any, has_spread: bool
+) -> Any:
     _, generator = _generators(config)
     seen = tensor_spec.from_spec(observation_spec)
-    has_spread = getattr(config, "relative_advantages", False)
     value: actors.ValueNetwork | graph_actors.GraphValueNetwork
     if graph_actors.are_graphs(seen):
         value = graph_actors.GraphValueNetwork(

@@ -115,7 +115,9 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
         self, config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec
     ) -> None:
         self._config = config
-        parts = policy_gradients.make_parts(config, time_step_spec, action_spec)
+        parts = policy_gradients.make_parts(
+            config, time_step_spec, action_spec, config.relative_advantages
+        )
         self.actor_network, self.optimizer = parts.actor, parts.optimizer
         self.value_network = parts.value
         super().__init__(

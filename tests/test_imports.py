@@ -10,7 +10,7 @@ import pathlib
 
 import pytest
 
-from tests import house_rules
+from tests import house_rules, naming
 from tests.house_rules import Source
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -31,7 +31,10 @@ def _read_sources(folder: str) -> tuple[Source, ...]:
     )
 
 
-@pytest.mark.parametrize("rule", house_rules.RULES, ids=lambda rule: rule.__name__)
+RULES = (*house_rules.RULES, naming.names_are_nouns)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_house_rule(rule):
     violations = [str(violation) for source in read_sources(*CHECKED) for violation in rule(source)]
     assert not violations, "\n" + "\n".join(violations)
@@ -106,6 +109,8 @@ VIOLATIONS = [
     ),
     ("tools/a.py", "from tfrl_systems import cli", "only cli imports cli"),
     ("notebooks/a.ipynb", "from tfrl_systems.cli.main import main", "only cli imports cli"),
+    ("environments/a.py", "for one in modules:\n    pass", "1: a name is a noun"),
+    ("tests/test_a.py", "def same(left, other):\n    pass", "1: a name is a noun"),
     ("environments/a.py", "x = 1\n" * 400, "this one has 400"),
     ("environments/a.py", function_of(50), "1: a function has at most"),
     ("environments/a.py", "class A:\n  async def f(self):\n" + "    x = 1\n" * 49, "f has 50"),
@@ -150,7 +155,7 @@ PERMITTED = [
 
 
 def broken_rules(source: Source) -> list[str]:
-    return [str(violation) for rule in house_rules.RULES for violation in rule(source)]
+    return [str(violation) for rule in RULES for violation in rule(source)]
 
 
 @pytest.mark.parametrize("path, text, message", VIOLATIONS)

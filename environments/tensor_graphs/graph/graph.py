@@ -118,9 +118,9 @@ class Graph:
             self._hash = hash(tuple(hash((hashes[ref.node], ref.output)) for ref in self.outputs))
         return self._hash
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, value: object) -> bool:
         """Whether the other graph has the same 64-bit hash, and so the same structure."""
-        return isinstance(other, Graph) and hash(self) == hash(other)
+        return isinstance(value, Graph) and hash(self) == hash(value)
 
     def __repr__(self) -> str:
         return f"Graph of {len(self.nodes)} nodes, hash {hash(self):016x}"

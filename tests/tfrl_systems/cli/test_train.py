@@ -128,7 +128,7 @@ def test_a_finished_run_is_not_done_again(trained, corpus, holdout, cache, tfrl,
     [
         ([], "expected a directory without a run, found one; go on with it by --resume"),
         (["--resume", "--seed", "3"], "expected to resume with seed = 0 as the run began, found 3"),
-        (["--resume", "--set", "l2=9"], "expected to resume with l2 = 1.0"),
+        (["--resume", "--set", "weight_decay=9"], "expected to resume with weight_decay = 0.01"),
     ],
 )
 def test_another_run_in_the_directory_is_left_alone(
@@ -149,8 +149,8 @@ def test_a_setting_that_cannot_work_is_found_before_anything_is_compiled(
     corpus, holdout, tfrl, tmp_path
 ):
     arguments = train_arguments(corpus, holdout, tmp_path / "new.db", tmp_path / "run")
-    ran = tfrl(*arguments, "--set", "feature_fraction=2")
-    assert ran.status == 1 and "expected feature_fraction within its range" in ran.err
+    ran = tfrl(*arguments, "--set", "num_knots=1")
+    assert ran.status == 1 and "expected num_knots within its range" in ran.err
     assert "of 5" not in ran.err
     assert tfrl(*arguments, "--set", "iterations=1").status == 0
 

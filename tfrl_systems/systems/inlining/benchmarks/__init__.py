@@ -1,0 +1,1 @@
+"""What `tfrl bench inlining` measures."""

@@ -1,0 +1,1 @@
+"""What `tfrl bench learn_to_optimize` measures."""

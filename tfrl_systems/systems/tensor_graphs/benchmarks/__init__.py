@@ -1,0 +1,1 @@
+"""What `tfrl bench tensor_graphs` measures."""

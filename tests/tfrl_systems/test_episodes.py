@@ -1,4 +1,4 @@
-"""Padding, experience however it was cut, and labelled rows."""
+"""Padding, and experience however it was cut."""
 
 from __future__ import annotations
 
@@ -55,23 +55,11 @@ def test_shorter_episodes_are_padded_with_boundary_steps():
     np.testing.assert_array_equal(stacked.discount, [[0, 0, 1, 1], [0, 0, 0, 0]])
     assert np.all(stacked.policy_info["log_probability"] == -0.5)
     np.testing.assert_array_equal(stacked.is_boundary(), [[0, 0, 1, 1], [0, 0, 0, 0]])
-    np.testing.assert_array_equal(episodes.step_weights(stacked), [[1, 1, 0, 0], [1, 1, 1, 1]])
     assert stacked.step_type.dtype == np.int32 and stacked.reward.dtype == np.float32
 
 
 def test_step_types_are_those_of_tf_agents():
     assert (FIRST, MID, LAST) == (ts.StepType.FIRST, ts.StepType.MID, ts.StepType.LAST)
-
-
-def test_labelled_rows_become_one_long_middle():
-    rows = np.array([[1, 2], [3, 4], [5, 6]])
-    cloned, weights = episodes.labelled_experience(("f", "g"), rows, np.array([1, 0, 1]))
-    np.testing.assert_array_equal(cloned.observation["g"], [[2, 4, 6]])
-    np.testing.assert_array_equal(cloned.action, [[1, 0, 1]])
-    assert not np.any(cloned.is_boundary())
-    np.testing.assert_array_equal(weights, [[1, 1, 1]])
-    _, weights = episodes.labelled_experience(("f", "g"), rows, np.ones(3), np.array([0, 2, 7]))
-    np.testing.assert_array_equal(weights, [[0, 2, 7]])
 
 
 def test_experience_counts_what_was_collected_and_not_the_padding():

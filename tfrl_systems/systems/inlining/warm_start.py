@@ -13,9 +13,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tfrl_systems.episodes import labelled_experience
 from tfrl_systems.networks import actors
 from tfrl_systems.systems.inlining.imitation import agent as decision_agent
+from tfrl_systems.systems.inlining.imitation.agent import labelled_experience
 from tfrl_systems.systems.inlining.imitation.outcomes import Outcome, decision_specs
 from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
 from tfrl_systems.systems.inlining.policy.decision_policy import to_numpy

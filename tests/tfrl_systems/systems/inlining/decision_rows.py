@@ -9,8 +9,8 @@ import tensorflow as tf
 from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
-from tfrl_systems import episodes
 from tfrl_systems.systems.inlining.imitation import agent as decision_agent
+from tfrl_systems.systems.inlining.imitation.agent import labelled_experience
 
 NAMES = ("cost_estimate", "inlining_default", "callee_users", "caller_blocks", "flag")
 
@@ -66,7 +66,7 @@ def trained_agent() -> decision_agent.DecisionAgent:
     """One agent for the tests that only ask it."""
     agent = make_agent(margin=0.3)
     rows = draw(3000, 1)
-    agent.train(*episodes.labelled_experience(NAMES, rows, labels(rows)))
+    agent.train(*labelled_experience(NAMES, rows, labels(rows)))
     return agent
 
 

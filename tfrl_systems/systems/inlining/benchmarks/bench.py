@@ -134,8 +134,8 @@ def _play(modules: Sequence[Module], collect: Collect, reporter: Reporter) -> di
 
 def _fit_usual_policy(played: Mapping[str, Trajectory]) -> Policy:
     """Fit a policy of the usual size; only the time that it takes matters here."""
-    from tfrl_systems.episodes import labelled_experience
     from tfrl_systems.systems.inlining.imitation import agent as decision_agent
+    from tfrl_systems.systems.inlining.imitation.agent import labelled_experience
     from tfrl_systems.systems.inlining.imitation.outcomes import decision_specs
 
     names = next(iter(played.values())).names

@@ -11,7 +11,7 @@ cross-entropy over state-action pairs,
 The paper prints this with a factor a_{j,h} before the logarithm, which would drop every action 0.
 Equation (2) has no such factor, and neither has this agent. The pairs come from the best trajectory
 of each module (`training.decisions.best_per_context`), or from better labels if there are any.
-`episodes.labelled_experience` makes experience from them.
+`labelled_experience` makes experience from them.
 
 `train` fits the model from scratch to all pairs that it is given. The result depends on the pairs,
 the configuration and the seed, but not on earlier training.
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,6 @@ from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory
 
 from environments.errors import UserError
-from tfrl_systems import episodes
 from tfrl_systems.systems.inlining.policy import decision_network, decision_policy, votes
 from tfrl_systems.systems.inlining.policy.decision_policy import to_numpy
 
@@ -152,7 +152,7 @@ class DecisionAgent(tf_agent.TFAgent):
     ) -> tf_agent.LossInfo:
         if not tf.executing_eagerly():
             raise RuntimeError("DecisionAgent.train: expected eager execution, found a tf.function")
-        counted = episodes.step_weights(experience)
+        counted = _step_weights(experience)
         if weights is not None:
             counted = counted * np.broadcast_to(np.asarray(weights, np.float64), counted.shape)
         (rows,) = np.nonzero(counted.reshape(-1))
@@ -196,6 +196,46 @@ class DecisionAgent(tf_agent.TFAgent):
         return tf_agent.LossInfo(
             tf.constant(loss, tf.float32), DecisionInfo(float(agreement), num_rows)
         )
+
+
+def labelled_experience(
+    names: Sequence[str],
+    features: np.ndarray,
+    actions: np.ndarray,
+    weights: np.ndarray | None = None,
+) -> tuple[trajectory.Trajectory, np.ndarray]:
+    """Make experience and weights for a cloning agent's `train` from rows with known good actions.
+
+    The rows need not come from one episode. Each becomes a step of type MID.
+
+    Args:
+      names: names of the F features.
+      features: int64 [N, F].
+      actions: [N], the action to clone, 0 or 1.
+      weights: [N]; None for 1 each.
+
+    Returns:
+      A Trajectory [1, N], its observation a dict by feature name, and weights float64 [1, N].
+    """
+    num_rows = len(features)
+    columns = np.ascontiguousarray(np.asarray(features, np.int64).T)
+    middle = np.full((1, num_rows), ts.StepType.MID, np.int32)
+    experience = trajectory.Trajectory(
+        step_type=middle,
+        observation={name: columns[i][np.newaxis] for i, name in enumerate(names)},
+        action=np.asarray(actions, np.int64)[np.newaxis],
+        policy_info=(),
+        next_step_type=middle,
+        reward=np.zeros((1, num_rows), np.float32),
+        discount=np.ones((1, num_rows), np.float32),
+    )
+    row_weights = np.ones(num_rows) if weights is None else np.asarray(weights, np.float64)
+    return experience, row_weights[np.newaxis]
+
+
+def _step_weights(steps: trajectory.Trajectory) -> np.ndarray:
+    """Return weights for cloning, float64 [B, T]: 0 on boundary steps, 1 on all others."""
+    return (np.asarray(steps.step_type) != ts.StepType.LAST).astype(np.float64)
 
 
 def _make_model(config: Config, num_features: int) -> decision_network.DecisionNetworks:

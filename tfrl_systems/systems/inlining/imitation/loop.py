@@ -25,8 +25,8 @@ import numpy as np
 
 from environments.errors import UserError
 from tfrl_systems.agents import bc_max
-from tfrl_systems.episodes import labelled_experience
 from tfrl_systems.systems.inlining.imitation import agent as decision_agent
+from tfrl_systems.systems.inlining.imitation.agent import labelled_experience
 from tfrl_systems.systems.inlining.imitation.comparison import Comparison, saving_percent
 from tfrl_systems.systems.inlining.imitation.labels import (
     Labels,

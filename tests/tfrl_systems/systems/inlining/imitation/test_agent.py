@@ -13,8 +13,8 @@ from tf_agents.trajectories import time_step as ts
 from environments.errors import UserError
 from tests.tfrl_systems.systems.inlining import decision_rows
 from tests.tfrl_systems.systems.inlining.decision_rows import LOGIT_STEP, NAMES
-from tfrl_systems import episodes
 from tfrl_systems.systems.inlining.imitation import agent as decision_agent
+from tfrl_systems.systems.inlining.imitation.agent import labelled_experience
 from tfrl_systems.systems.inlining.policy import votes
 from tfrl_systems.systems.inlining.policy.decision_policy import to_numpy
 
@@ -36,7 +36,7 @@ def test_clones_the_default_from_its_inputs():
     rows = decision_rows.draw(6000, 1)
     rows[:, 0] = rows[:, 0] % 200 - 100
     rows[:, 1] = rows[:, 0] < 5
-    loss = agent.train(*episodes.labelled_experience(NAMES, rows[:4000], rows[:4000, 1]))
+    loss = agent.train(*labelled_experience(NAMES, rows[:4000], rows[:4000, 1]))
     assert np.mean(decide(agent, rows[4000:]) == rows[4000:, 1]) >= 0.99
     assert loss.extra.num_rows == 4000 and loss.extra.agreement >= 0.99
     assert 0 < loss.loss < 0.2
@@ -44,8 +44,8 @@ def test_clones_the_default_from_its_inputs():
 
 def test_same_seed_same_policy_whatever_was_trained_before():
     rows = decision_rows.draw(800, 2)
-    experience = episodes.labelled_experience(NAMES, rows, decision_rows.labels(rows))
-    contrary = episodes.labelled_experience(NAMES, rows, 1 - decision_rows.labels(rows))
+    experience = labelled_experience(NAMES, rows, decision_rows.labels(rows))
+    contrary = labelled_experience(NAMES, rows, 1 - decision_rows.labels(rows))
     agents = [decision_rows.make_agent(epochs=2, seed=seed) for seed in (0, 0, 1)]
     agents[1].train(*contrary)
     for agent in agents:
@@ -60,10 +60,10 @@ def test_rows_without_weight_and_boundary_steps_teach_nothing():
     rows = decision_rows.draw(900, 3)
     actions = decision_rows.labels(rows)
     agents = [decision_rows.make_agent(epochs=2) for _ in range(3)]
-    agents[0].train(*episodes.labelled_experience(NAMES, rows[:600], actions[:600]))
+    agents[0].train(*labelled_experience(NAMES, rows[:600], actions[:600]))
 
     spoiled = np.where(np.arange(900) < 600, actions, 1 - actions)
-    experience, weights = episodes.labelled_experience(NAMES, rows, spoiled)
+    experience, weights = labelled_experience(NAMES, rows, spoiled)
     agents[1].train(experience, np.where(np.arange(900) < 600, weights, 0))
 
     boundary = np.where(np.arange(900) < 600, ts.StepType.MID, ts.StepType.LAST)[np.newaxis]
@@ -81,7 +81,7 @@ def test_weights_decide_between_rows_that_contradict_each_other():
     for heavy in (0, 1):
         agent = decision_rows.make_agent(epochs=5, batch_size=32)
         weights = np.where(actions == heavy, 9.0, 1.0)
-        agent.train(*episodes.labelled_experience(NAMES, rows, actions, weights))
+        agent.train(*labelled_experience(NAMES, rows, actions, weights))
         assert np.all(decide(agent, rows) == heavy)
 
 
@@ -91,7 +91,7 @@ def test_the_scale_of_the_weights_does_not_matter():
     for scale in (1.0, 1024.0):
         agent = decision_rows.make_agent()
         weights = np.full(500, scale)
-        agent.train(*episodes.labelled_experience(NAMES, rows, decision_rows.labels(rows), weights))
+        agent.train(*labelled_experience(NAMES, rows, decision_rows.labels(rows), weights))
         learned.append(agent.collect_policy.arrays()["weights_0"])
     np.testing.assert_array_equal(*learned)
 
@@ -156,7 +156,7 @@ def test_observations_of_any_outer_shape():
 
 def test_training_needs_rows_and_eager_execution():
     agent = decision_rows.make_agent()
-    experience, weights = episodes.labelled_experience(NAMES, decision_rows.draw(3, 9), np.ones(3))
+    experience, weights = labelled_experience(NAMES, decision_rows.draw(3, 9), np.ones(3))
     with pytest.raises(UserError, match="rows with positive weight"):
         agent.train(experience, 0 * weights)
     with pytest.raises(ValueError, match="finite"):
@@ -185,3 +185,14 @@ def test_settings_out_of_range_are_named(settings, words):
 def test_every_setting_is_documented():
     for field in dataclasses.fields(decision_agent.Config):
         assert f"\n  {field.name}: " in inspect.getdoc(decision_agent.Config)
+
+
+def test_labelled_rows_become_one_long_middle():
+    rows = np.array([[1, 2], [3, 4], [5, 6]])
+    cloned, weights = labelled_experience(("f", "g"), rows, np.array([1, 0, 1]))
+    np.testing.assert_array_equal(cloned.observation["g"], [[2, 4, 6]])
+    np.testing.assert_array_equal(cloned.action, [[1, 0, 1]])
+    assert not np.any(cloned.is_boundary())
+    np.testing.assert_array_equal(weights, [[1, 1, 1]])
+    _, weights = labelled_experience(("f", "g"), rows, np.ones(3), np.array([0, 2, 7]))
+    np.testing.assert_array_equal(weights, [[0, 2, 7]])

@@ -8,7 +8,7 @@ import pytest
 from environments.errors import UserError
 from tests.tfrl_systems.systems.inlining import decision_rows
 from tests.tfrl_systems.systems.inlining.decision_rows import NAMES
-from tfrl_systems import episodes
+from tfrl_systems.systems.inlining.imitation.agent import labelled_experience
 from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
 from tfrl_systems.systems.inlining.policy.decision_policy import to_numpy
 
@@ -52,7 +52,7 @@ def test_no_bit_depends_on_the_batch():
 def test_outside_its_scope_it_takes_the_baselines_action():
     agent = decision_rows.make_agent(scope_feature="flag", features=NAMES[:3])
     rows = decision_rows.draw(3000, 18)
-    agent.train(*episodes.labelled_experience(NAMES, rows, rows[:, 1] ^ (rows[:, 2] > 3)))
+    agent.train(*labelled_experience(NAMES, rows, rows[:, 1] ^ (rows[:, 2] > 3)))
     policy = to_numpy(agent.policy)
     rows = np.concatenate([decision_rows.draw(2000, 19), decision_rows.wild(200, 20)])
     decisions = policy.begin("m", NAMES)(rows, 0)
@@ -69,7 +69,7 @@ def test_outside_its_scope_it_takes_the_baselines_action():
 def test_single_rows_are_decided_as_many_are(scope):
     agent = decision_rows.make_agent(scope_feature=scope)
     rows = decision_rows.draw(500, 21)
-    agent.train(*episodes.labelled_experience(NAMES, rows, decision_rows.labels(rows)))
+    agent.train(*labelled_experience(NAMES, rows, decision_rows.labels(rows)))
     decide = to_numpy(agent.policy).begin("m", NAMES)
     alone = [decide.decide_row(row, k) for k, row in enumerate(rows.tolist())]
     assert alone == decide(rows, 0).tolist()
@@ -106,10 +106,10 @@ def test_a_missing_feature_is_named_in_one_line():
 def test_later_training_does_not_reach_a_twin():
     agent = decision_rows.make_agent()
     rows = decision_rows.draw(300, 17)
-    agent.train(*episodes.labelled_experience(NAMES, rows, np.ones(300)))
+    agent.train(*labelled_experience(NAMES, rows, np.ones(300)))
     policy = to_numpy(agent.policy)
     decisions = policy.begin("m", NAMES)(rows, 0)
-    agent.train(*episodes.labelled_experience(NAMES, rows, np.zeros(300)))
+    agent.train(*labelled_experience(NAMES, rows, np.zeros(300)))
     np.testing.assert_array_equal(policy.begin("m", NAMES)(rows, 0), decisions)
     assert np.any(to_numpy(agent.policy).begin("m", NAMES)(rows, 0) != decisions)
 

@@ -14,7 +14,7 @@ from environments.errors import UserError
 from tests.checkout import ROOT
 from tests.tfrl_systems.systems.inlining import decision_rows
 from tests.tfrl_systems.systems.inlining.decision_rows import NAMES
-from tfrl_systems import episodes
+from tfrl_systems.systems.inlining.imitation.agent import labelled_experience
 from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
 from tfrl_systems.systems.inlining.policy.cpp import to_cpp
 from tfrl_systems.systems.inlining.policy.decision_policy import to_numpy
@@ -56,7 +56,7 @@ def test_decides_as_numpy_does(scope, tmp_path):
     agent = decision_rows.make_agent(scope_feature=scope)
     learned = decision_rows.draw(3000, 31)
     labels = decision_rows.labels(learned)
-    agent.train(*episodes.labelled_experience(NAMES, learned, labels))
+    agent.train(*labelled_experience(NAMES, learned, labels))
     policy = to_numpy(agent.policy).with_margins(0.125, 1.5 if scope else 128.0)
     rows = np.concatenate([decision_rows.draw(5000, 32), decision_rows.wild(500, 33)])
     expected = policy.begin("module", NAMES)(rows, 0)

@@ -11,6 +11,7 @@ from environments.errors import UserError
 from tfrl_systems.policies import policy_files
 from tfrl_systems.policies.numpy_actor import load_network
 from tfrl_systems.policies.numpy_network import NumpyNetwork
+from tfrl_systems.systems.inlining.policy.call_site_policy import columns_of
 
 
 class ActorPolicy:
@@ -70,29 +71,9 @@ class ActorPolicy:
     def begin(
         self, module_name: str, names: tuple[str, ...]
     ) -> Callable[[np.ndarray, int], np.ndarray]:
-        """Make a decider for one episode.
-
-        Args:
-          module_name: the episode's module; this policy ignores it.
-          names: names of the features in the episode's vectors.
-
-        Returns:
-          A function (features int64 [N, len(names)], step number of the first row) -> decisions
-          int8 [N].
-
-        Raises:
-          UserError: a feature that the policy needs is not among them.
-        """
-        missing = [name for name in self.feature_names if name not in names]
-        if missing:
-            raise UserError(
-                f"policy {self.name}: expected the features {', '.join(missing)}, found only "
-                f"{', '.join(names)}; use the compiler that the policy was trained with, or train "
-                "one without them"
-            )
-        return _Decider(
-            self._network, self.feature_names, [names.index(name) for name in self.feature_names]
-        )
+        """Make a decider for one episode; see `CallSitePolicy.begin`."""
+        places = columns_of(self.name, self.feature_names, names)
+        return _Decider(self._network, self.feature_names, places.tolist())
 
 
 class _Decider:

@@ -179,14 +179,7 @@ class CallSitePolicy:
         Raises:
           UserError: one of these features is missing.
         """
-        missing = [name for name in self.feature_names if name not in names]
-        if missing:
-            raise UserError(
-                f"policy {self.name}: expected the features {', '.join(missing)}, found only "
-                f"{', '.join(names)}; use the compiler that the policy was trained with, or train "
-                "one without them"
-            )
-        return np.array([names.index(name) for name in self.feature_names], np.int64)
+        return columns_of(self.name, self.feature_names, names)
 
     def _half_steps(self, features: np.ndarray) -> np.ndarray:
         if self.baseline_place is None:
@@ -206,6 +199,22 @@ class CallSitePolicy:
         else:
             counted = np.zeros(len(features), np.int64)  # whatever it is, the margin is larger
         return votes.half_steps(counted, towards, margin, self.num_models)
+
+
+def columns_of(policy_name: str, needed: Sequence[str], names: Sequence[str]) -> np.ndarray:
+    """Return the positions among `names` of the features that a policy needs, int64 [F].
+
+    Raises:
+      UserError: one of these features is missing.
+    """
+    missing = [name for name in needed if name not in names]
+    if missing:
+        raise UserError(
+            f"policy {policy_name}: expected the features {', '.join(missing)}, found only "
+            f"{', '.join(names)}; use the compiler that the policy was trained with, or train "
+            "one without them"
+        )
+    return np.array([names.index(name) for name in needed], np.int64)
 
 
 class _Decider:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -44,26 +44,10 @@ class Playable(Protocol):
         """Make an environment for the problem."""
 
 
-@dataclasses.dataclass(frozen=True)
-class MakeRunner:
-    """A function that makes a worker's runner; it is sent to the workers.
-
-    Attributes:
-      run: the training run.
-      system: the run's system.
-      actor: the policy, without variables; the pool broadcasts those.
-    """
-
-    run: TrainingRun
-    system: Playable
-    actor: NumpyActor
-
-    def __call__(self) -> EpisodeRunner:
-        """Make the runner."""
-        environment = self.system.make_environment(self.run.problem, self.run.settings)
-        return EpisodeRunner(
-            [environment], self.actor, self.run.settings["loop"].episodes_per_chunk
-        )
+def make_runner(run: TrainingRun, system: Playable, actor: NumpyActor) -> EpisodeRunner:
+    """Make a worker's runner; the actor comes without variables, which the pool broadcasts."""
+    environment = system.make_environment(run.problem, run.settings)
+    return EpisodeRunner([environment], actor, run.settings["loop"].episodes_per_chunk)
 
 
 def online_task(system: Playable, run: TrainingRun) -> OnlineTask:
@@ -83,7 +67,7 @@ def online_task(system: Playable, run: TrainingRun) -> OnlineTask:
     return OnlineTask(
         environment.time_step_spec(),
         environment.action_spec(),
-        lambda actor: MakeRunner(run, system, actor),
+        lambda actor: functools.partial(make_runner, run, system, actor),
         make_evaluate_fn,
         about={
             **system.describe(run),

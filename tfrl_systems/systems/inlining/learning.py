@@ -62,35 +62,31 @@ class EpisodeConfig:
     max_bitcode_bytes: int = 600_000
 
 
-@dataclasses.dataclass(frozen=True)
-class MakeRunner:
-    """A function that makes a worker's runner; each runner has a compiler of its own.
+def make_runner(
+    compiler: str,
+    modules: Sequence[Module],
+    default_sizes: Mapping[str, ObjectSize],
+    objective: Objective,
+    num_episodes: int,
+    actor: NumpyActor,
+) -> EpisodeRunner:
+    """Make a worker's runner, with a compiler of its own.
 
-    Attributes:
+    Args:
       compiler: name of the compiler.
       modules: the modules to learn on; each episode draws one.
       default_sizes: sizes of the modules' plain -Oz objects, by name of the module.
       objective: what a byte of an object counts.
-      actor: the policy, without variables; the pool broadcasts those.
       num_episodes: number of episodes in a chunk.
+      actor: the policy, without variables; the pool broadcasts those.
     """
-
-    compiler: str
-    modules: Sequence[Module]
-    default_sizes: Mapping[str, ObjectSize]
-    objective: Objective
-    actor: NumpyActor
-    num_episodes: int
-
-    def __call__(self) -> EpisodeRunner:
-        """Make the runner."""
-        environment = InliningEnvironment(
-            contexts.uniform([at_hand(module) for module in self.modules]),
-            make_compiler(self.compiler),
-            default_sizes=self.default_sizes,
-            objective=self.objective,
-        )
-        return EpisodeRunner([environment], self.actor, self.num_episodes)
+    environment = InliningEnvironment(
+        contexts.uniform([at_hand(module) for module in modules]),
+        make_compiler(compiler),
+        default_sizes=default_sizes,
+        objective=objective,
+    )
+    return EpisodeRunner([environment], actor, num_episodes)
 
 
 @contextlib.contextmanager
@@ -113,6 +109,7 @@ def online_task(run: TrainingRun, collect: Collect, reporter: Reporter) -> Itera
         measured_on = corpora.holdout.modules if corpora.holdout is not None else modules
         name = run.settings["objective"].objective
         objective = make_corpus_objective(name, collector, corpora.corpus, reporter)
+        drawn_from = compiler, modules, default_sizes, objective, num_episodes
         problem = InliningProblem(
             collector,
             measured_on,
@@ -124,9 +121,7 @@ def online_task(run: TrainingRun, collect: Collect, reporter: Reporter) -> Itera
         )
         yield OnlineTask(
             *decision_specs(problem.feature_names),
-            lambda actor: MakeRunner(
-                compiler, modules, default_sizes, objective, actor, num_episodes
-            ),
+            lambda actor: functools.partial(make_runner, *drawn_from, actor),
             lambda agent: _evaluator(problem, collector, agent, reporter),
             corpora.describe(run.agent),
             begin=lambda agent: follow_feature(

@@ -88,13 +88,7 @@ def round_trip(
 
 def with_weights(text: str, **weights: np.ndarray) -> onnx.ModelProto:
     """Parse a model; its inputs of these names are weights instead."""
-    model = parsed(text)
-    left = [info for info in model.graph.input if info.name not in weights]
-    del model.graph.input[:]
-    model.graph.input.extend(left)
-    for name, array in weights.items():
-        model.graph.initializer.append(numpy_helper.from_array(array, name))
-    return model
+    return with_constants(parsed(text), weights)
 
 
 def node_tests() -> Iterator[tuple[str, onnx.ModelProto, dict[str, Any]]]:

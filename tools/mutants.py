@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
+import os
 import pathlib
 import random
 import shutil
@@ -147,8 +148,12 @@ def is_caught(checkout: pathlib.Path, mutant: Mutant, tests: Sequence[str], limi
 def passes(checkout: pathlib.Path, tests: Sequence[str], limit_s: float) -> bool:
     """Return whether tests pass within a time."""
     command = [sys.executable, "-m", "pytest", "-qx", "-p", "no:cacheprovider", *tests]
+    # Python takes what it compiled for a file's, if size and second are the same: as a mutant's are.
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     try:
-        done = subprocess.run(command, cwd=checkout, capture_output=True, timeout=limit_s)
+        done = subprocess.run(
+            command, cwd=checkout, env=environment, capture_output=True, timeout=limit_s
+        )
     except subprocess.TimeoutExpired:
         return False
     return done.returncode == 0

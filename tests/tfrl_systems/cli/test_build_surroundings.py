@@ -200,6 +200,35 @@ def test_a_signal_reaches_the_command(project, number):
     assert (process.returncode, out) == (7, b"got\n")
 
 
+SIGNALLED_EARLY = """
+import os, pathlib, signal, subprocess, sys
+from tfrl_systems.cli import main
+
+class Popen(subprocess.Popen):
+    def __init__(self, *arguments, **keywords):
+        super().__init__(*arguments, **keywords)
+        if self.args[0] == "sh":
+            while not pathlib.Path("begun").exists():
+                pass
+            os.kill(os.getpid(), signal.SIGHUP)
+
+subprocess.Popen = Popen
+sys.exit(main.main())
+"""
+
+
+@pytest.mark.usefixtures("default_signals")
+def test_a_signal_before_the_command_is_known_reaches_it(project):
+    """Were it lost, or ended it `tfrl` alone, the command would go on without end."""
+    shell = "trap 'exit 7' HUP; touch begun; while :; do sleep 0.1; done"
+    command = ["build", "--policy", "default", "--", "sh", "-c", shell]
+    done = subprocess.run(
+        [sys.executable, "-c", SIGNALLED_EARLY, *command],
+        cwd=project, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 7
+
+
 def test_a_directory_that_is_gone(one_clang, tmp_path):
     sources = write_sources(tmp_path / "project")
     gone = tmp_path / "gone"

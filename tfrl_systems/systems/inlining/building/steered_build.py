@@ -172,38 +172,52 @@ def _run(settings: Build, steering: Steering | None) -> int:
     """Run the command to its end; return its exit status, as a shell would."""
     environment = {**os.environ, **(steering.environment if steering is not None else {})}
     output = _STDERR if settings.quiet else None
-    try:
-        # Open files stay open: make tells its parts through them which of them may run.
-        process = subprocess.Popen(
-            list(settings.command), env=environment, stdout=output, close_fds=False
-        )
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"build: expected {settings.command[0]} to start, found: {error}; name a program"
-        ) from error
-    with _passing_on(process):
+    with _passing_on() as pass_on_to:
+        try:
+            # Open files stay open: make tells its parts through them which of them may run.
+            process = subprocess.Popen(
+                list(settings.command), env=environment, stdout=output, close_fds=False
+            )
+        except (OSError, ValueError) as error:
+            raise UsageError(
+                f"build: expected {settings.command[0]} to start, found: {error}; name a program"
+            ) from error
+        pass_on_to(process)
         status = process.wait()
     return 128 - status if status < 0 else status
 
 
 @contextlib.contextmanager
-def _passing_on(process: subprocess.Popen) -> Iterator[None]:
+def _passing_on() -> Iterator[Callable[[subprocess.Popen], None]]:
     """Leave it to the command to end when it is asked to, so that its compilers can clean up.
 
-    An exception here would come between the command's end and its status, and could lose that. What
-    this process ignores, as under nohup, it goes on to ignore, like the command.
+    Begins before the command does, or a signal in between would leave it behind alone: what comes
+    too early is kept for it. An exception here would come between the command's end and its status,
+    and could lose that. What this process ignores, as under nohup, it goes on to ignore, like the
+    command.
     """
-    handlers: dict[signal.Signals, Callable[[int, Any], None]] = {
-        **dict.fromkeys(_OF_TERMINAL, lambda *_: None),
-        **dict.fromkeys(_PASSED_ON, lambda number, _: process.send_signal(number)),
-    }
+    early: list[int] = []
+    command: subprocess.Popen | None = None
+
+    def handle(number: int, _frame: Any) -> None:
+        if command is None:
+            early.append(number)
+        elif number in _PASSED_ON:
+            command.send_signal(number)
+
+    def pass_on_to(process: subprocess.Popen) -> None:
+        nonlocal command
+        command = process
+        for number in early:
+            process.send_signal(number)
+
     before = {
-        number: signal.signal(number, handler)
-        for number, handler in handlers.items()
+        number: signal.signal(number, handle)
+        for number in (*_OF_TERMINAL, *_PASSED_ON)
         if signal.getsignal(number) is not signal.SIG_IGN
     }
     try:
-        yield
+        yield pass_on_to
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -25,7 +25,7 @@ METADATA = {"environment": "inlining", "compiler": "LLVM 22"}
 def saved(tmp_path_factory):
     """The directory of a saved policy."""
     directory = tmp_path_factory.mktemp("policies") / "saved"
-    export.save_policy(directory, decision_rows.trained_agent().policy, METADATA)
+    export.save_policy(directory, decision_rows.greedy(), METADATA)
     return directory
 
 
@@ -81,7 +81,7 @@ assert not {"tensorflow", "tf_agents"} & set(sys.modules)
 
 def test_loaded_is_what_was_saved(saved):
     rows = decision_rows.draw(500, 22)
-    live = to_numpy(decision_rows.trained_agent().policy)
+    live = to_numpy(decision_rows.trained())
     loaded = CallSitePolicy.load(saved)
     assert loaded.feature_names == live.feature_names
     columns = live.columns(NAMES)
@@ -104,7 +104,7 @@ def test_policy_json_says_how_it_came_about(saved):
 
 
 def test_saving_again_replaces_and_gives_the_same_digest(tmp_path):
-    policy = decision_rows.trained_agent().policy
+    policy = decision_rows.greedy()
     target = tmp_path / "deep" / "policy"
     first = export.save_policy(target, policy, {"corpus": "a"})
     assert export.save_policy(target, policy, {"corpus": "b"}) == first
@@ -115,7 +115,7 @@ def test_saving_again_replaces_and_gives_the_same_digest(tmp_path):
 def test_a_foreign_directory_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(UserError, match="left alone"):
-        export.save_policy(tmp_path, decision_rows.trained_agent().policy, {})
+        export.save_policy(tmp_path, decision_rows.greedy(), {})
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
@@ -126,7 +126,7 @@ def test_a_failed_save_leaves_the_old_policy(tmp_path, monkeypatch, fault):
     def fail(*_, **__):
         raise OSError(28, "No space left on device")
 
-    policy = decision_rows.trained_agent().policy
+    policy = decision_rows.greedy()
     target = tmp_path / "policy"
     digest = export.save_policy(target, policy, {})
     if fault == "no room for the arrays":

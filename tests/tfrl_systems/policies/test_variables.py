@@ -15,7 +15,7 @@ def make(**values) -> list[tf.Variable]:
 
 
 def test_no_variable_is_left_behind_because_it_is_not_trainable():
-    policy = decision_rows.trained_agent().policy
+    policy = decision_rows.trained()
     assert policy.variables() and not policy.trainable_variables
     names = {variable.name for variable in policy.variables()}
     assert {"start:0", "base:0"} <= names

@@ -58,7 +58,7 @@ _EPISODES_OF: dict[str, dict[str, Any]] = {"es": {"default_probability": 0.6}}
 
 
 _IMITATION = "tfrl_systems.systems.inlining.imitation"
-_BC_MAX = Agent(f"{_IMITATION}.agent", f"{_IMITATION}.loop", may_change=("iterations",))
+_BC_MAX = Agent(f"{_IMITATION}.cloning", f"{_IMITATION}.loop", may_change=("iterations",))
 
 
 class Inlining(System):
@@ -148,10 +148,8 @@ class Inlining(System):
         if run.agent not in self.own_agents:
             return super().train(run, workdir, collect, reporter)
         from tfrl_systems.systems.inlining import learning
-        from tfrl_systems.systems.inlining.imitation import task
 
-        with learning.imitation_task(run, collect, reporter) as imitation:
-            return task.train(run, imitation, workdir, reporter)
+        return learning.imitate(run, workdir, collect, reporter)
 
     def evaluate(
         self, policies: Sequence[str], settings: Evaluation, seed: int, reporter: Reporter

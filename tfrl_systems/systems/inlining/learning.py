@@ -31,9 +31,9 @@ from tfrl_systems.reporting import Reporter, percent
 from tfrl_systems.systems.inlining.corpora import Corpora, small_modules
 from tfrl_systems.systems.inlining.imitation.comparison import evaluate
 from tfrl_systems.systems.inlining.imitation.decision_problem import InliningProblem
-from tfrl_systems.systems.inlining.imitation.outcomes import decision_specs
-from tfrl_systems.systems.inlining.imitation.task import ImitationTask
+from tfrl_systems.systems.inlining.imitation.run import describe, run_bc_max
 from tfrl_systems.systems.inlining.policy.actor_policy import ActorPolicy
+from tfrl_systems.systems.inlining.policy.decision_policy import decision_specs
 from tfrl_systems.systems.inlining.problem import SCOPES
 from tfrl_systems.systems.inlining.warm_start import follow_feature
 from tfrl_systems.systems.inlining.workers import (
@@ -42,6 +42,7 @@ from tfrl_systems.systems.inlining.workers import (
     requirements_of,
     say_how_it_is_steered,
 )
+from tfrl_systems.training.checkpoints import Workdir
 from tfrl_systems.training.loop import EvaluateFn
 from tfrl_systems.training.online import OnlineTask
 from tfrl_systems.training.training_run import TrainingRun
@@ -135,19 +136,18 @@ def online_task(run: TrainingRun, collect: Collect, reporter: Reporter) -> Itera
         )
 
 
-@contextlib.contextmanager
-def imitation_task(
-    run: TrainingRun, collect: Collect, reporter: Reporter
-) -> Iterator[ImitationTask]:
-    """Give the task that BC-Max learns."""
+def imitate(
+    run: TrainingRun, workdir: Workdir, collect: Collect, reporter: Reporter
+) -> dict[str, Any]:
+    """Train with BC-Max, or go on with the run in `workdir`; return the contents of result.json."""
     exploration: ExplorationConfig = run.settings["exploration"]
     scope_feature = SCOPES[run.settings["scope"].scope]
+    compiler = run.problem.compiler
     corpora = Corpora.of(run.problem)
     corpora.warn_of_overlap(reporter)
-    say_how_it_is_steered(run.problem.compiler, reporter)
+    say_how_it_is_steered(compiler, reporter)
     learned_on, chosen_on = corpora.divided()
     learned_on = small_modules(learned_on, exploration.max_bitcode_bytes, reporter)
-    compiler = run.problem.compiler
     requirements = requirements_of(compiler, corpora.corpus, corpora.validation, corpora.holdout)
     with (
         contextlib.closing(TrajectoryStore(run.problem.cache)) as store,
@@ -161,20 +161,30 @@ def imitation_task(
             )
 
         counted = run.settings["objective"]
-        problem = make_problem(corpora.corpus, learned_on, counted.label_objective)
         judged_by = counted.objective
+        problem = make_problem(corpora.corpus, learned_on, counted.label_objective)
         validation = make_problem(corpora.validation or corpora.corpus, chosen_on, judged_by)
         holdout = None
         if corpora.holdout is not None:
             holdout = make_problem(corpora.holdout, corpora.holdout.modules, judged_by)
 
-        def tell_failures() -> None:
+        def on_iteration(record: Mapping[str, Any], resumed: bool) -> None:
             for part in (problem, validation, holdout):
                 if part is not None:
                     part.tell_failures(reporter.say)
+            reporter.say(describe(record, resumed))
 
-        about = corpora.describe(run.agent)
-        yield ImitationTask(problem, validation, holdout, about, tell_failures)
+        names = {"environment": run.system, "agent": run.agent, "seed": run.seed}
+        return run_bc_max(
+            problem,
+            validation,
+            holdout,
+            run.settings["loop"],
+            run.settings["agent"],
+            workdir,
+            {**corpora.describe(run.agent), **names, "run": dict(workdir.settings)},
+            on_iteration,
+        )
 
 
 def make_corpus_objective(
@@ -243,7 +253,6 @@ def _evaluator(
         evaluation = evaluate(problem, policy, "evaluation").to_json()
         collector.close()  # the next evaluation is far, and the compilers are not needed till then
         problem.tell_failures(reporter.say)
-        del evaluation["policy"]
         by_project = evaluation.pop("saving_percent_by_group")
         return {
             **evaluation,

@@ -1,4 +1,4 @@
-"""Specs and made-up call sites for the tests of decision policies."""
+"""Made-up call sites for the tests of decision policies."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import functools
 
 import numpy as np
 import tensorflow as tf
-from tf_agents.specs import tensor_spec
+from tf_agents.policies import greedy_policy
 from tf_agents.trajectories import time_step as ts
 
-from tfrl_systems.systems.inlining.imitation import agent as decision_agent
-from tfrl_systems.systems.inlining.imitation.agent import labelled_experience
+from tfrl_systems.systems.inlining.imitation import cloning
+from tfrl_systems.systems.inlining.policy.decision_policy import DecisionPolicy, to_numpy
 
 NAMES = ("cost_estimate", "inlining_default", "callee_users", "caller_blocks", "flag")
 
@@ -19,11 +19,6 @@ SMALL = {"num_models": 2, "hidden_sizes": (16, 8), "epochs": 12}
 
 LOGIT_STEP = 256
 """The least difference, in fixed point, between logits that networks on their grid can give."""
-
-
-def specs(names: tuple[str, ...] = NAMES) -> tuple[ts.TimeStep, tensor_spec.BoundedTensorSpec]:
-    observation = {name: tf.TensorSpec([], tf.int64, name) for name in names}
-    return ts.time_step_spec(observation), tensor_spec.BoundedTensorSpec([], tf.int64, 0, 1)
 
 
 def draw(num_rows: int, seed: int) -> np.ndarray:
@@ -52,28 +47,46 @@ def labels(rows: np.ndarray) -> np.ndarray:
     return ((rows[:, 0] < 20 * rows[:, 4] + rows[:, 2]) ^ noisy).astype(np.int64)
 
 
-def time_steps(rows: np.ndarray, names: tuple[str, ...] = NAMES) -> ts.TimeStep:
-    observation = {name: tf.constant(rows[:, i], tf.int64) for i, name in enumerate(names)}
+def time_steps(rows: np.ndarray) -> ts.TimeStep:
+    observation = {name: tf.constant(rows[:, i], tf.int64) for i, name in enumerate(NAMES)}
     return ts.restart(observation, batch_size=len(rows))
 
 
-def make_agent(**settings) -> decision_agent.DecisionAgent:
-    return decision_agent.make_agent(decision_agent.Config(**(SMALL | settings)), *specs())
+def make_policy(**settings) -> DecisionPolicy:
+    """A policy that was not fitted to anything."""
+    return cloning.make_policy(cloning.Config(**(SMALL | settings)), NAMES)
+
+
+def fit(rows: np.ndarray, actions: np.ndarray, weights=None, **settings) -> DecisionPolicy:
+    return cloning.fit(cloning.Config(**(SMALL | settings)), NAMES, rows, actions, weights)
 
 
 @functools.cache
-def trained_agent() -> decision_agent.DecisionAgent:
-    """One agent for the tests that only ask it."""
-    agent = make_agent(margin=0.3)
+def trained() -> DecisionPolicy:
+    """One policy for the tests that only ask it."""
     rows = draw(3000, 1)
-    agent.train(*labelled_experience(NAMES, rows, labels(rows)))
-    return agent
+    return fit(rows, labels(rows), margin=0.3)
 
 
-def answer(agent: decision_agent.DecisionAgent, logit_steps: int) -> None:
-    """Make the agent's first network give this logit in fixed point everywhere, the others 0."""
-    for variable in agent.collect_policy.model.grid:
+@functools.cache
+def greedy() -> greedy_policy.GreedyPolicy:
+    """The same, as runs save it."""
+    return greedy_policy.GreedyPolicy(trained())
+
+
+def decide(policy: DecisionPolicy, rows: np.ndarray) -> np.ndarray:
+    """The actions that NumPy takes at some rows; they are TensorFlow's."""
+    decisions = to_numpy(policy).begin("module", NAMES)(rows, 0)
+    step = greedy_policy.GreedyPolicy(policy).action(time_steps(rows))
+    np.testing.assert_array_equal(decisions, step.action)
+    assert decisions.dtype == np.int8 and step.action.dtype == tf.int64
+    return decisions
+
+
+def answer(policy: DecisionPolicy, logit_steps: int) -> None:
+    """Make the policy's first network give this logit in fixed point everywhere, the others 0."""
+    for variable in policy.model.grid:
         variable.assign(tf.zeros_like(variable))
-    bias = agent.collect_policy.model.grid[-1]
+    bias = policy.model.grid[-1]
     assert logit_steps % LOGIT_STEP == 0
     bias.assign(tf.concat([[[[logit_steps // LOGIT_STEP]]], bias[1:]], axis=0))

@@ -38,7 +38,6 @@ from tfrl_systems.systems.inlining.benchmarks.plugin import (
 )
 from tfrl_systems.systems.inlining.benchmarks.sources import build_small_corpus
 from tfrl_systems.systems.inlining.policies import load_policy
-from tfrl_systems.systems.inlining.policy.decision_policy import to_numpy
 from tfrl_systems.systems.inlining.problem import SCOPES, Benchmarks
 from tfrl_systems.systems.inlining.workers import make_collector
 
@@ -134,23 +133,18 @@ def _play(modules: Sequence[Module], collect: Collect, reporter: Reporter) -> di
 
 def _fit_usual_policy(played: Mapping[str, Trajectory]) -> Policy:
     """Fit a policy of the usual size; only the time that it takes matters here."""
-    from tfrl_systems.systems.inlining.imitation import agent as decision_agent
-    from tfrl_systems.systems.inlining.imitation.agent import labelled_experience
-    from tfrl_systems.systems.inlining.imitation.outcomes import decision_specs
+    from tfrl_systems.systems.inlining.imitation import cloning
+    from tfrl_systems.systems.inlining.policy.decision_policy import to_numpy
 
     names = next(iter(played.values())).names
     features = np.concatenate([trajectory.features for trajectory in played.values()])
-    decisions = np.concatenate([trajectory.decisions for trajectory in played.values()]).astype(
-        np.int64
-    )
+    decisions = np.concatenate([trajectory.decisions for trajectory in played.values()])
     # Some decisions are flipped, so that every tree has something to learn. The margin makes the
     # policy follow the default all the same, so that the same objects are compiled.
     turned = np.random.default_rng(0).random(len(decisions)) < 0.2
     labels = np.where(turned, 1 - decisions, decisions)
-    config = decision_agent.Config(margin=30.0, scope_feature=SCOPES["linkonce"])
-    agent = decision_agent.make_agent(config, *decision_specs(names))
-    agent.train(*labelled_experience(names, features, labels, np.ones(len(labels))))
-    return to_numpy(agent.policy, "fitted to the default")
+    config = cloning.Config(margin=30.0, scope_feature=SCOPES["linkonce"])
+    return to_numpy(cloning.fit(config, names, features, labels), "fitted to the default")
 
 
 def _measure(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from tfrl_systems.systems.inlining.imitation.outcomes import DecisionProblem, Outcome, Policy
+from environments.inlining.heuristics import Policy
+from tfrl_systems.systems.inlining.imitation.decision_problem import InliningProblem, Outcome
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,12 +33,11 @@ class Comparison:
     @classmethod
     def of(
         cls,
-        problem: DecisionProblem,
+        problem: InliningProblem,
         outcomes: Iterable[Outcome],
         default_outcomes: Iterable[Outcome],
     ) -> Comparison:
         """Compare two policies' outcomes in the contexts of `problem` that both have."""
-        group_of = dict(zip(problem.contexts, problem.groups, strict=True))
         column = problem.feature_names.index(problem.baseline_feature)
         default_cost = {outcome.context: outcome.cost for outcome in default_outcomes}
         played = [outcome for outcome in outcomes if outcome.context in default_cost]
@@ -46,7 +45,7 @@ class Comparison:
             int(np.sum(outcome.features[:, column] != outcome.actions)) for outcome in played
         ]
         return cls(
-            groups=tuple(group_of[outcome.context] for outcome in played),
+            groups=tuple(problem.group_of[outcome.context] for outcome in played),
             costs=np.array([outcome.cost for outcome in played], np.float64),
             default_costs=np.array(
                 [default_cost[outcome.context] for outcome in played], np.float64
@@ -72,15 +71,22 @@ class Comparison:
 
     def saving_percent_by_group(self) -> dict[str, float]:
         """Return the saving in the contexts of each group, in percent; groups sorted by name."""
-        costs: dict[str, float] = collections.defaultdict(float)
-        default_costs: dict[str, float] = collections.defaultdict(float)
-        for group, cost, default_cost in zip(
-            self.groups, self.costs.tolist(), self.default_costs.tolist(), strict=True
-        ):
-            costs[group] += cost
-            default_costs[group] += default_cost
+        names, places = np.unique(self.groups, return_inverse=True)
+        sums = (np.bincount(places, column).tolist() for column in (self.default_costs, self.costs))
         return {
-            group: saving_percent(default_costs[group], costs[group]) for group in sorted(costs)
+            name: saving_percent(*costs) for name, *costs in zip(names.tolist(), *sums, strict=True)
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the totals as JSON values; costs are sums over the contexts."""
+        return {
+            "contexts": len(self.groups),
+            "cost": self.costs.sum().item(),
+            "default_cost": self.default_costs.sum().item(),
+            "worse": self.worse,
+            "changed": self.changed,
+            "saving_percent": self.saving_percent,
+            "saving_percent_by_group": self.saving_percent_by_group(),
         }
 
     def curves(self) -> dict[str, float | np.ndarray]:
@@ -100,42 +106,14 @@ class Comparison:
         }
 
 
-@dataclasses.dataclass(frozen=True)
-class Evaluation:
-    """A policy's name and its comparison with the default."""
-
-    policy: str
-    comparison: Comparison
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the totals as JSON values; costs are sums over the contexts."""
-        comparison = self.comparison
-        return {
-            "policy": self.policy,
-            "contexts": len(comparison.groups),
-            "cost": comparison.costs.sum().item(),
-            "default_cost": comparison.default_costs.sum().item(),
-            "worse": comparison.worse,
-            "changed": comparison.changed,
-            "saving_percent": comparison.saving_percent,
-            "saving_percent_by_group": comparison.saving_percent_by_group(),
-        }
-
-
-def evaluate(problem: DecisionProblem, policy: Policy, label: str) -> Evaluation:
+def evaluate(problem: InliningProblem, policy: Policy, label: str) -> Comparison:
     """Play `policy` and the default in all contexts of `problem`, and compare them.
 
-    Args:
-      problem: contexts to decide in.
-      policy: the policy to evaluate.
-      label: name that progress reports show.
-
-    Returns:
-      The policy's name and the comparison.
+    Progress reports show `label`.
     """
     of_default = problem.play_default(f"{label}, default")
     played = problem.play(policy, f"{label}, {policy.name}")
-    return Evaluation(policy.name, Comparison.of(problem, played, of_default))
+    return Comparison.of(problem, played, of_default)
 
 
 def saving_percent(default_cost: float, cost: float) -> float:

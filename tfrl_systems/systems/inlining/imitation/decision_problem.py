@@ -2,25 +2,60 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
+
+import numpy as np
 
 from environments.errors import Failure
 from environments.inlining.collection.collector import Collector
 from environments.inlining.collection.store import Trajectory
 from environments.inlining.corpus.modules import Module, largest_first
-from environments.inlining.exploration.explore import ExplorationConfig, Explore
+from environments.inlining.exploration.explore import CertaintyFn, ExplorationConfig, Explore
 from environments.inlining.features import feature_names
 from environments.inlining.heuristics import Policy
 from environments.inlining.linking.objective import Objective
-from tfrl_systems.systems.inlining.imitation.outcomes import CertaintyFn, Exploration, Outcome
 from tfrl_systems.systems.inlining.policies import load_policy
 from tfrl_systems.systems.inlining.problem import SCOPES
 
 Result = TypeVar("Result")
 Progress = Callable[[str, int], Callable[[int], None]]
 """(label, number of modules) -> a function that is called with 1 after each."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """One deterministic episode.
+
+    Attributes:
+      context: name of the context, a module.
+      features: int64 [T, F], the features that the policy saw at each step.
+      actions: int8 [T], the action at each step.
+      cost: cost of the episode, smaller is better.
+    """
+
+    context: str
+    features: np.ndarray
+    actions: np.ndarray
+    cost: float
+
+
+class Exploration(NamedTuple):
+    """The results of exploring around a policy's episode (BC-Max, Algorithm 3).
+
+    Attributes:
+      base: the policy's own episode.
+      steps: int64 [N], the steps of `base` at which the other action was tried.
+      deltas: float64 [N], what each of these trials added to the cost; negative is better.
+      best: the cheapest episode that was met.
+    """
+
+    base: Outcome
+    steps: np.ndarray
+    deltas: np.ndarray
+    best: Outcome
 
 
 class InliningProblem:
@@ -37,12 +72,14 @@ class InliningProblem:
         if it may do so everywhere.
 
     Attributes:
+      feature_names: names of the F features.
+      baseline_feature: name of the feature that holds LLVM's own decision.
       scope_feature: the same.
+      group_of: the project of each module, by its name; policies must generalise to other ones.
       failures: why a module could not be compiled, by name of the module.
     """
 
     baseline_feature = "inlining_default"
-    cost_name = "cost_bytes"
 
     def __init__(
         self,
@@ -59,13 +96,11 @@ class InliningProblem:
         self._modules = largest_first(modules)
         self._exploration = exploration
         self._make_objective = make_objective
-        self._project_of = {module.name: module.project for module in modules}
         self._progress = progress
         self._seed = seed
         self.failures: dict[str, str] = {}
         self._num_told = 0
-        self.contexts = tuple(module.name for module in self._modules)
-        self.groups = tuple(module.project for module in self._modules)
+        self.group_of = {module.name: module.project for module in self._modules}
         self.feature_names = feature_names(collector.compiler.announced)
 
     @functools.cached_property
@@ -89,7 +124,11 @@ class InliningProblem:
         return [self._outcome(trajectory) for trajectory in self._succeeded(played)]
 
     def play_default(self, label: str) -> list[Outcome]:
-        """Return LLVM's own decisions in each module, with the object sizes of plain compiles."""
+        """Return LLVM's own decisions in each module, with the object sizes of plain compiles.
+
+        Policies are measured against these costs. They can differ from those of `play`, which plays
+        LLVM's decisions one by one.
+        """
         modules = self._playable()
         played = self._collector.play_default(modules, self._progress(label, len(modules)))
         return [self._outcome(trajectory) for trajectory in self._succeeded(played)]
@@ -97,7 +136,7 @@ class InliningProblem:
     def explore(
         self, policy: Policy, certainty_fn: CertaintyFn | None, label: str, scoped: bool
     ) -> list[Exploration]:
-        """Explore around a policy in each module (BC-Max, Algorithm 3)."""
+        """Explore around a policy in each module (Algorithm 3); if `scoped`, only in the scope."""
         modules = self._playable()
         scope = self.scope_feature if scoped else ""
         task = Explore(policy, self._exploration, certainty_fn, scope, self._objective)
@@ -120,7 +159,7 @@ class InliningProblem:
         self._num_told = len(messages)
 
     def _outcome(self, trajectory: Trajectory) -> Outcome:
-        project = self._project_of[trajectory.module]
+        project = self.group_of[trajectory.module]
         return Outcome(
             trajectory.module,
             trajectory.features,

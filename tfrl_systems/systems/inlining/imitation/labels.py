@@ -10,17 +10,19 @@ The same exploration gives two kinds of label:
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from tfrl_systems.systems.inlining.imitation.outcomes import Exploration, Outcome
+from tfrl_systems.systems.inlining.imitation.decision_problem import Exploration, Outcome
+
+# Weight of an explored step at which both actions cost the same.
+_OFFSET = 3.0
 
 
-@dataclasses.dataclass(frozen=True)
-class Labels:
+class Labels(NamedTuple):
     """Rows to learn from.
 
     Attributes:
@@ -38,12 +40,7 @@ class Labels:
     @staticmethod
     def concatenate(parts: Sequence[Labels]) -> Labels:
         """Return all rows of `parts`, in order."""
-        return Labels(
-            np.concatenate([part.features for part in parts]),
-            np.concatenate([part.actions for part in parts]),
-            np.concatenate([part.weights for part in parts]),
-            np.concatenate([part.groups for part in parts]),
-        )
+        return Labels(*map(np.concatenate, zip(*parts, strict=True)))
 
     def sha256(self) -> str:
         """Return a hexadecimal digest of all rows in their order, equal for equal rows."""
@@ -55,43 +52,47 @@ class Labels:
 
     def where(self, mask: np.ndarray) -> Labels:
         """Return the rows that `mask` chooses: bool [N], or row numbers."""
-        return Labels(
-            self.features[mask], self.actions[mask], self.weights[mask], self.groups[mask]
-        )
+        return Labels(*(column[mask] for column in self))
+
+
+def best_per_context(pool: Sequence[Sequence[Outcome]]) -> dict[str, Outcome]:
+    """Return the cheapest episode of each context, over the episodes of several policies.
+
+    This is the oracle, and line 5 of BC-Max's Algorithm 1 (which prints argmin of the reward beside
+    the words "highest reward"; Algorithm 2 and the text say argmax). Ties go to the first episode.
+    """
+    best: dict[str, Outcome] = {}
+    for outcomes in pool:
+        for outcome in outcomes:
+            if outcome.context not in best or outcome.cost < best[outcome.context].cost:
+                best[outcome.context] = outcome
+    return best
 
 
 def advantage_labels(
-    explorations: Sequence[Exploration],
-    group_of: Mapping[str, str],
-    offset: float = 3.0,
-    clip: float = 100.0,
+    explorations: Sequence[Exploration], group_of: Mapping[str, str], clip: float
 ) -> Labels:
-    """Make a row for each explored step: the better action, of weight min(clip, offset + |Δcost|).
+    """Make a row for each explored step: the better action, of weight min(clip, 3 + |Δcost|).
 
     If the other action did not lower the cost, the better action is the one that was played.
 
     Args:
       explorations: the explored episodes.
       group_of: the group of each context.
-      offset: weight of a step at which both actions cost the same.
       clip: the greatest weight.
     """
-    parts = [
-        _advantage(exploration, group_of[exploration.base.context], offset, clip)
-        for exploration in explorations
-    ]
+    parts = []
+    for base, steps, deltas, _ in explorations:
+        played = base.actions[steps].astype(np.int64)
+        parts.append(
+            Labels(
+                base.features[steps],
+                np.where(deltas < 0, 1 - played, played),
+                np.minimum(clip, _OFFSET + np.abs(deltas)),
+                np.full(len(steps), group_of[base.context]),
+            )
+        )
     return Labels.concatenate(parts)
-
-
-def _advantage(exploration: Exploration, group: str, offset: float, clip: float) -> Labels:
-    steps, deltas = exploration.steps, exploration.deltas
-    played = exploration.base.actions[steps].astype(np.int64)
-    return Labels(
-        exploration.base.features[steps],
-        np.where(deltas < 0, 1 - played, played),
-        np.minimum(clip, offset + np.abs(deltas)),
-        np.full(len(steps), group),
-    )
 
 
 def imitation_labels(
@@ -131,4 +132,4 @@ def imitation_labels(
         return rows
     chosen = np.sort(np.random.default_rng(seed).choice(num_rows, max_rows, replace=False))
     drawn = rows.where(chosen)
-    return dataclasses.replace(drawn, weights=drawn.weights * num_rows / max_rows)
+    return drawn._replace(weights=drawn.weights * num_rows / max_rows)

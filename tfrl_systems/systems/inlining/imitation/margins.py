@@ -11,12 +11,13 @@ whatever single groups lose, because the departures worth trying are to be learn
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import statistics
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from tfrl_systems.systems.inlining.imitation.comparison import Comparison
-from tfrl_systems.systems.inlining.imitation.outcomes import DecisionProblem, Outcome
+from tfrl_systems.systems.inlining.imitation.decision_problem import InliningProblem, Outcome
 from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
 from tfrl_systems.systems.inlining.policy.votes import NEVER
 
@@ -24,8 +25,7 @@ from tfrl_systems.systems.inlining.policy.votes import NEVER
 _PATIENCE = 2
 
 
-@dataclasses.dataclass(frozen=True)
-class Judged:
+class Judged(NamedTuple):
     """A policy and how it does on the validation contexts.
 
     Attributes:
@@ -39,20 +39,6 @@ class Judged:
     comparison: Comparison
     mean: float
     score: float
-
-
-@dataclasses.dataclass(frozen=True)
-class Chosen:
-    """What became of a policy's candidates.
-
-    Attributes:
-      cautious: the candidate with the best score, to be written.
-      bold: the candidate with the best mean among those that depart from the default, to explore
-        around.
-    """
-
-    cautious: Judged
-    bold: Judged
 
 
 def score(comparison: Comparison, max_loss_percent: float) -> float:
@@ -72,27 +58,22 @@ class Judge:
     """Plays policies on validation contexts.
 
     Args:
-      validation: the contexts; no policy is fitted to them.
+      validation: the contexts; no policy is fitted to them. Its scope feature divides decisions
+        into those of the margin and those of the outside margin; "" if all are of the margin.
       margins: candidates, in logits.
       max_loss_percent: by how much any group may cost more than with the default.
-      scope_feature: name of the feature that divides decisions into those of the margin and those
-        of the outside margin; "" if all are of the margin.
     """
 
     def __init__(
-        self,
-        validation: DecisionProblem,
-        margins: Sequence[float],
-        max_loss_percent: float,
-        scope_feature: str,
+        self, validation: InliningProblem, margins: Sequence[float], max_loss_percent: float
     ) -> None:
         self._validation = validation
         self._margins = sorted(margins, reverse=True)
         self._max_loss_percent = max_loss_percent
-        self._scope_feature = scope_feature
-        self._defaults: Sequence[Outcome] | None = None
 
-    def choose(self, policy: CallSitePolicy, label: str, *, outside: bool) -> Chosen:
+    def choose(
+        self, policy: CallSitePolicy, label: str, *, outside: bool
+    ) -> tuple[Judged, CallSitePolicy]:
         """Choose the margins of a policy.
 
         The margin inside the scope is chosen first, with no departure outside; then the margin
@@ -103,25 +84,31 @@ class Judge:
           policy: the policy; its own margins do not matter.
           label: names the policy in progress reports.
           outside: whether the policy may depart from the default outside the scope, too.
+
+        Returns:
+          The candidate with the best score, to be written; and, to explore around, the policy with
+          the best mean among those that depart from the default.
         """
-        never = self.judge(policy.with_margins(NEVER), label)
-        inside = self._descend(lambda margin: policy.with_margins(margin), label)
+        never = self._judge(policy.with_margins(NEVER), label)
+        inside = self._descend(policy.with_margins, label)
         cautious = max(never, *inside, key=lambda judged: judged.score)
-        bold = max(inside, key=lambda judged: judged.mean)
-        if not (self._scope_feature and outside):
-            return Chosen(cautious, bold)
+        bold = max(inside, key=lambda judged: judged.mean).policy
+        if not (self._validation.scope_feature and outside):
+            return cautious, bold
         margin = cautious.policy.margin
-        further = self._descend(lambda outer: policy.with_margins(margin, outer), label)
+        further = self._descend(functools.partial(policy.with_margins, margin), label)
         cautious = max(cautious, *further, key=lambda judged: judged.score)
         outer = max(further, key=lambda judged: judged.mean).policy.outside_margin
-        return Chosen(cautious, self.judge(policy.with_margins(bold.policy.margin, outer), label))
+        return cautious, policy.with_margins(bold.margin, outer)
 
-    def judge(self, policy: CallSitePolicy, label: str) -> Judged:
-        """Play a policy on the validation contexts."""
-        if self._defaults is None:
-            self._defaults = self._validation.play_default("validation, default")
+    @functools.cached_property
+    def _defaults(self) -> list[Outcome]:
+        return self._validation.play_default("validation, default")
+
+    def _judge(self, policy: CallSitePolicy, label: str) -> Judged:
+        defaults = self._defaults
         played = self._validation.play(policy, f"validation, {label}")
-        comparison = Comparison.of(self._validation, played, self._defaults)
+        comparison = Comparison.of(self._validation, played, defaults)
         savings = comparison.saving_percent_by_group().values()
         mean = statistics.fmean(savings) if savings else 0.0
         return Judged(policy, comparison, mean, score(comparison, self._max_loss_percent))
@@ -131,7 +118,7 @@ class Judge:
         candidates: list[Judged] = []
         without_gain = 0
         for margin in self._margins:
-            judged = self.judge(make_fn(margin), f"{label}, margin {margin:g}")
+            judged = self._judge(make_fn(margin), f"{label}, margin {margin:g}")
             if candidates and judged.mean <= max(candidate.mean for candidate in candidates):
                 without_gain += 1
             else:

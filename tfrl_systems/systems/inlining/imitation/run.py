@@ -3,40 +3,37 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import pathlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tf_agents.policies import greedy_policy
+
 from environments.errors import UserError
 from tfrl_systems.policies.export import save_policy
 from tfrl_systems.policies.policy_files import load_policy_json
-from tfrl_systems.systems.inlining.imitation import agent as decision_agent
-from tfrl_systems.systems.inlining.imitation.comparison import Comparison, Evaluation, evaluate
-from tfrl_systems.systems.inlining.imitation.loop import (
-    CONTEXT_WEIGHTS,
-    BcMaxLoop,
-    Config,
-    Iteration,
-)
-from tfrl_systems.systems.inlining.imitation.outcomes import DecisionProblem, Policy, decision_specs
+from tfrl_systems.reporting import percent
+from tfrl_systems.systems.inlining.imitation import cloning
+from tfrl_systems.systems.inlining.imitation.comparison import evaluate
+from tfrl_systems.systems.inlining.imitation.decision_problem import InliningProblem
+from tfrl_systems.systems.inlining.imitation.loop import CONTEXT_WEIGHTS, BcMaxLoop, Config
 from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
-from tfrl_systems.training.checkpoints import Checkpoint, Workdir
-from tfrl_systems.training.summaries import Value, write_curves, write_settings
+from tfrl_systems.training.checkpoints import Workdir
+from tfrl_systems.training.summaries import write_curves, write_settings
 
 OnIteration = Callable[[Mapping[str, Any], bool], None]
 """(record of an iteration, whether an earlier run had finished it) -> None."""
 
 
 def run_bc_max(
-    problem: DecisionProblem,
-    validation: DecisionProblem,
-    holdout: DecisionProblem | None,
+    problem: InliningProblem,
+    validation: InliningProblem,
+    holdout: InliningProblem | None,
     config: Config,
-    agent_config: decision_agent.Config,
+    cloning_config: cloning.Config,
     workdir: Workdir,
-    metadata: Mapping[str, Any],
+    about: Mapping[str, Any],
     on_iteration: OnIteration,
 ) -> dict[str, Any]:
     """Train from the start, or continue the run that `workdir` holds.
@@ -51,9 +48,9 @@ def run_bc_max(
       holdout: contexts on which each policy is measured, for the record only; None for no
         measurement.
       config: settings of the loop.
-      agent_config: settings of the agent.
+      cloning_config: settings of the policy.
       workdir: the run's directory.
-      metadata: fields to add to policy.json; "environment" must be there.
+      about: fields to add to policy.json; "environment" must be there.
       on_iteration: called with the record of each iteration; see `OnIteration`.
 
     Returns:
@@ -62,58 +59,51 @@ def run_bc_max(
     Raises:
       UserError: a setting is out of its range, nothing can be learned, or nothing can be written.
     """
-    _check(problem, config, agent_config)
-    loop = BcMaxLoop(problem, validation, config, agent_config)
+    _check(problem, config, cloning_config)
+    loop = BcMaxLoop(problem, validation, config, cloning_config)
     write_settings(workdir.tensorboard, workdir.settings)
     records = []
     for number in range(1, config.iterations + 1):
         checkpoint = workdir.load(number)
-        if checkpoint is not None:
-            record, learned = checkpoint.record, _load_policy(checkpoint)
-            bold = learned.with_margins(record["bold_margin"], record["bold_outside_margin"])
-            loop.step((learned, bold))
+        record = loop.collect()
+        if checkpoint is None:
+            record |= loop.fit()
+            _measure(loop, holdout, record, workdir.tensorboard)
+            workdir.save(number, _saver(loop, {**about, "iteration": number}), record)
         else:
-            iteration = loop.step()
-            assert loop.learned is not None
-            evaluation, evaluating_s = _measure(holdout, loop.learned)
-            assert loop.chosen is not None
-            validated = Evaluation(loop.learned.name, loop.chosen.cautious.comparison)
-            record = _record(iteration, validated, evaluation, evaluating_s)
-            _write_curves(workdir.tensorboard, record, loop.explored, validated, evaluation)
-            workdir.save(number, _saver(loop.agent, {**metadata, "iteration": number}), record)
+            record = checkpoint.record
+            learned = CallSitePolicy.load(checkpoint.directory / "policy", f"learned-{number}")
+            margins = record["bold_margin"], record["bold_outside_margin"]
+            loop.adopt(learned, learned.with_margins(*margins))
         records.append(record)
         on_iteration(record, checkpoint is not None)
-    chosen = best_iteration(records)
-    result = _result(loop, records, chosen, config, metadata, workdir)
+    # Of equally good policies the first one.
+    chosen = max(records, key=lambda record: record["score"])["number"]
+    result = _result(loop, records, chosen, config, about["environment"], workdir)
     workdir.finish(chosen, result)
     return result
 
 
-def best_iteration(records: Sequence[Mapping[str, Any]]) -> int:
-    """Return the number of the iteration whose policy scored best; of equals the first one."""
-    return max(records, key=lambda record: (record["score"], -record["number"]))["number"]
+def describe(record: Mapping[str, Any], resumed: bool) -> str:
+    """Return one line about an iteration, for people to read."""
+    default = record["default_cost"]
+    parts = [
+        f"iteration {record['number']}{' (kept)' if resumed else ''}: {record['policy']} "
+        f"{percent(record['policy_cost'], default)}, best known "
+        f"{percent(record['oracle_cost'], default)}",
+        f"{record['flips']} decisions explored",
+    ]
+    for part, title in (("validation", "validation"), ("holdout", "held-out")):
+        if (evaluation := record[part]) is not None:
+            parts.append(
+                f"{record['learned']} on {title} modules "
+                f"{percent(evaluation['cost'], evaluation['default_cost'])}, "
+                f"{evaluation['worse']} of {evaluation['contexts']} worse"
+            )
+    return "; ".join(parts)
 
 
-def load_policies(workdir: Workdir, iterations: int) -> list[CallSitePolicy]:
-    """Return the policies of the first `iterations` iterations, as far as `workdir` keeps them."""
-    checkpoints = [workdir.load(number) for number in range(1, iterations + 1)]
-    return [_load_policy(checkpoint) for checkpoint in checkpoints if checkpoint is not None]
-
-
-def _saver(agent: Any, about: Mapping[str, Any]) -> Callable[[pathlib.Path], None]:
-    def save(directory: pathlib.Path) -> None:
-        save_policy(directory / "policy", agent.policy, about)
-
-    return save
-
-
-def _load_policy(checkpoint: Checkpoint) -> CallSitePolicy:
-    return CallSitePolicy.load(
-        checkpoint.directory / "policy", f"learned-{int(checkpoint.directory.name)}"
-    )
-
-
-def _check(problem: DecisionProblem, config: Config, agent_config: decision_agent.Config) -> None:
+def _check(problem: InliningProblem, config: Config, cloning_config: cloning.Config) -> None:
     """Raise an error for settings that cannot work, before hours are spent on the run."""
     if not config.margins:
         raise UserError("margins: expected one or more numbers, found none; give some")
@@ -124,79 +114,59 @@ def _check(problem: DecisionProblem, config: Config, agent_config: decision_agen
         )
     for name in config.baselines:
         problem.baseline(name)
-    agent_config = dataclasses.replace(agent_config, baseline_feature=problem.baseline_feature)
-    decision_agent.make_agent(agent_config, *decision_specs(problem.feature_names))
+    cloning_config = dataclasses.replace(cloning_config, baseline_feature=problem.baseline_feature)
+    cloning.check(cloning_config, problem.feature_names)
 
 
-def _measure(holdout: DecisionProblem | None, learned: Policy) -> tuple[Evaluation | None, float]:
-    started_s = time.monotonic()
-    if holdout is None:
-        return None, 0.0
-    evaluation = evaluate(holdout, learned, "held-out")
-    return evaluation, time.monotonic() - started_s
+def _saver(loop: BcMaxLoop, about: Mapping[str, Any]) -> Callable[[pathlib.Path], None]:
+    def save(directory: pathlib.Path) -> None:
+        assert loop.policy is not None
+        save_policy(directory / "policy", greedy_policy.GreedyPolicy(loop.policy), about)
+
+    return save
 
 
-def _record(
-    iteration: Iteration,
-    validated: Evaluation,
-    evaluation: Evaluation | None,
-    evaluating_s: float,
-) -> dict[str, Any]:
-    values = {
-        name: None if isinstance(value, float) and math.isnan(value) else value
-        for name, value in dataclasses.asdict(iteration).items()
-    }
-    return {
-        **values,
-        "policy_saving_percent": iteration.policy_saving_percent,
-        "oracle_saving_percent": iteration.oracle_saving_percent,
-        "learned": f"learned-{iteration.number}",
-        "evaluating_s": evaluating_s,
-        "validation": validated.to_json(),
-        "holdout": evaluation.to_json() if evaluation is not None else None,
-    }
-
-
-def _write_curves(
+def _measure(
+    loop: BcMaxLoop,
+    holdout: InliningProblem | None,
+    record: dict[str, Any],
     directory: pathlib.Path,
-    record: Mapping[str, Any],
-    explored: Comparison | None,
-    validated: Evaluation,
-    evaluation: Evaluation | None,
 ) -> None:
-    """Write the curves that TensorBoard shows of an iteration.
+    """Measure an iteration's policy, add that to its record, and write TensorBoard's curves.
 
     Each policy's values are at its number, 0 for the default. Iteration i fits policy i and
     explores around policy i - 1. `learned from`, `validation` and `held out` are runs of their own,
     so that TensorBoard draws them in one chart.
     """
-    number = record["number"]
+    assert loop.learned is not None
+    number, name = record["number"], record["learned"]
+    started_s = time.monotonic()
+    held_out = None if holdout is None else evaluate(holdout, loop.learned, "held-out")
+    record["evaluating_s"] = 0.0 if held_out is None else time.monotonic() - started_s
+    best_known = {"best_known_saving_percent": record["oracle_saving_percent"]}
+    explored = {**loop.explored.curves(), **best_known}
     write_curves(directory, number, [(number, _fit_curves(record))])
-    if explored is not None:
-        values = {"best_known_saving_percent": record["oracle_saving_percent"]}
-        rows = [(number - 1, {**explored.curves(), **values})]
-        write_curves(directory / "learned from", number, rows)
-    write_curves(directory / "validation", number, [(number, validated.comparison.curves())])
-    if evaluation is not None:
-        write_curves(directory / "held out", number, [(number, evaluation.comparison.curves())])
+    write_curves(directory / "learned from", number, [(number - 1, explored)])
+    comparisons = (("validation", loop.validated), ("holdout", held_out))
+    for (part, comparison), run in zip(comparisons, ("validation", "held out"), strict=True):
+        record[part] = None
+        if comparison is not None:
+            record[part] = {"policy": name, **comparison.to_json()}
+            write_curves(directory / run, number, [(number, comparison.curves())])
 
 
-def _fit_curves(record: Mapping[str, Any]) -> dict[str, Value]:
+def _fit_curves(record: Mapping[str, Any]) -> dict[str, float | None]:
+    fits = ("loss", "agreement", "margin", "outside_margin", "bold_margin", "score")
+    renamed = {"rows": "labels", "flips": "explored_actions", "cloned": "share_of_contexts_cloned"}
     return {
-        "fit/loss": record["loss"],
-        "fit/agreement": record["agreement"],
-        "fit/labels": record["rows"],
-        "fit/explored_actions": record["flips"],
-        "fit/share_of_contexts_cloned": record["cloned"],
-        "fit/margin": record["margin"],
-        "fit/outside_margin": record["outside_margin"],
-        "fit/bold_margin": record["bold_margin"],
-        "fit/score": record["score"],
-        "seconds/collecting": record["collecting_s"],
-        "seconds/training": record["training_s"],
-        "seconds/validating": record["validating_s"],
-        "seconds/evaluating": record["evaluating_s"],
+        **{f"fit/{name}": record[name] for name in fits},
+        **{f"fit/{shown}": record[name] for name, shown in renamed.items()},
+        **{f"seconds/{part}": record[f"{part}_s"] for part in _PARTS},
     }
+
+
+# The parts that the time of an iteration is divided into.
+_PARTS = ("collecting", "training", "validating", "evaluating")
 
 
 def _result(
@@ -204,25 +174,19 @@ def _result(
     records: Sequence[Mapping[str, Any]],
     chosen: int,
     config: Config,
-    metadata: Mapping[str, Any],
+    environment: str,
     workdir: Workdir,
 ) -> dict[str, Any]:
     policy = workdir.checkpoint(chosen) / "policy"
     return {
-        "environment": metadata["environment"],
+        "environment": environment,
         "agent": "bc_max",
         "seed": config.seed,
         "iterations": config.iterations,
         "environment_steps": loop.environment_steps,
-        "seconds": {
-            "collecting": sum(record["collecting_s"] for record in records),
-            # In one process nothing is sent, and nothing waits for slower workers.
-            "broadcasting": 0.0,
-            "waiting": 0.0,
-            "training": sum(record["training_s"] for record in records),
-            "validating": sum(record["validating_s"] for record in records),
-            "evaluating": sum(record["evaluating_s"] for record in records),
-        },
+        # In one process nothing is sent, and nothing waits for slower workers.
+        "seconds": {"broadcasting": 0.0, "waiting": 0.0}
+        | {part: sum(record[f"{part}_s"] for record in records) for part in _PARTS},
         "experience_sha256": loop.labels().sha256(),
         "policy_sha256": CallSitePolicy.load(policy).fingerprint,
         "evaluation": {

@@ -11,7 +11,6 @@ changes a bit. Grid and limits:
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -19,8 +18,6 @@ import tensorflow as tf
 
 from tfrl_systems.systems.inlining.policy import normalisation, votes
 
-GRID_BITS = normalisation.UNIT_BITS
-MAX_ACTIVATION = 1 << 8
 MAX_WEIGHT = 1 << 4
 MAX_HIDDEN_UNITS = 1 << 8
 
@@ -31,49 +28,29 @@ Parameters = list[tf.Tensor]
 """Weights [num_models, inputs, outputs] and biases [num_models, 1, outputs], layer by layer."""
 
 
-@dataclasses.dataclass(frozen=True)
-class NetworkSettings:
-    """Sizes of the networks and settings of their training.
-
-    Attributes:
-      num_models: number of networks.
-      hidden_sizes: units of the hidden layers, at most 256 each.
-      num_knots: quantiles of the normalisation.
-      epochs: passes over the rows.
-      batch_size: rows of a minibatch.
-      learning_rate: Adam's learning rate at the start; it falls linearly to 0.
-      weight_decay: decoupled weight decay; each step multiplies it by the learning rate.
-    """
-
-    num_models: int
-    hidden_sizes: tuple[int, ...]
-    num_knots: int
-    epochs: int
-    batch_size: int
-    learning_rate: float
-    weight_decay: float
-
-
 class DecisionNetworks(tf.Module):
     """An ensemble of networks, whose logits are averaged.
 
     Args:
       num_features: F.
-      settings: sizes of the networks and settings of their training.
+      num_models: number of networks.
+      hidden_sizes: units of the hidden layers, at most 256 each.
+      num_knots: quantiles of the normalisation.
     """
 
     kind = "networks"
 
-    def __init__(self, num_features: int, settings: NetworkSettings) -> None:
+    def __init__(
+        self, num_features: int, num_models: int, hidden_sizes: Sequence[int], num_knots: int
+    ) -> None:
         super().__init__(name="decision_networks")
-        self.num_models = settings.num_models
-        self._settings = settings
-        self._sizes = (num_features, *settings.hidden_sizes, 1)
-        self.normalise = normalisation.QuantileNormalisation(num_features, settings.num_knots)
+        self.num_models = num_models
+        self._sizes = (num_features, *hidden_sizes, 1)
+        self.normalise = normalisation.QuantileNormalisation(num_features, num_knots)
         self.grid = [
             tf.Variable(tf.zeros(shape, tf.float64), trainable=False, name=f"{name}_{layer}")
             for layer, pair in enumerate(zip(self._sizes, self._sizes[1:], strict=False))
-            for name, shape in _shapes(settings.num_models, *pair)
+            for name, shape in _shapes(num_models, *pair)
         ]
 
     @classmethod
@@ -82,15 +59,23 @@ class DecisionNetworks(tf.Module):
         num_layers = sum(name.startswith("weights_") for name in arrays)
         hidden = tuple(arrays[f"biases_{layer}"].shape[-1] for layer in range(num_layers - 1))
         num_features, num_knots = arrays["start"].shape
-        num_models = len(arrays["weights_0"])
-        networks = cls(num_features, NetworkSettings(num_models, hidden, num_knots, 0, 1, 0.0, 0.0))
+        networks = cls(num_features, len(arrays["weights_0"]), hidden, num_knots)
         networks.normalise.assign(arrays)
         for number, variable in enumerate(networks.grid):
             variable.assign(arrays[f"{('weights', 'biases')[number % 2]}_{number // 2}"])
         return networks
 
     def fit(
-        self, features: np.ndarray, actions: np.ndarray, weights: np.ndarray, seed: int
+        self,
+        features: np.ndarray,
+        actions: np.ndarray,
+        weights: np.ndarray,
+        seed: int,
+        *,
+        epochs: int,
+        batch_size: int,
+        learning_rate: float,
+        weight_decay: float,
     ) -> None:
         """Train all networks anew by minibatch Adam; nothing of earlier fits stays.
 
@@ -99,22 +84,26 @@ class DecisionNetworks(tf.Module):
           actions: [N], 0 or 1.
           weights: float64 [N], positive, with mean 1.
           seed: decides the members' randomness.
+          epochs: passes over the rows.
+          batch_size: rows of a minibatch.
+          learning_rate: Adam's learning rate at the start; it falls linearly to 0.
+          weight_decay: decoupled weight decay; each step multiplies it by the learning rate.
         """
         self.normalise.learn(features)
-        settings = self._settings
         rng = np.random.default_rng(seed)
-        bags = votes.bag_weights(seed, self.num_models, len(actions)) * weights
-        batch_size = min(settings.batch_size, len(actions))
+        bags = _bag_weights(seed, self.num_models, len(actions)) * weights
+        batch_size = min(batch_size, len(actions))
         num_steps = len(actions) // batch_size
         rows = (
-            tf.cast(self.normalise(tf.constant(features, tf.int64)), tf.float32) / (1 << GRID_BITS),
+            tf.cast(self.normalise(tf.constant(features, tf.int64)), tf.float32)
+            / normalisation.UNIT,
             tf.constant(actions, tf.float32),
             tf.constant(bags, tf.float32),
         )
         parameters = self._initial(rng)
         state = [parameters, *([tf.zeros_like(each) for each in parameters] for _ in range(2))]
-        rates = np.linspace(settings.learning_rate, 0, settings.epochs * num_steps, endpoint=False)
-        for epoch in range(settings.epochs):
+        rates = np.linspace(learning_rate, 0, epochs * num_steps, endpoint=False)
+        for epoch in range(epochs):
             orders = rng.permuted(
                 np.tile(np.arange(len(actions), dtype=np.int32), (self.num_models, 1)), axis=1
             )
@@ -126,19 +115,19 @@ class DecisionNetworks(tf.Module):
                 tf.constant(batches.swapaxes(0, 1)),
                 tf.constant(rates[first : first + num_steps], tf.float32),
                 tf.constant(first, tf.float32),
-                tf.constant(settings.weight_decay, tf.float32),
+                tf.constant(weight_decay, tf.float32),
             )
         self._round(state[0])
 
     def votes(self, features: tf.Tensor) -> tf.Tensor:
         """Return sums of the members' logits of action 1, int64 [B]; features int64 [B, F]."""
-        unit = float(1 << GRID_BITS)
+        unit = float(normalisation.UNIT)
         hidden = tf.cast(self.normalise(features), tf.float64)[tf.newaxis]
         for layer in range(0, len(self.grid), 2):
             weights, biases = self.grid[layer : layer + 2]
             sums = tf.matmul(hidden, weights) + biases * unit
-            hidden = tf.clip_by_value(tf.math.rint(sums / unit), 0.0, MAX_ACTIVATION * unit)
-        scale = float(1 << (2 * GRID_BITS - votes.FRACTION_BITS))
+            hidden = tf.clip_by_value(tf.math.rint(sums / unit), 0.0, votes.MAX_ACTIVATION * unit)
+        scale = float(1 << (2 * votes.GRID_BITS - votes.FRACTION_BITS))
         limit = float(votes.MAX_LOGIT * votes.ONE)
         logits = tf.clip_by_value(tf.math.rint(sums / scale), -limit, limit)
         return tf.cast(tf.reduce_sum(logits, axis=[0, 2]), tf.int64)
@@ -164,7 +153,18 @@ class DecisionNetworks(tf.Module):
     def _round(self, parameters: Parameters) -> None:
         for variable, value in zip(self.grid, parameters, strict=True):
             clipped = np.clip(value.numpy().astype(np.float64), -MAX_WEIGHT, MAX_WEIGHT)
-            variable.assign(np.rint(clipped * (1 << GRID_BITS)))
+            variable.assign(np.rint(clipped * normalisation.UNIT))
+
+
+def _bag_weights(seed: int, num_models: int, num_rows: int) -> np.ndarray:
+    """Draw the row weights of each member, float64 [num_models, num_rows], with mean about 1.
+
+    Members differ by the Bayesian bootstrap (Rubin, 1981): exponential weights, which leave no row
+    out. A single member gets weight 1 for every row.
+    """
+    if num_models == 1:
+        return np.ones((1, num_rows))
+    return np.random.default_rng(seed).exponential(size=(num_models, num_rows))
 
 
 def _shapes(
@@ -179,7 +179,7 @@ def _logits(parameters: Parameters, inputs: tf.Tensor) -> tf.Tensor:
     hidden = inputs
     for layer in range(0, len(parameters), 2):
         sums = tf.matmul(hidden, parameters[layer]) + parameters[layer + 1]
-        hidden = tf.clip_by_value(sums, 0.0, float(MAX_ACTIVATION))
+        hidden = tf.clip_by_value(sums, 0.0, float(votes.MAX_ACTIVATION))
     return sums[..., 0]
 
 

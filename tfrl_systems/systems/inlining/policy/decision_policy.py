@@ -3,55 +3,63 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from tf_agents.policies import tf_policy
+from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import policy_step
 from tf_agents.trajectories import time_step as ts
 
-from environments.errors import UserError
 from tfrl_systems.systems.inlining.policy import votes
 from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
 from tfrl_systems.systems.inlining.policy.decision_network import DecisionNetworks
+
+
+def decision_specs(
+    feature_names: Sequence[str],
+) -> tuple[ts.TimeStep, tensor_spec.BoundedTensorSpec]:
+    """Return specs of call sites: time steps with a dict of int64 scalars, and an action 0 or 1."""
+    observation = {name: tf.TensorSpec((), tf.int64, name) for name in feature_names}
+    action = tensor_spec.BoundedTensorSpec((), tf.int64, 0, 1, "action")
+    return ts.time_step_spec(observation), action
 
 
 class DecisionPolicy(tf_policy.TFPolicy):
     """A policy that draws 0 or 1 from a Categorical; a GreedyPolicy around it takes the likelier.
 
     Args:
-      time_step_spec: spec whose observation is a dict of integer scalars by name.
-      action_spec: an integer scalar, 0 or 1.
+      observed: names of the integer scalars that are observed.
       model: the decision model; its columns are `feature_names`, in that order.
       feature_names: names of the observations that the model gets.
       baseline_feature: the observation that holds the baseline's action; "" for none.
-      margin: logit added in favour of the baseline's action.
-      settings: the settings that made the policy, as JSON values; stored in policy.json.
       scope_feature: an observation that is 1 if `margin` holds. Otherwise
         `outside_margin` holds in place of `margin`. "" if `margin` always holds.
+      margin: logit added in favour of the baseline's action.
+      settings: the settings that made the policy, as JSON values; stored in policy.json.
     """
 
     def __init__(
         self,
-        time_step_spec: ts.TimeStep,
-        action_spec: Any,
+        observed: Sequence[str],
         model: DecisionNetworks,
-        feature_names: tuple[str, ...],
+        feature_names: Sequence[str],
         baseline_feature: str,
+        scope_feature: str,
         margin: float,
         settings: Mapping[str, Any],
-        scope_feature: str = "",
     ) -> None:
         self.model = model
-        self._feature_names = feature_names
+        self._feature_names = tuple(feature_names)
         self._baseline_feature = baseline_feature
         self._scope_feature = scope_feature
         self._margin, self._outside_margin = margin, votes.NEVER
+        # As text, which TensorFlow does not wrap.
         self._settings = json.dumps(dict(settings))
-        super().__init__(time_step_spec, action_spec, name="DecisionPolicy")
+        super().__init__(*decision_specs(observed), name="DecisionPolicy")
 
     def logits(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Return logits of actions 0 and 1, float32 [..., 2], for observations of shape [...]."""
@@ -63,13 +71,12 @@ class DecisionPolicy(tf_policy.TFPolicy):
         if self._baseline_feature:
             inlines = observation[self._baseline_feature] > 0
             towards = tf.where(inlines, tf.ones_like(total), -tf.ones_like(total))
-        num_models = self.model.num_models
         steps = self._with_margin(total, towards, self._margin)
         if self._scope_feature:
             inside = tf.equal(observation[self._scope_feature], 1)
             outside = self._with_margin(total, towards, self._outside_margin)
             steps = tf.where(inside, steps, outside)
-        logit = tf.cast(steps, tf.float64) / votes.half_steps_per_logit(num_models)
+        logit = tf.cast(steps, tf.float64) / votes.half_steps_per_logit(self.model.num_models)
         logit = tf.cast(logit, tf.float32)
         return tf.stack([tf.zeros_like(logit), logit], axis=-1)
 
@@ -119,30 +126,6 @@ class DecisionPolicy(tf_policy.TFPolicy):
         return policy_step.PolicyStep(distribution, policy_state)
 
 
-def unwrap(policy: tf_policy.TFPolicy) -> DecisionPolicy:
-    """Return the decision policy inside wrappers such as GreedyPolicy.
-
-    Args:
-      policy: a decision policy, or a wrapper around one.
-
-    Returns:
-      The decision policy.
-
-    Raises:
-      UserError: there is none.
-    """
-    inner = policy
-    while not isinstance(inner, DecisionPolicy):
-        if not hasattr(inner, "wrapped_policy"):
-            raise UserError(
-                f"policy: expected one made by agents.bc_max, found {type(policy).__name__}; "
-                "only decision policies are saved with a NumPy twin"
-            )
-        inner = inner.wrapped_policy
-    return inner
-
-
-def to_numpy(policy: tf_policy.TFPolicy, name: str = "learned") -> CallSitePolicy:
+def to_numpy(policy: DecisionPolicy, name: str = "learned") -> CallSitePolicy:
     """Make the NumPy twin of a decision policy as it is now; later training does not change it."""
-    inner = unwrap(policy)
-    return CallSitePolicy(inner.describe(), inner.arrays(), name)
+    return CallSitePolicy(policy.describe(), policy.arrays(), name)

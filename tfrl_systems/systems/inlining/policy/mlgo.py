@@ -16,8 +16,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tf_agents.specs import tensor_spec
-from tf_agents.trajectories import time_step as ts
 
 from environments.errors import UserError
 from tfrl_systems.policies.export import quiet
@@ -86,34 +84,23 @@ def save_mlgo(
 class _Model(tf.Module):
     def __init__(self, policy: CallSitePolicy) -> None:
         super().__init__(name="inliner")
-        self._policy = _to_tensorflow(policy)
+        description, arrays = policy.parts
+        self._policy = DecisionPolicy(
+            policy.feature_names,
+            DecisionNetworks.from_arrays(arrays),
+            description["features"],
+            description["baseline_feature"],
+            description.get("scope_feature", ""),
+            policy.margin,
+            {},
+        )
+        self._policy.set_margins(policy.margin, policy.outside_margin)
 
     @tf.function(autograph=False)
     def action(self, **inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return the decision for the advisor's inputs, each of shape [1]."""
         logits = self._policy.logits(inputs)
         return {_DECISION: tf.cast(logits[..., 1] > logits[..., 0], tf.int64)}
-
-
-def _to_tensorflow(policy: CallSitePolicy) -> DecisionPolicy:
-    """Return the policy as TensorFlow computes it."""
-    description, arrays = policy.parts
-    features = tuple(description["features"])
-    model = DecisionNetworks.from_arrays(arrays)
-    baseline, scope = description["baseline_feature"], description.get("scope_feature", "")
-    observed = tuple(dict.fromkeys(name for name in (*features, baseline, scope) if name))
-    decision_policy = DecisionPolicy(
-        ts.time_step_spec({name: tensor_spec.TensorSpec([], tf.int64) for name in observed}),
-        tensor_spec.BoundedTensorSpec([], tf.int64, 0, 1),
-        model,
-        features,
-        baseline,
-        policy.margin,
-        description.get("settings", {}),
-        scope,
-    )
-    decision_policy.set_margins(policy.margin, policy.outside_margin)
-    return decision_policy
 
 
 def _input_specs(names: Iterable[str]) -> dict[str, tf.TensorSpec]:

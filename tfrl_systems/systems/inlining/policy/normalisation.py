@@ -13,8 +13,9 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow as tf
 
-UNIT_BITS = 16
-UNIT = 1 << UNIT_BITS
+from tfrl_systems.systems.inlining.policy import votes
+
+UNIT = 1 << votes.GRID_BITS
 """The value 1.0 of a normalised feature."""
 
 MAX_VALUE = 1 << 31
@@ -26,7 +27,7 @@ class Knots:
     """The segments of each feature's map.
 
     A value x between `start[f, k]` and the next start becomes
-    `base[f, k] + (x - start[f, k]) * rise[f, k] // run[f, k]`, in units of 2^-UNIT_BITS. Unused
+    `base[f, k] + (x - start[f, k]) * rise[f, k] // run[f, k]`, in units of 2^-GRID_BITS. Unused
     segments repeat the last one, which is flat.
 
     Attributes:
@@ -102,7 +103,7 @@ class QuantileNormalisation(tf.Module):
             getattr(self, field.name).assign(knots[field.name])
 
     def __call__(self, features: tf.Tensor) -> tf.Tensor:
-        """Normalise features int64 [B, F]; return int64 [B, F] in units of 2^-UNIT_BITS."""
+        """Normalise features int64 [B, F]; return int64 [B, F] in units of 2^-GRID_BITS."""
         start = self.start.read_value()
         columns = tf.transpose(tf.clip_by_value(features, start[:, 0], start[:, -1]))
         place = tf.searchsorted(start, columns, side="right") - 1

@@ -12,9 +12,15 @@ from tfrl_systems.systems.inlining.policy import votes
 # of all features of a row. Knots lie within 2^31.
 _SPAN = np.int64(1 << 42)
 
+# The grid in whole numbers that float64 holds exactly.
+_UNIT = float(1 << votes.GRID_BITS)
+_MAX_ACTIVATION = votes.MAX_ACTIVATION * _UNIT
+_LOGIT_SCALE = float(1 << (2 * votes.GRID_BITS - votes.FRACTION_BITS))
+_MAX_LOGIT = float(votes.MAX_LOGIT * votes.ONE)
+
 
 class NumpyNetworks:
-    """The networks of `networks.decision_network.DecisionNetworks`.
+    """The networks of `decision_network.DecisionNetworks`.
 
     Args:
       arrays: the knots, and `weights_i` and `biases_i` of each layer.
@@ -49,20 +55,11 @@ class NumpyNetworks:
         return logits.sum(axis=(0, 2)).astype(np.int64)
 
     def _normalise(self, features: np.ndarray) -> np.ndarray:
-        """Normalise as `networks.normalisation.QuantileNormalisation` does, int64 [N, F]."""
+        """Normalise as `normalisation.QuantileNormalisation` does, int64 [N, F]."""
         clipped = np.minimum(np.maximum(features, self._low), self._high)
         place = self._keys.searchsorted(clipped + self._offsets, side="right") - 1
         climbed = (clipped - self._start.take(place)) * self._rise.take(place)
         return self._base.take(place) + climbed // self._run.take(place)
-
-
-# The grid of networks.decision_network, whose import needs TensorFlow. A test checks that the two
-# are equal.
-_GRID_BITS = 16
-_UNIT = float(1 << _GRID_BITS)
-_MAX_ACTIVATION = float(1 << (8 + _GRID_BITS))
-_LOGIT_SCALE = float(1 << (2 * _GRID_BITS - votes.FRACTION_BITS))
-_MAX_LOGIT = float(votes.MAX_LOGIT * votes.ONE)
 
 
 def _check(arrays: Mapping[str, np.ndarray], num_features: int, num_layers: int) -> None:

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
+GRID_BITS = 16
+"""Inputs, activations and weights of networks are multiples of 2^-GRID_BITS."""
+MAX_ACTIVATION = 1 << 8
 
 FRACTION_BITS = 24
 ONE = 1 << FRACTION_BITS
@@ -22,11 +24,6 @@ MAX_LOGIT = 64
 """Logits are clipped to this magnitude. exp(-64) is as good as 0, and sums do not overflow."""
 NEVER = 2.0 * MAX_LOGIT
 """A margin that no logit reaches: with it, a policy never departs from its baseline."""
-
-
-def to_fixed(logits: np.ndarray) -> np.ndarray:
-    """Convert logits to int64 in fixed point, rounded to nearest."""
-    return np.rint(np.clip(logits, -MAX_LOGIT, MAX_LOGIT) * ONE).astype(np.int64)
 
 
 def half_steps(votes: Any, towards_baseline: Any, margin: float, num_models: int) -> Any:
@@ -52,22 +49,3 @@ def half_steps(votes: Any, towards_baseline: Any, margin: float, num_models: int
 def half_steps_per_logit(num_models: int) -> float:
     """Return the number of half steps in a mean logit of 1."""
     return float(2 * ONE * num_models)
-
-
-def bag_weights(seed: int, num_models: int, num_rows: int) -> np.ndarray:
-    """Draw the row weights of each member.
-
-    Members differ by the Bayesian bootstrap (Rubin, 1981): exponential weights, which leave no row
-    out. A single member gets weight 1 for every row.
-
-    Args:
-      seed: decides the weights.
-      num_models: number of members.
-      num_rows: number of rows.
-
-    Returns:
-      float64 [num_models, num_rows], with mean about 1.
-    """
-    if num_models == 1:
-        return np.ones((1, num_rows))
-    return np.random.default_rng(seed).exponential(size=(num_models, num_rows))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 
 from environments.errors import UserError
-from tfrl_systems.systems.inlining.imitation.outcomes import Exploration, Outcome
+from tfrl_systems.systems.inlining.imitation.decision_problem import Exploration, Outcome
 
 NAMES = ("size", "default_action", "gain")
 GAIN = NAMES.index("gain")
@@ -41,11 +39,9 @@ class SiteProblem:
     feature_names = NAMES
     baseline_feature = "default_action"
     scope_feature = ""
-    cost_name = "cost"
 
     def __init__(self, sites, num_tries=100, broken=()) -> None:
-        self.contexts = tuple(sites)
-        self.groups = tuple(group for group, _ in sites.values())
+        self.group_of = {name: group for name, (group, _) in sites.items()}
         self.num_tries = num_tries
         self.broken = set(broken)
         self.labels: list[str] = []
@@ -69,7 +65,7 @@ class SiteProblem:
         self.labels.append(label)
         return [
             self._outcome(name, self._actions(policy, name))
-            for name in self.contexts
+            for name in self.group_of
             if name not in self.broken
         ]
 
@@ -136,6 +132,4 @@ def outcome(context, cost, actions=(), features=None):
 
 def exploration(base, steps, deltas):
     """An exploration that met nothing better than its base."""
-    return dataclasses.replace(
-        Exploration(base, np.array(steps, np.int64), np.array(deltas, np.float64), base)
-    )
+    return Exploration(base, np.array(steps, np.int64), np.array(deltas, np.float64), base)

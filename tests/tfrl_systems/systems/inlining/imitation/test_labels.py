@@ -9,9 +9,9 @@ from tests.tfrl_systems.systems.inlining.imitation.site_problem import explorati
 from tfrl_systems.systems.inlining.imitation.labels import (
     Labels,
     advantage_labels,
+    best_per_context,
     imitation_labels,
 )
-from tfrl_systems.systems.inlining.imitation.outcomes import best_per_context
 
 GROUP_OF = {"a": "p", "b": "q"}
 ROWS = np.arange(12).reshape(4, 3)
@@ -33,12 +33,12 @@ def test_advantage():
     #             0      0            -4            1         7: 3 + 4
     #             1      1             8            1        11: 3 + 8
     #             2      0             0            0         3: it stays as it was played
-    labels = advantage_labels([exploration(base, [3, 0, 1, 2], [-200, -4, 8, 0])], GROUP_OF)
+    labels = advantage_labels([exploration(base, [3, 0, 1, 2], [-200, -4, 8, 0])], GROUP_OF, 100)
     assert labels.actions.tolist() == [0, 1, 1, 0]
     assert labels.weights.tolist() == [100, 7, 11, 3]
     assert np.array_equal(labels.features, ROWS[[3, 0, 1, 2]])
     assert labels.groups.tolist() == ["p"] * 4
-    clipped = advantage_labels([exploration(base, [0, 1], [-4, 8])], GROUP_OF, 0.0, clip=5)
+    clipped = advantage_labels([exploration(base, [0, 1], [-1, 8])], GROUP_OF, clip=5)
     assert clipped.weights.tolist() == [4, 5]
 
 
@@ -48,7 +48,7 @@ def test_advantage_of_several_contexts():
         exploration(outcome("a", 5, []), [], []),
         exploration(outcome("a", 5, [0, 0], ROWS[:2]), [1], [-1]),
     ]
-    labels = advantage_labels(explored, GROUP_OF)
+    labels = advantage_labels(explored, GROUP_OF, 100)
     assert labels.groups.tolist() == ["q", "p"]
     assert labels.actions.tolist() == [0, 1]
 

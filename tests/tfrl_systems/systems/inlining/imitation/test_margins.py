@@ -36,7 +36,9 @@ class ByLogit:
 
 
 def judge_of(sites, scope_feature="", max_loss_percent=0.1):
-    return Judge(SiteProblem(sites), MARGINS, max_loss_percent, scope_feature)
+    problem = SiteProblem(sites)
+    problem.scope_feature = scope_feature
+    return Judge(problem, MARGINS, max_loss_percent)
 
 
 def compare(costs, default_costs):
@@ -55,32 +57,34 @@ def test_the_score_is_the_mean_over_groups_unless_one_of_them_loses():
 def test_the_margin_that_saves_most():
     # With 4.0 only the first gain of 8 is taken, with 2.0 and 1.0 those of 40 and 20, too; with
     # 0.5 the losses come along. Of 2.0 and 1.0, which are equal, the larger one is taken.
-    chosen = judge_of(GAINS).choose(ByLogit(), "x", outside=False).cautious
+    chosen, _ = judge_of(GAINS).choose(ByLogit(), "x", outside=False)
     assert (chosen.policy.margin, chosen.policy.outside_margin) == (2.0, NEVER)
     assert chosen.score == pytest.approx(100 * (48 / 1000 + 20 / 1000) / 2)
 
 
 def test_where_all_departures_lose_the_default_is_taken():
     sites = {"p/a": ("p", [(13, -4), (15, -2)])}
-    chosen = judge_of(sites).choose(ByLogit(), "x", outside=False).cautious
+    chosen, _ = judge_of(sites).choose(ByLogit(), "x", outside=False)
     assert chosen.policy.margin == NEVER and chosen.score == 0
 
 
 def test_where_one_group_loses_the_margin_is_only_to_explore_around():
     sites = {"p/a": ("p", [(15, 90), (13, 10)]), "q/b": ("q", [(13, -4), (11, 2)])}
     # A margin of 2.0 gains 10 of 1000 more in p than one of 4.0, and loses 4 of 1000 in q.
-    chosen = judge_of(sites).choose(ByLogit(), "x", outside=False)
-    assert chosen.cautious.policy.margin == 4.0
+    chosen, bold = judge_of(sites).choose(ByLogit(), "x", outside=False)
+    assert chosen.policy.margin == 4.0
     # At 0.5 q loses 2 only, but a loss it remains: most is saved in the mean.
-    assert chosen.bold.policy.margin == 0.5
-    lenient = judge_of(sites, max_loss_percent=0.5).choose(ByLogit(), "x", outside=False)
-    assert lenient.cautious.policy.margin == 0.5
+    assert bold.margin == 0.5
+    lenient, _ = judge_of(sites, max_loss_percent=0.5).choose(ByLogit(), "x", outside=False)
+    assert lenient.policy.margin == 0.5
 
 
 def test_outside_the_scope_another_margin_is_chosen():
     sites = {"p/a": ("p", [(15, 8), (13, 21), (12, -5), (13, 40)])}  # odd gains are outside
     judge = judge_of(sites, scope_feature="scope")
-    chosen = judge.choose(ByLogit(), "x", outside=True).cautious
+    chosen, bold = judge.choose(ByLogit(), "x", outside=True)
     assert (chosen.policy.margin, chosen.policy.outside_margin) == (2.0, 2.0)
-    inside_only = judge.choose(ByLogit(), "x", outside=False).cautious
+    assert (bold.margin, bold.outside_margin) == (2.0, 2.0)
+    inside_only, bold = judge.choose(ByLogit(), "x", outside=False)
+    assert bold.outside_margin == NEVER
     assert (inside_only.policy.margin, inside_only.policy.outside_margin) == (2.0, NEVER)

@@ -14,7 +14,6 @@ from environments.errors import UserError
 from tests.checkout import ROOT
 from tests.tfrl_systems.systems.inlining import decision_rows
 from tests.tfrl_systems.systems.inlining.decision_rows import NAMES
-from tfrl_systems.systems.inlining.imitation.agent import labelled_experience
 from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
 from tfrl_systems.systems.inlining.policy.cpp import to_cpp
 from tfrl_systems.systems.inlining.policy.decision_policy import to_numpy
@@ -53,11 +52,9 @@ def decide_in_cpp(directory: pathlib.Path, policy: CallSitePolicy, rows: np.ndar
 
 @pytest.mark.parametrize("scope", ["", "flag"])
 def test_decides_as_numpy_does(scope, tmp_path):
-    agent = decision_rows.make_agent(scope_feature=scope)
     learned = decision_rows.draw(3000, 31)
-    labels = decision_rows.labels(learned)
-    agent.train(*labelled_experience(NAMES, learned, labels))
-    policy = to_numpy(agent.policy).with_margins(0.125, 1.5 if scope else 128.0)
+    fitted = decision_rows.fit(learned, decision_rows.labels(learned), scope_feature=scope)
+    policy = to_numpy(fitted).with_margins(0.125, 1.5 if scope else 128.0)
     rows = np.concatenate([decision_rows.draw(5000, 32), decision_rows.wild(500, 33)])
     expected = policy.begin("module", NAMES)(rows, 0)
     assert 0 < np.mean(expected != (rows[:, 1] > 0)) < 0.5
@@ -65,14 +62,14 @@ def test_decides_as_numpy_does(scope, tmp_path):
 
 
 def test_a_policy_that_never_departs_does_not_ask_its_model():
-    policy = to_numpy(decision_rows.trained_agent().policy).with_margins(128.0)
+    policy = to_numpy(decision_rows.trained()).with_margins(128.0)
     _, decide = to_cpp(policy).split("bool decide")
     assert "return Inlines;" in decide and "votes(" not in decide
 
 
 @pytest.mark.parametrize("name", ['a"; #include "/etc/passwd', "a\nb", "", "a b"])
 def test_a_features_name_cannot_be_code(name):
-    description, arrays = to_numpy(decision_rows.trained_agent().policy).parts
+    description, arrays = to_numpy(decision_rows.trained()).parts
     features = [name, *description["features"][1:]]
     policy = CallSitePolicy({**description, "features": features}, arrays, "evil")
     with pytest.raises(UserError, match="expected features with plain names"):
@@ -80,7 +77,7 @@ def test_a_features_name_cannot_be_code(name):
 
 
 def test_tables_that_do_not_fit_are_refused():
-    description, arrays = to_numpy(decision_rows.trained_agent().policy).parts
+    description, arrays = to_numpy(decision_rows.trained()).parts
     for changed in (
         {"weights_0": arrays["weights_0"] + 0.5},
         {"weights_0": arrays["weights_0"] * np.inf},

@@ -10,25 +10,20 @@ import tensorflow as tf
 from tests.tfrl_systems.systems.inlining import decision_rows
 from tfrl_systems.systems.inlining.policy import decision_network, numpy_networks, votes
 
-GRID = 1 << decision_network.GRID_BITS
+GRID = 1 << votes.GRID_BITS
 
 
-def settings(**changes) -> decision_network.NetworkSettings:
-    values = {
-        "num_models": 2,
-        "hidden_sizes": (8,),
-        "num_knots": 9,
-        "epochs": 3,
-        "batch_size": 64,
-        "learning_rate": 1e-2,
-        "weight_decay": 1e-2,
-    }
-    return decision_network.NetworkSettings(**(values | changes))
+EFFORT = {"epochs": 3, "batch_size": 64, "learning_rate": 1e-2, "weight_decay": 1e-2}
 
 
-def fitted(rows: np.ndarray, seed: int = 0, **changes) -> decision_network.DecisionNetworks:
-    model = decision_network.DecisionNetworks(rows.shape[1], settings(**changes))
-    model.fit(rows, decision_rows.labels(rows), np.ones(len(rows)), seed)
+def make(num_features=1, num_models=2, hidden_sizes=(8,)) -> decision_network.DecisionNetworks:
+    return decision_network.DecisionNetworks(num_features, num_models, hidden_sizes, num_knots=9)
+
+
+def fitted(rows: np.ndarray, epochs=3, **sizes) -> decision_network.DecisionNetworks:
+    model = make(rows.shape[1], **sizes)
+    weights = np.ones(len(rows))
+    model.fit(rows, decision_rows.labels(rows), weights, 0, **(EFFORT | {"epochs": epochs}))
     return model
 
 
@@ -78,7 +73,7 @@ def test_largest_values_stay_exact():
     assert numpy_networks.NumpyNetworks(model.arrays(), 1).votes(row.numpy()).tolist() == [
         votes.ONE
     ]
-    limits = (decision_network.MAX_ACTIVATION, decision_network.MAX_WEIGHT, GRID)
+    limits = (votes.MAX_ACTIVATION, decision_network.MAX_WEIGHT, GRID)
     assert limits[0] * limits[1] * limits[2] ** 2 * 256 + limits[1] * limits[2] ** 2 < 2**53
 
 

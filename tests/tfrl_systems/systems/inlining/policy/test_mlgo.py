@@ -18,7 +18,7 @@ LLVMS = [name for name in NAMES if name != "inlining_default"] + ["node_count"]
 
 
 def test_decides_as_numpy_does(tmp_path):
-    policy = to_numpy(decision_rows.trained_agent().policy).with_margins(0.125)
+    policy = to_numpy(decision_rows.trained()).with_margins(0.125)
     save_mlgo(tmp_path / "model", policy, LLVMS)
     loaded = tf.saved_model.load(tmp_path / "model")  # holds the variables
     action = loaded.signatures["action"]
@@ -41,7 +41,7 @@ def feeds(row: np.ndarray) -> dict[str, tf.Tensor]:
 
 
 def test_says_where_the_decision_is_in_the_graph(tmp_path):
-    save_mlgo(tmp_path / "model", to_numpy(decision_rows.trained_agent().policy), LLVMS)
+    save_mlgo(tmp_path / "model", to_numpy(decision_rows.trained()), LLVMS)
     (described,) = json.loads((tmp_path / "model" / "output_spec.json").read_text())
     assert described["logging_name"] == "inlining_decision"
     spec = described["tensor_spec"]
@@ -54,14 +54,14 @@ def test_says_where_the_decision_is_in_the_graph(tmp_path):
 
 
 def test_a_policy_of_other_features_is_refused_by_their_names(tmp_path):
-    policy = to_numpy(decision_rows.trained_agent().policy)
+    policy = to_numpy(decision_rows.trained())
     with pytest.raises(UserError, match="needs flag, which LLVM's modes do not feed"):
         save_mlgo(tmp_path / "model", policy, [name for name in LLVMS if name != "flag"])
     assert not (tmp_path / "model").exists()
 
 
 def test_what_is_there_stays(tmp_path):
-    policy = to_numpy(decision_rows.trained_agent().policy)
+    policy = to_numpy(decision_rows.trained())
     (tmp_path / "mine").write_text("mine")
     with pytest.raises(UserError, match="expected a new directory"):
         save_mlgo(tmp_path, policy, LLVMS)

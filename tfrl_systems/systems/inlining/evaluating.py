@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from environments.errors import Failure, UserError
 from environments.inlining.collection.store import Trajectory, TrajectoryStore
@@ -22,8 +21,7 @@ from tfrl_systems.systems.inlining.problem import Evaluation
 from tfrl_systems.systems.inlining.workers import make_collector
 
 
-@dataclasses.dataclass(frozen=True)
-class Played:
+class Played(NamedTuple):
     """The compiles of all modules under one policy.
 
     Attributes:
@@ -39,22 +37,12 @@ class Played:
     cpu_s: float
 
 
-@dataclasses.dataclass(frozen=True)
-class Evaluated:
-    """One policy beside the default.
+class Row(NamedTuple):
+    """A module that compiles under a policy and under the default."""
 
-    Attributes:
-      name: the policy, as the user named it.
-      rows: (module, its compile under the policy, its compile under the default) for each module
-        that compiles under both.
-      played: all compiles under the policy.
-      of_default: all compiles under the default.
-    """
-
-    name: str
-    rows: tuple[tuple[Module, Trajectory, Trajectory], ...]
-    played: Played
-    of_default: Played
+    module: Module
+    learned: Trajectory
+    default: Trajectory
 
 
 def evaluate(
@@ -64,30 +52,43 @@ def evaluate(
     policies = [load_policy(name, seed) for name in names]
     modules = Corpus.load(settings.corpus).modules
     of_default = _play(settings, modules, Default(), reporter)
-    evaluated = [
-        _evaluate(name, _play(settings, modules, policy, reporter), of_default, modules)
-        if policy.fingerprint != Default.fingerprint
-        else _evaluate(name, of_default, of_default, modules)
-        for name, policy in zip(names, policies, strict=True)
+    plays = [
+        of_default if _is_default(policy) else _play(settings, modules, policy, reporter)
+        for policy in policies
     ]
-    failures = _failures(evaluated)
+    messages = dict(of_default.failures)
+    for played in plays:
+        messages |= played.failures
+    failures = dict(sorted(messages.items()))
     for message in failures.values():
         reporter.say(f"not compiled: {message}")
-    if not any(evaluation.rows for evaluation in evaluated):
+    if not any(played.compiles.keys() & of_default.compiles.keys() for played in plays):
         raise UserError(
             f"{settings.corpus}: expected modules that compile, found that all {len(modules)} "
             f"failed ({next(iter(failures.values()))})"
         )
-    described = _to_json(settings, evaluated, failures)
+    described = [
+        _describe(name, played, of_default, modules, settings.never_worse)
+        for name, played in zip(names, plays, strict=True)
+    ]
     if settings.link:
         compiled = [module for module in modules if module.name not in failures]
         default_images = link_projects(settings, compiled, Default(), reporter)
-        for entry, policy in zip(described["policies"], policies, strict=True):
+        for entry, policy in zip(described, policies, strict=True):
             images = default_images
-            if policy.fingerprint != Default.fingerprint:
+            if not _is_default(policy):
                 images = link_projects(settings, compiled, policy, reporter)
             entry["images"] = images_json(images, default_images)
-    return described
+    return {
+        "compiler": make_compiler(settings.compiler).identity,
+        "corpus": str(settings.corpus),
+        "policies": described,
+        "failures": [{"module": name, "error": message} for name, message in failures.items()],
+    }
+
+
+def _is_default(policy: Policy) -> bool:
+    return policy.fingerprint == Default.fingerprint
 
 
 def _play(
@@ -99,7 +100,7 @@ def _play(
     collect = Collect.with_workers(settings.workers)
     with make_collector(settings.compiler, store, collect) as collector:
         progress = reporter.task(policy.name, len(modules))
-        if policy.fingerprint == Default.fingerprint:
+        if _is_default(policy):
             played = collector.play_default(modules, progress)
         else:
             played = collector.play(modules, policy, progress)
@@ -113,101 +114,69 @@ def _play(
     )
 
 
-def _evaluate(
-    name: str, played: Played, of_default: Played, modules: Sequence[Module]
-) -> Evaluated:
-    rows = tuple(
-        (module, played.compiles[module.name], of_default.compiles[module.name])
+def _describe(
+    name: str, played: Played, of_default: Played, modules: Sequence[Module], never_worse: bool
+) -> dict[str, Any]:
+    """Return what --json shows of one policy beside the default."""
+    rows = [
+        Row(module, played.compiles[module.name], of_default.compiles[module.name])
         for module in modules
         if module.name in played.compiles and module.name in of_default.compiles
-    )
-    return Evaluated(name, rows, played, of_default)
+    ]
+    of_project = collections.defaultdict(list)
+    for row in rows:
+        of_project[row.module.project].append(row)
+    described = {
+        "policy": name,
+        "is_default": played is of_default,
+        **_totals(rows),
+        "seconds": played.seconds,
+        "cpu_seconds": played.cpu_s,
+        "projects": [
+            {"project": project, **_totals(of_project[project])} for project in sorted(of_project)
+        ],
+        "per_module": [
+            {
+                "module": module.name,
+                "size_bytes": learned.size.text_bytes,
+                "default_size_bytes": default.size.text_bytes,
+                "exec_bytes": learned.size.exec_bytes,
+                "default_exec_bytes": default.size.exec_bytes,
+                "decisions": learned.decisions.tolist(),
+            }
+            for module, learned, default in rows
+        ],
+    }
+    if never_worse:
+        described["never_worse"] = _never_worse(rows, played, of_default)
+    return described
 
 
-def _failures(evaluated: Sequence[Evaluated]) -> dict[str, str]:
-    messages: dict[str, str] = {}
-    for evaluation in evaluated:
-        messages |= {**evaluation.of_default.failures, **evaluation.played.failures}
-    return dict(sorted(messages.items()))
-
-
-def _totals(rows: Sequence[tuple[Module, Trajectory, Trajectory]]) -> dict[str, Any]:
-    size = sum(learned.size.text_bytes for _, learned, _ in rows)
-    default = sum(learned.size.text_bytes for _, _, learned in rows)
+def _totals(rows: Sequence[Row]) -> dict[str, Any]:
+    size = sum(row.learned.size.text_bytes for row in rows)
+    default = sum(row.default.size.text_bytes for row in rows)
     return {
         "modules": len(rows),
         "size_bytes": size,
         "default_size_bytes": default,
         "reduction_percent": 100 * (1 - size / default) if default else 0.0,
-        "exec_bytes": sum(learned.size.exec_bytes for _, learned, _ in rows),
-        "default_exec_bytes": sum(learned.size.exec_bytes for _, _, learned in rows),
-        "worse_modules": sum(
-            learned.size.text_bytes > default.size.text_bytes for _, learned, default in rows
-        ),
+        "exec_bytes": sum(row.learned.size.exec_bytes for row in rows),
+        "default_exec_bytes": sum(row.default.size.exec_bytes for row in rows),
+        "worse_modules": sum(_is_worse(row) for row in rows),
     }
 
 
-def _by_project(evaluation: Evaluated) -> dict[str, list[tuple[Module, Trajectory, Trajectory]]]:
-    rows = collections.defaultdict(list)
-    for row in evaluation.rows:
-        rows[row[0].project].append(row)
-    return dict(sorted(rows.items()))
+def _is_worse(row: Row) -> bool:
+    return row.learned.size.text_bytes > row.default.size.text_bytes
 
 
-def _smaller(evaluation: Evaluated) -> tuple[tuple[Module, Trajectory, Trajectory], ...]:
-    """Return the rows with the smaller of the two objects in place of the policy's."""
-    return tuple(
-        (module, min(default, learned, key=lambda played: played.size.text_bytes), default)
-        for module, learned, default in evaluation.rows
-    )
-
-
-def _never_worse(evaluation: Evaluated) -> dict[str, Any]:
+def _never_worse(rows: Sequence[Row], played: Played, of_default: Played) -> dict[str, Any]:
     """Return the sizes if the smaller object is kept, and what the second compile costs."""
-    totals = _totals(_smaller(evaluation))
+    smaller = [row._replace(learned=row.default) if _is_worse(row) else row for row in rows]
+    totals = _totals(smaller)
     return {
         **{name: totals[name] for name in ("size_bytes", "exec_bytes", "reduction_percent")},
-        "default_kept": _totals(evaluation.rows)["worse_modules"],
-        "extra_seconds": evaluation.of_default.seconds,
-        "cpu_ratio": (evaluation.played.cpu_s + evaluation.of_default.cpu_s)
-        / evaluation.of_default.cpu_s,
-    }
-
-
-def _to_json(
-    settings: Evaluation, evaluated: Sequence[Evaluated], failures: Mapping[str, str]
-) -> dict[str, Any]:
-    policies = []
-    for evaluation in evaluated:
-        described = {
-            "policy": evaluation.name,
-            "is_default": evaluation.played is evaluation.of_default,
-            **_totals(evaluation.rows),
-            "seconds": evaluation.played.seconds,
-            "cpu_seconds": evaluation.played.cpu_s,
-            "projects": [
-                {"project": project, **_totals(rows)}
-                for project, rows in _by_project(evaluation).items()
-            ],
-            "per_module": [_module_json(*row) for row in evaluation.rows],
-        }
-        if settings.never_worse:
-            described["never_worse"] = _never_worse(evaluation)
-        policies.append(described)
-    return {
-        "compiler": make_compiler(settings.compiler).identity,
-        "corpus": str(settings.corpus),
-        "policies": policies,
-        "failures": [{"module": name, "error": message} for name, message in failures.items()],
-    }
-
-
-def _module_json(module: Module, played: Trajectory, default: Trajectory) -> dict[str, Any]:
-    return {
-        "module": module.name,
-        "size_bytes": played.size.text_bytes,
-        "default_size_bytes": default.size.text_bytes,
-        "exec_bytes": played.size.exec_bytes,
-        "default_exec_bytes": default.size.exec_bytes,
-        "decisions": played.decisions.tolist(),
+        "default_kept": sum(_is_worse(row) for row in rows),
+        "extra_seconds": of_default.seconds,
+        "cpu_ratio": (played.cpu_s + of_default.cpu_s) / of_default.cpu_s,
     }

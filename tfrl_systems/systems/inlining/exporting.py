@@ -16,21 +16,12 @@ from environments.inlining.compilers.compilation import DEFAULT_FEATURE
 from environments.inlining.compilers.compiler import make_compiler
 from environments.inlining.features import DERIVED_FEATURES
 from environments.inlining.plugin.building import build_plugin
-from environments.inlining.plugin.source import PolicySource, source_of
+from environments.inlining.plugin.source import source_of
 from environments.inlining.plugin.toolchain import Toolchain, find_toolchain
 from tfrl_systems.systems.inlining.policies import load_policy
 from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
 
 _TIMEOUT_S = 60.0
-
-
-def policy_source(name: str) -> PolicySource:
-    """Return a policy, a directory or a name, in the form that goes into a plugin.
-
-    Raises:
-      UserError: there is no such policy, or it cannot be compiled in.
-    """
-    return source_of(load_policy(name))
 
 
 def export_plugin(name: str, clang: str, output: pathlib.Path) -> dict[str, Any]:
@@ -45,7 +36,7 @@ def export_plugin(name: str, clang: str, output: pathlib.Path) -> dict[str, Any]
       UserError: the policy cannot be compiled in, headers or a compiler are missing, or the file
         cannot be written.
     """
-    source = policy_source(name)
+    source = source_of(load_policy(name))
     files.check_place(output)
     toolchain = find_toolchain(clang)
     plugin = build_plugin(toolchain, source)

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from environments.errors import Failure, UserError
-from environments.inlining.collection.collector import Collector
 from environments.inlining.collection.store import TrajectoryStore
 from environments.inlining.corpus.modules import Module
 from environments.inlining.heuristics import Policy
@@ -41,7 +40,14 @@ def link_projects(
         make_collector(settings.compiler, TrajectoryStore(), collect) as collector,
     ):
         directory = pathlib.Path(scratch)
-        objects = _write_objects(collector, modules, policy, directory, reporter)
+        progress = reporter.task(f"{policy.name}, to link", len(modules))
+        written = collector.map(WriteObject(policy, directory), modules, progress)
+        objects: dict[str, list[pathlib.Path]] = {}
+        for module, path in zip(modules, written, strict=True):
+            if isinstance(path, Failure):
+                # An image without it would look smaller.
+                raise UserError(f"{path.message}; leave it out of the corpus to link the others")
+            objects.setdefault(module.project, []).append(path)
         images = {}
         for project, paths in objects.items():
             try:
@@ -51,37 +57,19 @@ def link_projects(
         return images
 
 
-def _write_objects(
-    collector: Collector,
-    modules: Sequence[Module],
-    policy: Policy,
-    directory: pathlib.Path,
-    reporter: Reporter,
-) -> dict[str, list[pathlib.Path]]:
-    progress = reporter.task(f"{policy.name}, to link", len(modules))
-    written = collector.map(WriteObject(policy, directory), modules, progress)
-    objects: dict[str, list[pathlib.Path]] = {}
-    for module, path in zip(modules, written, strict=True):
-        if isinstance(path, Failure):
-            # An image without it would look smaller.
-            raise UserError(f"{path.message}; leave it out of the corpus to link the others")
-        objects.setdefault(module.project, []).append(path)
-    return objects
-
-
 def images_json(
     images: dict[str, ImageSize], default_images: dict[str, ImageSize]
 ) -> list[dict[str, Any]]:
     """Return what --json shows of the projects that could be linked both ways."""
+    both = sorted(images.keys() & default_images.keys())
     return [
         {
             "project": project,
-            **_fields(images[project], ""),
-            **_fields(default_images[project], "default_"),
+            **dataclasses.asdict(images[project]),
+            **{
+                f"default_{part}": size
+                for part, size in dataclasses.asdict(default_images[project]).items()
+            },
         }
-        for project in sorted(images.keys() & default_images.keys())
+        for project in both
     ]
-
-
-def _fields(size: ImageSize, prefix: str) -> dict[str, int]:
-    return {f"{prefix}{name}": value for name, value in dataclasses.asdict(size).items()}

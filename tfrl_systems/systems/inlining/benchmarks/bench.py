@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
+import functools
 import os
 import pathlib
 import shutil
@@ -26,15 +26,14 @@ from environments.inlining.corpus.modules import Corpus, Module
 from environments.inlining.features import feature_names
 from environments.inlining.heuristics import Policy, make_heuristic, row_by_row
 from environments.inlining.plugin.compiler import make_clang
-from tfrl_systems.cpu_time import cpu_s
 from tfrl_systems.drivers.collect import Collect
 from tfrl_systems.reporting import Reporter
 from tfrl_systems.systems.inlining.benchmarks.huge_function import measure_huge_functions
 from tfrl_systems.systems.inlining.benchmarks.plugin import (
-    Costs,
-    Steered,
     compile_plainly,
-    make_steered,
+    measure_decisions,
+    plugin_option,
+    take_turns,
 )
 from tfrl_systems.systems.inlining.benchmarks.sources import build_small_corpus
 from tfrl_systems.systems.inlining.policies import load_policy
@@ -64,13 +63,15 @@ def measure(settings: Benchmarks, reporter: Reporter) -> dict[str, Any]:
         if clang is None:
             reporter.say("no clang of version 17 or newer on PATH: nothing is compared with one")
         else:
-            steered = make_steered(clang, policy, reporter)
-            costs = _measure(clang, embedded, modules, policy, steered, settings.rounds, reporter)
-            benchmarks += _ratios(costs, clang)
-            if steered is not None:
-                benchmarks += steered.benchmarks(costs, clang)
+            option = plugin_option(clang, policy, reporter)
+            compiled, costs, decisions = _measure(
+                clang, embedded, modules, policy, option, settings.rounds, reporter
+            )
+            benchmarks += _ratios(costs, decisions, clang)
+            if option is not None:
+                benchmarks.append(measure_decisions(clang, option, compiled))
                 benchmarks += measure_huge_functions(
-                    clang.executable, steered.option, settings.huge_calls, settings.rounds, reporter
+                    clang.executable, option, settings.huge_calls, settings.rounds, reporter
                 )
         rows = np.concatenate([trajectory.features for trajectory in played.values()])
         names = feature_names(embedded.announced)
@@ -152,53 +153,49 @@ def _measure(
     embedded: EmbeddedLlvm,
     modules: Sequence[Module],
     policy: Policy,
-    steered: Steered | None,
+    option: str | None,
     rounds: int,
     reporter: Reporter,
-) -> Costs:
-    ways: dict[str, Callable[[Module], Any]] = {
+) -> tuple[list[Module], dict[str, list[float]], int]:
+    """Compile modules in several ways, in turns.
+
+    Returns:
+      The modules that compile; for each way the CPU time of each of them in seconds, as the median
+      over the rounds; and the number of call sites in all of them.
+    """
+    ways: dict[str, Callable[[Module], object]] = {
         "plain": lambda module: compile_plainly(clang, module),
         "scored": lambda module: _score(clang, module, policy),
         "advised": lambda module: run_policy(clang, module, lambda site: int(site.default)),
         "embedded": lambda module: _score(embedded, module, policy),
     }
-    if steered is not None:
-        ways["steered"] = steered.compile
-    costs: dict[str, list[float]] = collections.defaultdict(list)
-    decisions = 0
+    if option is not None:
+        ways["steered"] = lambda module: compile_plainly(clang, module, (option,))
+    costs: dict[str, list[float]] = {way: [] for way in ways}
+    compiled, decisions = [], 0
     with _on_one_processor():
         advance = reporter.task("compiling in turns", len(modules))
         for module in modules:
             try:
                 # The first compile warms the file system and starts what is started only once.
                 decisions_here = len(_score(clang, module, policy).decisions)
-                taken = _take_turns(ways, module, rounds)
+                of_module = {way: functools.partial(ways[way], module) for way in ways}
+                taken = take_turns(of_module, rounds + 1)
             except CompilerError as error:
                 reporter.say(f"left out: {error}")
                 continue
             finally:
                 advance(1)
+            compiled.append(module)
             decisions += decisions_here
             for way, seconds in taken.items():
-                costs[way].append(statistics.median(seconds))
-    if not costs:
+                costs[way].append(statistics.median(seconds[1:]))
+    if not compiled:
         raise UserError(
             f"bench: expected modules that {clang.name} compiles, found none; name a newer clang "
             "by --compiler, or a corpus that was built with this one"
         )
-    return Costs(costs, decisions)
-
-
-def _take_turns(
-    ways: Mapping[str, Callable[[Module], Any]], module: Module, rounds: int
-) -> dict[str, list[float]]:
-    taken: dict[str, list[float]] = {way: [] for way in ways}
-    for _ in range(rounds + 1):
-        for way, compile_fn in ways.items():
-            began_s = cpu_s()
-            compile_fn(module)
-            taken[way].append(cpu_s() - began_s)
-    return {way: seconds[1:] for way, seconds in taken.items()}
+    return compiled, costs, decisions
 
 
 def _score(compiler: Compiler, module: Module, policy: Policy) -> Trajectory:
@@ -220,28 +217,28 @@ def _on_one_processor() -> Iterator[None]:
         os.sched_setaffinity(0, allowed)
 
 
-def _ratios(costs: Costs, clang: SystemClang) -> list[dict[str, Any]]:
-    against = f"{clang.name} -Oz -c"
-    ratios = [
-        {
-            "name": f"{name}scored_trajectory_cpu_over_clang{suffix}",
-            "ratio": ratio_fn(way, "plain"),
-            "against": against,
-        }
-        for name, way in (("", "scored"), ("embedded_", "embedded"))
-        for suffix, ratio_fn in (
-            ("", costs.ratio),
-            ("_of_the_median_module", costs.median_ratio),
-        )
-    ]
-    asked_s = sum(costs.cpu_s["advised"]) - sum(costs.cpu_s["plain"])
-    channel_us = 1e6 * asked_s / max(costs.decisions, 1)
-    plain_us = 1e6 * sum(costs.cpu_s["plain"]) / max(costs.decisions, 1)
-    return [
-        *ratios,
-        {"name": "channel_us_per_decision", "value": channel_us, "unit": "us"},
-        {"name": "plain_clang_us_per_decision", "value": plain_us, "unit": "us"},
-    ]
+def _ratios(
+    costs: Mapping[str, list[float]], decisions: int, clang: SystemClang
+) -> list[dict[str, Any]]:
+    plain = costs["plain"]
+    plain_s = sum(plain)
+    benchmarks: list[dict[str, Any]] = []
+
+    def add(name: str, ratio: float) -> None:
+        benchmarks.append({"name": name, "ratio": ratio, "against": f"{clang.name} -Oz -c"})
+
+    for name, way in (("", "scored"), ("embedded_", "embedded")):
+        figure = f"{name}scored_trajectory_cpu_over_clang"
+        add(figure, sum(costs[way]) / plain_s)
+        ratios = (cost / of_clang for cost, of_clang in zip(costs[way], plain, strict=True))
+        add(f"{figure}_of_the_median_module", statistics.median(ratios))
+    of_decision = {"channel": sum(costs["advised"]) - plain_s, "plain_clang": plain_s}
+    for name, seconds in of_decision.items():
+        value = 1e6 * seconds / max(decisions, 1)
+        benchmarks.append({"name": f"{name}_us_per_decision", "value": value, "unit": "us"})
+    if "steered" in costs:
+        add("steered_build_cpu_over_plain", sum(costs["steered"]) / plain_s)
+    return benchmarks
 
 
 def _time_policy(

@@ -7,12 +7,11 @@ import functools
 import pathlib
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from environments.errors import UserError
-from tfrl_systems.cpu_time import cpu_s
 from tfrl_systems.reporting import Reporter
+from tfrl_systems.systems.inlining.benchmarks.plugin import take_turns
 from tfrl_systems.systems.inlining.building.steered_build import Build, build
 
 _NUM_SMALL = 300
@@ -58,20 +57,22 @@ def measure_huge_functions(
         for size in sorted({max(1, calls // 8), max(1, calls // 2), calls}):
             pathlib.Path("huge.cpp").write_text(huge_source(size), encoding="utf-8")
             command = [clang, "-x", "c++", "-Oz", "-c", "huge.cpp", "-o", "huge.o"]
-            ways: dict[str, Callable[[], int]] = {
+            ways = {
                 "plain": functools.partial(_run, command),
                 "": functools.partial(_run, [*command, option]),
                 "_default": functools.partial(_build, command, clang, reporter),
             }
             try:
-                taken = _take_turns(ways, min(rounds, _MAX_ROUNDS))
-            except UserError as error:
-                reporter.say(f"left out: {error}")
+                taken = take_turns(ways, min(rounds, _MAX_ROUNDS))
+            except subprocess.CalledProcessError as error:
+                reporter.say(f"left out: huge_function: expected an object, found: {error}")
                 return benchmarks
+            # Other work on the machine only adds to the time.
+            least = {way: min(seconds) for way, seconds in taken.items()}
             benchmarks += [
                 {
                     "name": f"huge_function{way}_cpu_over_plain_{size}",
-                    "ratio": taken[way] / taken["plain"],
+                    "ratio": least[way] / least["plain"],
                     "against": f"{pathlib.Path(clang).name} -Oz -c",
                 }
                 for way in ("", "_default")
@@ -79,23 +80,12 @@ def measure_huge_functions(
     return benchmarks
 
 
-def _take_turns(ways: dict[str, Callable[[], int]], rounds: int) -> dict[str, float]:
-    """Return the least CPU time of each way, in s: other work on the machine only adds to it."""
-    taken: dict[str, list[float]] = {way: [] for way in ways}
-    for _ in range(rounds):
-        for way, compile_fn in ways.items():
-            began_s = cpu_s()
-            if status := compile_fn():
-                raise UserError(f"huge_function: expected an object, found exit status {status}")
-            taken[way].append(cpu_s() - began_s)
-    return {way: min(seconds) for way, seconds in taken.items()}
+def _run(command: Sequence[str]) -> None:
+    subprocess.run(command, capture_output=True, check=True)
 
 
-def _build(command: Sequence[str], clang: str, reporter: Reporter) -> int:
+def _build(command: Sequence[str], clang: str, reporter: Reporter) -> None:
     """Build as `tfrl build` does; all that it does around the command counts."""
     steered = Build(command, "default", compilers=(clang,), quiet=True)
-    return build(steered, reporter)["status"]
-
-
-def _run(command: Sequence[str]) -> int:
-    return subprocess.run(command, capture_output=True, check=False).returncode
+    if status := build(steered, reporter)["status"]:
+        raise subprocess.CalledProcessError(status, command)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import pathlib
-import statistics
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from environments.errors import UserError
@@ -20,88 +18,42 @@ from environments.inlining.heuristics import Policy
 from environments.inlining.plugin.building import build_plugin
 from environments.inlining.plugin.source import source_of
 from environments.inlining.plugin.toolchain import find_toolchain
+from tfrl_systems.cpu_time import cpu_s
 from tfrl_systems.reporting import Reporter
 
 
-@dataclasses.dataclass(frozen=True)
-class Costs:
-    """CPU time of compiling some modules in several ways.
-
-    Attributes:
-      cpu_s: for each way of compiling, the CPU time of each module in seconds, as the median over
-        the rounds.
-      decisions: number of call sites in all modules together.
-    """
-
-    cpu_s: Mapping[str, list[float]]
-    decisions: int
-
-    def ratio(self, way: str, against: str) -> float:
-        """Return the CPU time of all modules, divided by that of another way of compiling."""
-        return sum(self.cpu_s[way]) / sum(self.cpu_s[against])
-
-    def median_ratio(self, way: str, against: str) -> float:
-        """Return the median over the modules of each module's ratio of CPU times."""
-        pairs = zip(self.cpu_s[way], self.cpu_s[against], strict=True)
-        return statistics.median(ours / theirs for ours, theirs in pairs)
+def take_turns(ways: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """Return the CPU time of each way of compiling in each round, in s."""
+    taken: dict[str, list[float]] = {way: [] for way in ways}
+    for _ in range(rounds):
+        for way, compile_fn in ways.items():
+            began_s = cpu_s()
+            compile_fn()
+            taken[way].append(cpu_s() - began_s)
+    return taken
 
 
-class Steered:
-    """Clang with a policy inside.
-
-    Args:
-      clang: the clang.
-      plugin: the pass plugin that was built for it.
-
-    Attributes:
-      option: the option that puts the policy inside.
-    """
-
-    def __init__(self, clang: SystemClang, plugin: pathlib.Path) -> None:
-        self._clang = clang
-        self.option = f"-fpass-plugin={plugin}"
-        self._modules: dict[str, Module] = {}
-
-    def compile(self, module: Module) -> None:
-        """Compile a module as a steered build does.
-
-        Raises:
-          CompilerError: clang fails.
-        """
-        self._modules[module.name] = module
-        compile_plainly(self._clang, module, (self.option,))
-
-    def benchmarks(self, costs: Costs, clang: SystemClang) -> list[dict[str, Any]]:
-        """Return what steering costs; the plugin times its decisions in compiles of their own."""
-        with tempfile.TemporaryDirectory(prefix="tfrl-bench-") as scratch:
-            log = pathlib.Path(scratch) / "log"
-            for module in self._modules.values():
-                options, environment = (self.option,), {"TFRL_INLINING_LOG": os.fspath(log)}
-                compile_plainly(self._clang, module, options, environment)
-            lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
-        records = [json.loads(line) for line in lines]
-        decisions = sum(record.get("decisions", 0) for record in records)
-        spent_ns = sum(record.get("policy_ns", 0) for record in records)
-        against = f"{clang.name} -Oz -c"
-        ratio = costs.ratio("steered", "plain")
-        return [
-            {"name": "steered_build_cpu_over_plain", "ratio": ratio, "against": against},
-            {
-                "name": "plugin_us_per_decision",
-                "value": spent_ns / 1e3 / max(decisions, 1),
-                "unit": "us",
-            },
-        ]
-
-
-def make_steered(clang: SystemClang, policy: Policy, reporter: Reporter) -> Steered | None:
-    """Build the plugin; if that cannot be done, report why and return None."""
+def plugin_option(clang: SystemClang, policy: Policy, reporter: Reporter) -> str | None:
+    """Return the option that puts a policy inside clang; if there is none, say why."""
     try:
         plugin = build_plugin(find_toolchain(clang.executable), source_of(policy))
     except UserError as error:
         reporter.say(f"left out: steered_build_cpu_over_plain: {error}")
         return None
-    return Steered(clang, plugin)
+    return f"-fpass-plugin={plugin}"
+
+
+def measure_decisions(clang: SystemClang, option: str, modules: Sequence[Module]) -> dict[str, Any]:
+    """Return what a decision inside clang takes; the plugin times those of some compiles."""
+    with tempfile.TemporaryDirectory(prefix="tfrl-bench-") as scratch:
+        log = pathlib.Path(scratch) / "log"
+        for module in modules:
+            compile_plainly(clang, module, (option,), {"TFRL_INLINING_LOG": os.fspath(log)})
+        lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+    records = [json.loads(line) for line in lines]
+    decisions = sum(record.get("decisions", 0) for record in records)
+    spent_us = sum(record.get("policy_ns", 0) for record in records) / 1e3
+    return {"name": "plugin_us_per_decision", "value": spent_us / max(decisions, 1), "unit": "us"}
 
 
 def compile_plainly(

@@ -15,16 +15,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from environments.errors import UsageError, UserError
-from environments.inlining.plugin.source import PolicySource, heuristic_source
+from environments.inlining.plugin.source import PolicySource, heuristic_source, source_of
 from environments.inlining.plugin.steering import Compile, Steering, steer
 from environments.inlining.plugin.toolchain import Toolchain, find_toolchain
 from tfrl_systems.reporting import Reporter
 from tfrl_systems.systems.inlining.building.compilers_of_tree import candidates, find_clangs
-from tfrl_systems.systems.inlining.building.trees_on_disk import Made, Tree, look, unheard
-from tfrl_systems.systems.inlining.exporting import policy_source
-
-LLVMS_OWN = heuristic_source("default")
-"""The policy that leaves every decision to LLVM."""
+from tfrl_systems.systems.inlining.building.trees_on_disk import Made, look, roots_of, unheard
+from tfrl_systems.systems.inlining.policies import load_policy
 
 _STDERR = 2
 _NOTHING_TO_DO = "default is LLVM's own policy and needs no plugin"
@@ -75,10 +72,10 @@ def build(settings: Build, reporter: Reporter) -> dict[str, Any]:
             f"--compare: expected the directory of a plain build, found {settings.compared}, which "
             "is none; build the same tree there without tfrl"
         )
-    source = policy_source(settings.policy)
-    tree = Tree.of(settings.command)
+    source = source_of(load_policy(settings.policy))
+    roots = roots_of(settings.command)
     with contextlib.ExitStack() as stack:
-        steering, excuse = _prepare(settings, source, tree, stack)
+        steering, excuse = _prepare(settings, source, roots, stack)
         if steering is not None:
             for failure in steering.failures:
                 reporter.say(failure)
@@ -91,7 +88,7 @@ def build(settings: Build, reporter: Reporter) -> dict[str, Any]:
             compiles = steering.compiles()
             steering.clean_fragments()
             excuse = steering.why_no_log()
-    changes = look(tree, began_ns, settings.compared)
+    changes = look(roots, began_ns, settings.compared)
     plain = _plain(compiles, changes, is_heard=steering is not None and not excuse)
     steered = sum(not compile.reason for compile in compiles)
     return {
@@ -99,7 +96,9 @@ def build(settings: Build, reporter: Reporter) -> dict[str, Any]:
         "compiles": steered + len(plain) + (0 if steering is not None else len(changes.objects)),
         "steered": steered,
         "plain": plain,
-        **_counts(compiles),
+        "decisions": sum(compile.decisions for compile in compiles),
+        "departures": sum(compile.departures for compile in compiles),
+        "policy_seconds": sum(compile.policy_us for compile in compiles) / 1e6,
         "reason": excuse,
         "images": changes.images,
     }
@@ -123,21 +122,16 @@ def _plain(compiles: Sequence[Compile], changes: Made, is_heard: bool) -> list[d
     return [{"file": file, "reason": reason} for file, reason in reasons]
 
 
-def _counts(compiles: Sequence[Compile]) -> dict[str, Any]:
-    return {
-        "decisions": sum(compile.decisions for compile in compiles),
-        "departures": sum(compile.departures for compile in compiles),
-        "policy_seconds": sum(compile.policy_us for compile in compiles) / 1e6,
-    }
-
-
 def _prepare(
-    settings: Build, source: PolicySource, tree: Tree, stack: contextlib.ExitStack
+    settings: Build,
+    source: PolicySource,
+    roots: Sequence[pathlib.Path],
+    stack: contextlib.ExitStack,
 ) -> tuple[Steering | None, str]:
     """Return how to steer; None and the reason if nothing can be steered."""
-    if source == LLVMS_OWN:
+    if source == heuristic_source("default"):
         return None, _NOTHING_TO_DO
-    clangs = find_clangs(settings.compilers or candidates(tree.roots, settings.command))
+    clangs = find_clangs(settings.compilers or candidates(roots, settings.command))
     toolchains: dict[int, Toolchain] = {}
     excuses: dict[int, str] = {}
     for clang, major in clangs.items():

@@ -37,53 +37,43 @@ _CLANG = b"clang version"
 _PARTS = ("text_bytes", "unwind_bytes", "rodata_bytes", "file_bytes")
 
 
-@dataclasses.dataclass(frozen=True)
-class Tree:
-    """The directories that a build writes to.
+def roots_of(command: Sequence[str]) -> list[pathlib.Path]:
+    """Return the directories that a command names, and the current one; none inside another."""
+    named = set()
+    with contextlib.suppress(OSError):  # The current directory may have been removed.
+        named.add(pathlib.Path.cwd())
+    for word in command[1:]:
+        for text in (word, word.partition("=")[2], word[2:] if word.startswith("-C") else ""):
+            if text and files.is_directory(text):
+                named.add(pathlib.Path(text).resolve())
+    roots: list[pathlib.Path] = []
+    for path in sorted(named, key=lambda path: len(path.parts)):
+        if not any(path.is_relative_to(root) for root in roots):
+            roots.append(path)
+    return roots
 
-    Attributes:
-      roots: existing directories, none inside another.
+
+def _binaries(
+    roots: Sequence[pathlib.Path], began_ns: int, names: Collection[str]
+) -> Iterator[tuple[pathlib.Path, pathlib.Path, bool]]:
+    """Yield ELF files, and objects of other formats: (root, path, whether it is new).
+
+    Args:
+      roots: directories to look below.
+      began_ns: what was written since then is new, as the file system counts.
+      names: files of these names are yielded even if they are not new.
     """
-
-    roots: tuple[pathlib.Path, ...]
-
-    @classmethod
-    def of(cls, command: Sequence[str]) -> Tree:
-        """Return the directories that a command names, and the current one."""
-        named = []
-        with contextlib.suppress(OSError):  # The current directory may have been removed.
-            named.append(pathlib.Path.cwd())
-        for word in command[1:]:
-            for text in (word, word.partition("=")[2], word[2:] if word.startswith("-C") else ""):
-                path = pathlib.Path(text)
-                if text and files.is_directory(path):
-                    named.append(path.resolve())
-        unique = sorted(set(named), key=lambda path: len(path.parts))
-        roots: list[pathlib.Path] = []
-        for path in unique:
-            if not any(path.is_relative_to(root) for root in roots):
-                roots.append(path)
-        return cls(tuple(roots))
-
-    def binaries(
-        self, began_ns: int, names: Collection[str] = ()
-    ) -> Iterator[tuple[pathlib.Path, pathlib.Path]]:
-        """Yield (root, path) of ELF files, and of objects of other formats.
-
-        Args:
-          began_ns: those that were written since then, as the file system counts.
-          names: and those of these names.
-        """
-        for root in self.roots:
-            for entry in _files_below(root):
-                try:
-                    is_new = entry.stat(follow_symlinks=False).st_mtime_ns >= began_ns
-                except OSError:
-                    continue
-                if is_new or entry.name in names:
-                    path = pathlib.Path(entry.path)
-                    if _begins_like(path, _ELF) or _is_other_object(path):
-                        yield root, path
+    for root in roots:
+        for entry in _files_below(root):
+            try:
+                is_new = entry.stat(follow_symlinks=False).st_mtime_ns >= began_ns
+            except OSError:
+                continue
+            path = pathlib.Path(entry.path)
+            if (is_new or entry.name in names) and (
+                _begins_like(path, _ELF) or _is_other_object(path)
+            ):
+                yield root, path, is_new
 
 
 def _files_below(root: str | os.PathLike) -> Iterator[os.DirEntry]:
@@ -129,34 +119,37 @@ class Made:
     images: list[dict[str, Any]]
 
 
-def look(tree: Tree, began_ns: int, compared: pathlib.Path | None) -> Made:
+def look(roots: Sequence[pathlib.Path], began_ns: int, compared: pathlib.Path | None) -> Made:
     """Look at what a build has written since it began.
 
     Args:
-      tree: where it writes.
+      roots: where it writes.
       began_ns: when it began, as the file system counts.
       compared: another build of the same tree; None for none. Images that both trees have are then
         shown even if they were not linked now.
     """
     names = set() if compared is None else {entry.name for entry in _files_below(compared)}
     changes = Made({}, [], [], [])
-    for root, path in tree.binaries(began_ns, names):
+    for root, path, is_new in _binaries(roots, began_ns, names):
         try:
-            is_new = path.stat().st_mtime_ns >= began_ns
             if _is_other_object(path):
                 changes.objects.extend([shown(path)] if is_new else [])
                 continue
             twin = None if compared is None else _twin(path, root, compared)
             with path.open("rb") as file:
                 elf = ELFFile(file)
-                kind, comment = elf["e_type"], _comment(elf)
+                section = elf.get_section_by_name(".comment")
+                kind, comment = elf["e_type"], section.data() if section is not None else b""
             if kind == "ET_REL" and is_new:
-                if compiler := _foreign(comment):
-                    changes.foreign[shown(path)] = compiler
-                elif _CLANG in comment:
+                if _CLANG in comment:
                     changes.objects.append(shown(path))
+                elif b"GCC:" in comment and not (b"clang" in comment or b"LLVM" in comment):
+                    changes.foreign[shown(path)] = "compiled by GCC"
             if kind in _IMAGES and _OF_CMAKE not in path.parts and (is_new or twin is not None):
-                changes.images.append(_weigh(path, twin))
+                image = {"path": shown(path), **_sizes(path)}
+                if twin is not None:
+                    image |= {f"default_{part}": size for part, size in _sizes(twin).items()}
+                changes.images.append(image)
                 if is_new and _CLANG in comment:
                     changes.linked.append(shown(path))
         except (OSError, ELFError, UserError):
@@ -188,18 +181,6 @@ def shown(path: pathlib.Path) -> str:
         return os.fspath(path)
 
 
-def _comment(elf: ELFFile) -> bytes:
-    section = elf.get_section_by_name(".comment")
-    return section.data() if section is not None else b""
-
-
-def _foreign(comment: bytes) -> str:
-    """Return which other compiler made an object; "" if clang did, or if it does not say."""
-    if b"clang" in comment or b"LLVM" in comment or b"GCC:" not in comment:
-        return ""
-    return "compiled by GCC"
-
-
 def _twin(path: pathlib.Path, root: pathlib.Path, compared: pathlib.Path) -> pathlib.Path | None:
     """Return the same image of the other build, whichever directory that one is of."""
     parts = path.relative_to(root).parts
@@ -208,13 +189,6 @@ def _twin(path: pathlib.Path, root: pathlib.Path, compared: pathlib.Path) -> pat
         if twin.resolve() != path.resolve() and _begins_like(twin, _ELF):
             return twin
     return None
-
-
-def _weigh(path: pathlib.Path, plain_path: pathlib.Path | None) -> dict[str, Any]:
-    image = {"path": shown(path), **_sizes(path)}
-    if plain_path is not None:
-        image |= {f"default_{part}": value for part, value in _sizes(plain_path).items()}
-    return image
 
 
 def _sizes(path: pathlib.Path) -> dict[str, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -22,25 +22,11 @@ _MAX_UNITS = 1024
 _MAX_WEIGHT = 1 << 24
 
 
-class Tables(Protocol):
-    """What there must be of a policy; the attributes are those of `CallSitePolicy`."""
-
-    name: str
-    fingerprint: str
-    feature_names: tuple[str, ...]
-    parts: tuple[Mapping[str, Any], Mapping[str, np.ndarray]]
-    num_models: int
-    margin: float
-    outside_margin: float
-    baseline_place: int | None
-    scope_place: int | None
-
-
-def to_cpp(policy: Tables) -> str:
+def to_cpp(policy: Any) -> str:
     """Return the file.
 
     Args:
-      policy: a learned policy.
+      policy: a `CallSitePolicy`.
 
     Raises:
       UserError: the policy's files hold something that no training writes.
@@ -79,11 +65,9 @@ const char *const Features[] = {{{features}}};
 """
 
 
-def _decide(policy: Tables) -> str:
+def _decide(policy: Any) -> str:
     """Return the function that adds the margin; see `CallSitePolicy` and `votes.half_steps`."""
-    names = policy.feature_names
     baseline, scope = policy.baseline_place, policy.scope_place
-    assert len(names), "a model has features"
     if baseline is None:
         return "bool decide(const std::int64_t *Row, bool) { return votes(Row) > 0; }\n"
     inside, outside = (_margin(policy, margin) for margin in (policy.margin, policy.outside_margin))
@@ -99,14 +83,14 @@ bool decide(const std::int64_t *Row, bool) {{
 """
 
 
-def _margin(policy: Tables, margin: float) -> str:
+def _margin(policy: Any, margin: float) -> str:
     if margin >= votes.NEVER:
         return "Inlines"
     added = int(votes.half_steps(0, 1, margin, policy.num_models))
     return f"(2 * votes(Row) + (Inlines ? INT64_C({added}) : INT64_C({-added})) > 0)"
 
 
-def _networks(policy: Tables, arrays: Mapping[str, np.ndarray]) -> str:
+def _networks(policy: Any, arrays: Mapping[str, np.ndarray]) -> str:
     num_layers = sum(name.startswith("weights_") for name in arrays)
     layers = [(arrays[f"weights_{i}"], arrays[f"biases_{i}"]) for i in range(num_layers)]
     sizes = [len(arrays["start"]), *(weights.shape[2] for weights, _ in layers)]

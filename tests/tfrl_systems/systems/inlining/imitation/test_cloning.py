@@ -99,5 +99,5 @@ def test_the_share_of_contexts_that_a_clone_repeats(is_noisy, share):
         episodes[1] = outcome("b", 0, 1 - rows[:, 1], rows)
         episodes[0] = dataclasses.replace(episodes[0], features=np.repeat(rows, 3, axis=0))
         episodes[0] = dataclasses.replace(episodes[0], actions=np.repeat(rows[:, 1], 3))
-    config = cloning.Config(**decision_rows.SMALL | {"epochs": 40, "scope_feature": "flag"})
+    config = cloning.Config(**decision_rows.SMALL | {"epochs": 10, "scope_feature": "flag"})
     assert cloning.share_cloned(config, NAMES, episodes) == share

@@ -16,8 +16,8 @@ GRID = 1 << votes.GRID_BITS
 EFFORT = {"epochs": 3, "batch_size": 64, "learning_rate": 1e-2, "weight_decay": 1e-2}
 
 
-def make(num_features=1, num_models=2, hidden_sizes=(8,)) -> decision_network.DecisionNetworks:
-    return decision_network.DecisionNetworks(num_features, num_models, hidden_sizes, num_knots=9)
+def make(num_features=1, num_models=2, hidden_sizes=(8,), num_knots=9):
+    return decision_network.DecisionNetworks(num_features, num_models, hidden_sizes, num_knots)
 
 
 def fitted(rows: np.ndarray, epochs=3, **sizes) -> decision_network.DecisionNetworks:
@@ -35,8 +35,7 @@ def test_training_writes_no_files(monkeypatch, tmp_path):
 
 def test_a_network_worked_by_hand():
     """x in 0..4 becomes x/4; hidden relu(2x - 1/2), relu(1 - 4x); logit 3 h0 - h1 + 1/4."""
-    shape = settings(num_models=1, hidden_sizes=(2,), num_knots=5)
-    model = decision_network.DecisionNetworks(1, shape)
+    model = make(num_models=1, hidden_sizes=(2,), num_knots=5)
     model.normalise.learn(np.arange(5)[:, np.newaxis])
     layers = ([[[2, -4]]], [[[-0.5, 1]]], [[[3], [-1]]], [[[0.25]]])
     for variable, value in zip(model.grid, layers, strict=True):
@@ -62,7 +61,7 @@ def test_numpy_twin_agrees_on_every_bit():
 
 def test_largest_values_stay_exact():
     """Everything at its limit: sums of 256 products of 2^24 and 2^20 fit into 53 bits."""
-    model = decision_network.DecisionNetworks(1, settings(num_models=1, hidden_sizes=(256, 256)))
+    model = make(num_models=1, hidden_sizes=(256, 256))
     model.normalise.learn(np.arange(2)[:, np.newaxis])
     for variable in model.grid:
         variable.assign(np.full(variable.shape, float(decision_network.MAX_WEIGHT * GRID)))

@@ -158,7 +158,7 @@ class BCMaxAgent(tf_agent.TFAgent):
         self.lessons.add(self._as_seen(experience), number)
         records = self.lessons.records
         assert records is not None
-        of_contexts = context_weights(records, self._config)
+        of_contexts = weights_of(records, self._config)
         outcomes = []
         for _ in range(self._config.updates):
             steps = self.lessons.draw(self._config.batch_size, of_contexts, generator)
@@ -253,23 +253,33 @@ class BCMaxAgent(tf_agent.TFAgent):
         self.lessons.restore(directory, Steps(observation, action, info))
 
 
-def context_weights(records: Records, config: Config) -> np.ndarray:
+def weights_of(records: Records, config: Config) -> np.ndarray:
     """Return the weight of each context, float64 [L]; `context_weights` of the settings says how.
 
     A context in which no learned policy was played in an iteration counts there as if that policy
     had done its best.
     """
-    if config.context_weights == "even":
-        return np.ones(len(records.cost))
     sizes = np.maximum(records.cost, 0.0)
-    if config.context_weights == "buckets":
-        return bucket_weights(sizes)
     met = np.where(np.isnan(records.learned_cost), sizes, records.learned_cost)
     learned = [
         np.where(records.iteration == iteration, met, sizes)
         for iteration in np.unique(records.iteration)
     ]
-    return hedge_weights(sizes, np.stack(learned), config.hedge_eta)
+    return context_weights(config.context_weights, sizes, np.stack(learned), config.hedge_eta)
+
+
+def context_weights(
+    kind: str,
+    sizes: Sequence[float] | np.ndarray,
+    learned_sizes: Sequence[Sequence[float]] | np.ndarray,
+    hedge_eta: float,
+) -> np.ndarray:
+    """Return how contexts count by one of `CONTEXT_WEIGHTS`; see `hedge_weights` for the rest."""
+    if kind == "even":
+        return np.ones(len(sizes))
+    if kind == "buckets":
+        return bucket_weights(sizes)
+    return hedge_weights(sizes, learned_sizes, hedge_eta)
 
 
 def _learned_over_best(records: Records, iteration: int) -> float:

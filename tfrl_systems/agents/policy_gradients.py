@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -111,24 +111,9 @@ _RANGES: Mapping[str, Callable[[Any], bool]] = {
 }
 
 
-class Parts(NamedTuple):
-    """The networks and the optimizer of an agent.
-
-    Attributes:
-      actor: actor network, from `graph_actors` if observations are graphs with a list of actions,
-        else from `actors`.
-      value: value network, from the same module.
-      optimizer: optimizer of both networks.
-    """
-
-    actor: Any
-    value: Any
-    optimizer: adam.Adam
-
-
 def make_parts(
     config: Config, time_step_spec: ts.TimeStep, action_spec: Any, has_spread: bool = False
-) -> Parts:
+) -> tuple[Any, Any, adam.Adam]:
     """Make networks and optimizer; only the configuration's seed decides the initial weights.
 
     Args:
@@ -136,13 +121,17 @@ def make_parts(
       time_step_spec: time step spec of the environment.
       action_spec: action spec of the environment.
       has_spread: whether the value network learns how far returns lie from their mean, too.
+
+    Returns:
+      The actor network and the value network, from `graph_actors` if observations are graphs with a
+      list of actions, else from `actors`; and the optimizer of both.
     """
     std = config.action_std, config.state_dependent_std
     actor = make_actor(config, time_step_spec, action_spec, *std)
     networks = actor, _value_network(config, time_step_spec.observation, actor, has_spread)
     variables = [variable for net in networks for variable in net.trainable_variables]
     optimizer = adam.Adam(config.learning_rate, variables, config.gradient_clipping)
-    return Parts(*networks, optimizer)
+    return *networks, optimizer
 
 
 def make_actor(

@@ -115,17 +115,15 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
         self, config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec
     ) -> None:
         self._config = config
-        parts = policy_gradients.make_parts(
+        self.actor_network, self.value_network, self.optimizer = policy_gradients.make_parts(
             config, time_step_spec, action_spec, config.relative_advantages
         )
-        self.actor_network, self.optimizer = parts.actor, parts.optimizer
-        self.value_network = parts.value
         super().__init__(
             time_step_spec,
             action_spec,
             optimizer=self.optimizer,
-            actor_net=parts.actor,
-            value_net=parts.value,
+            actor_net=self.actor_network,
+            value_net=self.value_network,
             importance_ratio_clipping=config.clip,
             lambda_value=config.gae_lambda,
             discount_factor=config.gamma,
@@ -135,7 +133,8 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
             use_gae=True,
             use_td_lambda_return=True,
             normalize_rewards=config.normalize_rewards,
-            normalize_observations=config.normalize_observations and parts.actor.can_be_normalized,
+            normalize_observations=config.normalize_observations
+            and self.actor_network.can_be_normalized,
             aggregate_losses_across_replicas=False,
             train_step_counter=tf.Variable(0, dtype=tf.int64, trainable=False, name="train_step"),
         )
@@ -147,8 +146,6 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
         policy_gradients.set_progress(self._config, self.optimizer, self.actor_network, progress)
 
     def _train(self, experience: trajectory.Trajectory, weights: None = None) -> tf_agent.LossInfo:
-        if weights is not None:
-            raise ValueError("ppo: expected no weights, found some; all steps count alike")
         steps = self._taken_steps(experience)
         learned = self._learned(steps)
         num_parts = self._num_parts(learned.advantages)

@@ -74,14 +74,15 @@ class ReinforceAgent(reinforce_agent.ReinforceAgent):
         self, config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec
     ) -> None:
         self._config = config
-        parts = policy_gradients.make_parts(config, time_step_spec, action_spec)
-        self.actor_network, self.optimizer = parts.actor, parts.optimizer
+        self.actor_network, value_network, self.optimizer = policy_gradients.make_parts(
+            config, time_step_spec, action_spec
+        )
         super().__init__(
             time_step_spec,
             action_spec,
-            actor_network=parts.actor,
+            actor_network=self.actor_network,
             optimizer=self.optimizer,
-            value_network=parts.value,
+            value_network=value_network,
             value_estimation_loss_coef=config.value_weight,
             gamma=config.gamma,
             normalize_returns=config.normalize_advantages,
@@ -92,8 +93,6 @@ class ReinforceAgent(reinforce_agent.ReinforceAgent):
         self._train_fn = ArrayFunction(self._train, open_axes=2)
 
     def _train(self, experience: trajectory.Trajectory, weights: None = None) -> tf_agent.LossInfo:
-        if weights is not None:
-            raise ValueError("reinforce: expected no weights, found some; all steps count alike")
         size = self._config.episodes_per_update
         train = super()._train
         if not size:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from typing import Any, NamedTuple
 
@@ -18,20 +17,6 @@ from tfrl_systems.policies.controller_policy import distribution_parameters
 from tfrl_systems.world_models import dream as dreams
 from tfrl_systems.world_models.fitting import Replay, Sequences
 from tfrl_systems.world_models.mdn_rnn import WorldModel
-
-
-@dataclasses.dataclass(frozen=True)
-class Dreaming:
-    """How to dream; see `world_model.Config`."""
-
-    dream_steps: int
-    dream_from_states: bool
-    num_dreams: int
-    dream_updates: int
-    real_share: float
-    disagreement: float
-    temperature: float
-    gamma: float
 
 
 class Recent(NamedTuple):
@@ -52,10 +37,10 @@ class Sleeper(tf.Module):
     Args:
       model: the world model.
       controller: the PPO agent to train.
-      settings: how to dream.
+      settings: how to dream; a `world_model.Config`.
     """
 
-    def __init__(self, model: WorldModel, controller: PPOAgent, settings: Dreaming) -> None:
+    def __init__(self, model: WorldModel, controller: PPOAgent, settings: Any) -> None:
         super().__init__(name="sleeper")
         self._model, self._controller, self._settings = model, controller, settings
         self._dream = dreams.Dream(model, settings.temperature, settings.disagreement)

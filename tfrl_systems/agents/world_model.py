@@ -29,7 +29,7 @@ from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory
 
 from tfrl_systems.agents import policy_gradients, ppo
-from tfrl_systems.agents.sleeper import Dreaming, Recent, Sleeper
+from tfrl_systems.agents.sleeper import Recent, Sleeper
 from tfrl_systems.networks import actors
 from tfrl_systems.networks.latents import actor_spec, seen_by_actor
 from tfrl_systems.policies.controller_policy import ControllerPolicy, Parts
@@ -204,16 +204,16 @@ class WorldModelAgent(tf_agent.TFAgent):
         seen = actor_spec(self.model.latents.size, config.memory_size, self.model.allowed)
         # Dreamed rewards are in units of their own spread already.
         unscaled = {"normalize_rewards": False, "normalize_observations": False}
+        of_ppo = {
+            field.name: getattr(config, field.name) for field in dataclasses.fields(ppo.Config)
+        }
         self.controller = ppo.make_agent(
-            ppo.Config(**_fields(config, ppo.Config) | unscaled),
-            ts.time_step_spec(seen),
-            action_spec,
+            ppo.Config(**of_ppo | unscaled), ts.time_step_spec(seen), action_spec
         )
         self._aim = self._make_aim(seen, action_spec) if config.magnify else None
         self.fitter = Fitter(self.model, config.fit_learning_rate)
         self.replay = Replay(self.model, config.max_replay_steps)
-        dreaming = Dreaming(**_fields(config, Dreaming))
-        self.sleeper = Sleeper(self.model, self.controller, dreaming)
+        self.sleeper = Sleeper(self.model, self.controller, config)
         self._judge = Judge(self.model)
         self._judgement: Judgement | None = None
         self._progress = tf.Variable(0.0, trainable=False, name="progress")
@@ -329,11 +329,6 @@ class WorldModelAgent(tf_agent.TFAgent):
         nothing = tensor_spec.zero_spec_nest(self.time_step_spec.observation, [1])
         none = np.zeros(0)
         return Steps(self.model.latents.select(nothing), none, none, none, none)
-
-
-def _fields(config: Config, of_class: type) -> dict[str, Any]:
-    """Return those settings that are also fields of another dataclass."""
-    return {field.name: getattr(config, field.name) for field in dataclasses.fields(of_class)}
 
 
 def _info_of(experience: trajectory.Trajectory) -> Any:

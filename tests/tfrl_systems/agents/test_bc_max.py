@@ -35,7 +35,7 @@ def test_hedge_shifts_towards_what_policies_left_dear():
     """
     met = make_records([4.0, 5.0, 64.0], [16.0, UNKNOWN, UNKNOWN], [1, 0, 0])
     weights = {
-        name: bc_max.context_weights(met, bc_max.Config(context_weights=name))
+        name: bc_max.weights_of(met, bc_max.Config(context_weights=name))
         for name in bc_max.CONTEXT_WEIGHTS
     }
     np.testing.assert_array_equal(weights["even"], [1, 1, 1])

@@ -150,31 +150,25 @@ def test_by_chance_all_allowed_actions_are_equally_likely():
     assert not agent.collect_policy.parts.by_chance.numpy()
 
 
-def test_dreams_never_ask_the_real_environment(monkeypatch):
-    agent = make(**{**SMALL, "num_members": 1})
-    real = chain.played_by_chance(8, seed=0)
+def test_real_experience_is_mixed_in_and_dreams_never_ask_for_more(learned, monkeypatch):
+    agent = make(**{**SMALL, "num_members": 1}, random_share=0.0, real_share=0.25)
+    real = EpisodeRunner([chain.Chain()], actor_of(agent), 8).run(Chunk(0, 0)).trajectory
 
     def fail(*_):
         raise AssertionError("the real environment was asked")
 
     for name in ("_step", "_reset"):
         monkeypatch.setattr(chain.Chain, name, fail)
-    agent.train(real)
+    assert np.isfinite(agent.train(real).loss)
     report = agent.report()
-    # 3 updates from 64 dreams of 5 steps; nothing real was mixed in, as it was made by chance.
-    assert report["dream_steps"] == 3 * 64 * 5 and report["prediction"] is None
+    # 3 updates from dreams of 5 steps; a quarter of the 64 rows was real.
+    assert report["dream_steps"] == 3 * 48 * 5 and report["prediction"] is None
     agent.train(real)
-    assert agent.report()["prediction"]["real_return"] == pytest.approx(
-        real.reward.sum() / 8, rel=1e-5
-    )
-
-
-def test_real_experience_is_mixed_in():
-    agent = make(**{**SMALL, "num_members": 1}, random_share=0.0, real_share=0.25)
-    experience = EpisodeRunner([chain.Chain()], actor_of(agent), 4).run(Chunk(0, 0))
-    assert np.isfinite(agent.train(experience.trajectory).loss)
-    # A quarter of the 64 rows was real.
-    assert agent.report()["dream_steps"] == 3 * 48 * 5
+    real_return = agent.report()["prediction"]["real_return"]
+    assert real_return == pytest.approx(real.reward.sum() / 8, rel=1e-5)
+    # What was played by chance is not mixed in.
+    settings = ("dream_updates", "num_dreams", "dream_steps")
+    assert learned.report()["dream_steps"] == np.prod([LEARNING[name] for name in settings])
 
 
 @pytest.mark.parametrize("cut_off", [False, True])

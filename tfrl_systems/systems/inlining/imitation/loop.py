@@ -265,16 +265,15 @@ class BcMaxLoop:
 
         A context in which a learned policy could not be played counts as if it had done its best.
         """
-        sizes = list(costs.values())
-        if self._config.context_weights == "buckets":
-            weights = bc_max.bucket_weights(sizes)
-        else:
-            played = [
-                {outcome.context: outcome.cost for outcome in outcomes}
-                for outcomes in self._learned
-            ]
-            learned = [[costs_of.get(name, costs[name]) for name in costs] for costs_of in played]
-            weights = bc_max.hedge_weights(sizes, learned, self._config.hedge_eta)
+        played = [
+            {outcome.context: outcome.cost for outcome in outcomes} for outcomes in self._learned
+        ]
+        weights = bc_max.context_weights(
+            self._config.context_weights,
+            list(costs.values()),
+            [[costs_of.get(name, costs[name]) for name in costs] for costs_of in played],
+            self._config.hedge_eta,
+        )
         return dict(zip(costs, weights, strict=True))
 
     def _explore(self, policy: Policy, label: str) -> list[Outcome]:

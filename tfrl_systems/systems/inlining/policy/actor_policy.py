@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -44,18 +44,7 @@ class ActorPolicy:
 
     @classmethod
     def load(cls, directory: pathlib.Path | str, name: str = "") -> ActorPolicy:
-        """Read a directory that `export.save_policy` wrote, without importing TensorFlow.
-
-        Args:
-          directory: the policy's directory.
-          name: for tables and messages; the directory's path if empty.
-
-        Returns:
-          The policy.
-
-        Raises:
-          UserError: there is no policy, one of something else, or its files are damaged.
-        """
+        """Read a policy without importing TensorFlow; see `CallSitePolicy.load`."""
         network = load_network(directory)
         described = policy_files.load_policy_json(directory)
         inputs, actions = described["inputs"], described["actions"]
@@ -73,15 +62,14 @@ class ActorPolicy:
     ) -> Callable[[np.ndarray, int], np.ndarray]:
         """Make a decider for one episode; see `CallSitePolicy.begin`."""
         places = columns_of(self.name, self.feature_names, names)
-        return _Decider(self._network, self.feature_names, places.tolist())
+        return _Decider(self._network, dict(zip(self.feature_names, places.tolist(), strict=True)))
 
 
 class _Decider:
     """The decider of a policy; see `ActorPolicy.begin`."""
 
-    def __init__(self, network: NumpyNetwork, names: Sequence[str], places: Sequence[int]) -> None:
-        self._network = network
-        self._columns = list(zip(names, places, strict=True))
+    def __init__(self, network: NumpyNetwork, place_of: Mapping[str, int]) -> None:
+        self._network, self._place_of = network, place_of
 
     def __call__(self, features: np.ndarray, first: int) -> np.ndarray:
         rows = enumerate(features.tolist(), first)
@@ -90,5 +78,5 @@ class _Decider:
     def decide_row(self, row: Sequence[int], _: int) -> int:
         """Return the decision for a single row."""
         values = np.array([row], np.int64)
-        observation = {name: values[:, place] for name, place in self._columns}
+        observation = {name: values[:, place] for name, place in self._place_of.items()}
         return int(self._network.mode(observation)[0])

@@ -104,11 +104,7 @@ class CallSitePolicy:
         return CallSitePolicy({**description, **margins}, arrays, self.name)
 
     def to_cpp(self) -> str:
-        """Return the policy as a C++ file that decides the same; see `cpp_policy`.
-
-        Raises:
-          UserError: the policy's files hold something that no training writes.
-        """
+        """Return the policy as a C++ file that decides the same; see `cpp.to_cpp`."""
         return cpp.to_cpp(self)
 
     def logits(self, features: np.ndarray) -> np.ndarray:
@@ -155,30 +151,8 @@ class CallSitePolicy:
         """
         return _Decider(self, names)
 
-    def settle(self, row: Sequence[int], columns: Sequence[int]) -> int | None:
-        """Return the decision for a row if the policy never departs there, else None.
-
-        Args:
-          row: features in any order.
-          columns: positions in `row` of the features that the policy needs, as the method `columns`
-            returns them.
-        """
-        if (
-            self.scope_place is None
-            or self.baseline_place is None
-            or row[columns[self.scope_place]] == 1
-        ):
-            return None
-        if self.outside_margin < votes.NEVER:
-            return None
-        return int(row[columns[self.baseline_place]] > 0)
-
     def columns(self, names: Sequence[str]) -> np.ndarray:
-        """Return the positions among `names` of the features that the policy needs, int64 [F].
-
-        Raises:
-          UserError: one of these features is missing.
-        """
+        """Return where the features that the policy needs are; see `columns_of`."""
         return columns_of(self.name, self.feature_names, names)
 
     def _half_steps(self, features: np.ndarray) -> np.ndarray:
@@ -224,15 +198,21 @@ class _Decider:
         self._policy = policy
         self._columns = policy.columns(names)
         self._places: list[int] = self._columns.tolist()
+        # Outside the scope the model need not be asked, if the policy never departs there.
+        self._outside: tuple[int, int] | None = None
+        scope, baseline = policy.scope_place, policy.baseline_place
+        if scope is not None and baseline is not None and policy.outside_margin >= votes.NEVER:
+            self._outside = self._places[scope], self._places[baseline]
 
     def __call__(self, features: np.ndarray, _: int) -> np.ndarray:
         return self._policy.decide(features.take(self._columns, axis=1))
 
     def decide_row(self, row: Sequence[int], _: int) -> int:
         """Return the decision for a single row."""
-        settled = self._policy.settle(row, self._places)
-        if settled is not None:
-            return settled
+        if self._outside is not None:
+            scope, baseline = self._outside
+            if row[scope] != 1:
+                return int(row[baseline] > 0)
         needed = np.array([[row[place] for place in self._places]], np.int64)
         return int(self._policy.decide(needed)[0])
 

@@ -84,14 +84,6 @@ def test_contexts_keep_their_share_of_the_sample():
     assert labels.weights.sum() == pytest.approx(10_000, rel=0.1)
 
 
-def test_the_sample_depends_on_the_seed_alone():
-    drawn = [
-        imitation_labels(many(1000), {"a": 1.0}, GROUP_OF, 1.0, 100, seed).sha256()
-        for seed in (1, 1, 2)
-    ]
-    assert drawn[0] == drawn[1] != drawn[2]
-
-
 def test_digests_tell_labels_apart():
     labels = Labels(ROWS, np.array([0, 1, 0, 1]), np.ones(4), np.array(["p", "p", "q", "q"]))
     assert labels.sha256() == Labels.concatenate([labels]).sha256()

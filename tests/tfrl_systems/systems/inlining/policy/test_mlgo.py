@@ -17,10 +17,20 @@ from tfrl_systems.systems.inlining.policy.mlgo import save_mlgo
 LLVMS = [name for name in NAMES if name != "inlining_default"] + ["node_count"]
 
 
-def test_decides_as_numpy_does(tmp_path):
-    policy = to_numpy(decision_rows.trained()).with_margins(0.125)
-    save_mlgo(tmp_path / "model", policy, LLVMS)
-    loaded = tf.saved_model.load(tmp_path / "model")  # holds the variables
+@pytest.fixture(scope="module")
+def policy():
+    return to_numpy(decision_rows.trained()).with_margins(0.125)
+
+
+@pytest.fixture(scope="module")
+def model(policy, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("mlgo") / "model"
+    save_mlgo(directory, policy, LLVMS)
+    return directory
+
+
+def test_decides_as_numpy_does(policy, model):
+    loaded = tf.saved_model.load(model)  # holds the variables
     action = loaded.signatures["action"]
     _, fed = action.structured_input_signature
     assert set(fed) == {*NAMES, "node_count", "discount", "reward", "step_type"}
@@ -40,28 +50,25 @@ def feeds(row: np.ndarray) -> dict[str, tf.Tensor]:
     return {**inputs, "discount": tf.constant([1.0]), "reward": tf.constant([0.0])}
 
 
-def test_says_where_the_decision_is_in_the_graph(tmp_path):
-    save_mlgo(tmp_path / "model", to_numpy(decision_rows.trained()), LLVMS)
-    (described,) = json.loads((tmp_path / "model" / "output_spec.json").read_text())
+def test_says_where_the_decision_is_in_the_graph(model):
+    (described,) = json.loads((model / "output_spec.json").read_text())
     assert described["logging_name"] == "inlining_decision"
     spec = described["tensor_spec"]
     assert (spec["type"], spec["shape"]) == ("int64_t", [1])
     with tf.Graph().as_default() as graph, tf.compat.v1.Session() as session:
-        tf.compat.v1.saved_model.load(session, ["serve"], str(tmp_path / "model"))
+        tf.compat.v1.saved_model.load(session, ["serve"], str(model))
         fed = {graph.get_tensor_by_name(f"action_{name}:0"): [3] for name in (*NAMES, "node_count")}
         decision = session.run(f"{spec['name']}:{spec['port']}", fed)
     assert decision.shape == (1,) and decision.dtype == np.int64
 
 
-def test_a_policy_of_other_features_is_refused_by_their_names(tmp_path):
-    policy = to_numpy(decision_rows.trained())
+def test_a_policy_of_other_features_is_refused_by_their_names(policy, tmp_path):
     with pytest.raises(UserError, match="needs flag, which LLVM's modes do not feed"):
         save_mlgo(tmp_path / "model", policy, [name for name in LLVMS if name != "flag"])
     assert not (tmp_path / "model").exists()
 
 
-def test_what_is_there_stays(tmp_path):
-    policy = to_numpy(decision_rows.trained())
+def test_what_is_there_stays(policy, tmp_path):
     (tmp_path / "mine").write_text("mine")
     with pytest.raises(UserError, match="expected a new directory"):
         save_mlgo(tmp_path, policy, LLVMS)

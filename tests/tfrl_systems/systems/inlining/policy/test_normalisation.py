@@ -65,14 +65,3 @@ def test_numpy_twin_agrees_on_every_bit(num_knots):
         weights = {"weights_0": column[np.newaxis, :, np.newaxis], "biases_0": np.zeros((1, 1, 1))}
         twin = numpy_networks.NumpyNetworks(layer.arrays() | weights, num_features)
         np.testing.assert_array_equal(twin.votes(rows), 256 * normalised[:, number])
-
-
-def test_what_was_learned_is_in_the_variables():
-    layer = normalisation.QuantileNormalisation(5, 9)
-    layer.learn(decision_rows.draw(100, 7))
-    copy = normalisation.QuantileNormalisation(5, 9)
-    assert len(copy.variables) == 4
-    for target, source in zip(copy.variables, layer.variables, strict=True):
-        target.assign(source)
-    rows = tf.constant(decision_rows.draw(100, 8))
-    np.testing.assert_array_equal(copy(rows), layer(rows))

@@ -56,14 +56,15 @@ class Corpora:
 
     def describe(self, agent: str) -> dict[str, Any]:
         """Return what policy.json says about the corpora, the compiler and the policy's use."""
-        loader = "numpy_policy.CallSitePolicy" if agent == "bc_max" else "actor_policy.ActorPolicy"
+        bc_max = "call_site_policy.CallSitePolicy"
+        loader = bc_max if agent == "bc_max" else "actor_policy.ActorPolicy"
         return {
             "compiler": self.compiler,
             "corpus": self.corpus.directory.resolve().name,
             "corpus_sha256": corpus_digest(self.corpus),
             "use": [
                 "tfrl evaluate inlining --policy DIR --corpus CORPUS",
-                f"tfrl_systems.policies.{loader}.load(DIR)",
+                f"tfrl_systems.systems.inlining.policy.{loader}.load(DIR)",
                 "tf.saved_model.load(DIR)",
             ],
         }

@@ -245,7 +245,7 @@ def _evaluator(
 ) -> EvaluateFn:
     """Return a function that compiles all modules of a problem under the greedy policy."""
     actor = NumpyActor.from_policy(agent.collect_policy)
-    names = [feature.path[0] for feature in agent.actor_network.inputs]
+    names = tuple(feature.path[0] for feature in agent.actor_network.inputs)
 
     def measure(data: bytes) -> Mapping[str, float]:
         actor.load(data)

@@ -9,7 +9,6 @@ from typing import Any
 
 from environments.inlining.collection.collector import Collector, ModulePlayer
 from environments.inlining.collection.store import TrajectoryStore
-from environments.inlining.compilers.compilation import DEFAULT_TIMEOUT_S
 from environments.inlining.compilers.compiler import Compiler, make_compiler
 from environments.inlining.corpus.modules import Corpus, Module
 from environments.inlining.plugin.compiler import make_clang, why_no_plugins
@@ -27,7 +26,6 @@ def make_collector(
     compiler: str,
     store: TrajectoryStore,
     collect: Collect,
-    timeout_s: float = DEFAULT_TIMEOUT_S,
     requirements: Requirements = Requirements(),
 ) -> Collector:
     """Make a collector with a compiler in each worker.
@@ -39,14 +37,14 @@ def make_collector(
       compiler: "embedded", or a clang.
       store: keeps the compiles.
       collect: where the compilers run, and how many there are.
-      timeout_s: seconds after which a compile fails.
       requirements: what the compilers' machines need.
 
     Raises:
       UserError: there is no such compiler, or it does not work.
     """
+    make: Callable[[str], Compiler] = make_compiler if compiler == "embedded" else make_clang
     return Collector(
-        functools.partial(_make_compiler, compiler, timeout_s),
+        functools.partial(make, compiler),
         store,
         lambda make_player: make_pool(
             collect, functools.partial(PlayerHere, make_player), _SUPERVISION, requirements
@@ -92,10 +90,6 @@ def _files_of(corpus: Corpus) -> Files:
 
 def _identity_of(compiler: str) -> str:
     return make_compiler(compiler).identity
-
-
-def _make_compiler(name: str, timeout_s: float) -> Compiler:
-    return make_compiler(name, timeout_s) if name == "embedded" else make_clang(name, timeout_s)
 
 
 def say_how_it_is_steered(compiler: str, reporter: Reporter) -> None:

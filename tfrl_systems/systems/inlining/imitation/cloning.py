@@ -135,11 +135,12 @@ def fit(
     """
     policy = make_policy(config, names)
     weights = np.ones(len(actions)) if weights is None else weights
-    if not (weights > 0).any() or not np.all(np.isfinite(weights) & (weights >= 0)):
+    if not (weights > 0).any():
+        raise UserError("bc_max: expected rows with positive weight to learn from, found none")
+    if not np.all(np.isfinite(weights) & (weights >= 0)):
         raise UserError(
-            "bc_max: expected rows with positive weight to learn from, found "
-            f"{weights.min(initial=0):g} to {weights.max(initial=0):g}; correct imitation_scale "
-            "and clip_cost"
+            "bc_max: expected weights that are finite and not negative, found others; correct "
+            "imitation_scale or clip_cost"
         )
     rows = np.flatnonzero(weights)
     places = [names.index(name) for name in config.features or sorted(names)]

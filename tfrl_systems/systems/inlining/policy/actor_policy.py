@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 
@@ -14,33 +15,24 @@ from tfrl_systems.policies.numpy_network import NumpyNetwork
 from tfrl_systems.systems.inlining.policy.call_site_policy import columns_of
 
 
+@dataclasses.dataclass(eq=False)
 class ActorPolicy:
     """A policy that takes the likelier action, with the interface of `CallSitePolicy`.
 
     Rows are processed one at a time, even if there are many. The last bits of a matrix product
     depend on the number of rows, and a policy's decisions must not.
 
-    Args:
+    Attributes:
       network: an actor's network; its observation is a dict of integers, its action 0 or 1.
       feature_names: the keys of that dict.
       fingerprint: hash of everything that decides, equal for equal policies.
       name: for tables and messages.
-
-    Attributes:
-      feature_names, fingerprint, name: the same.
     """
 
-    def __init__(
-        self,
-        network: NumpyNetwork,
-        feature_names: Sequence[str],
-        fingerprint: str,
-        name: str = "learned",
-    ) -> None:
-        self._network = network
-        self.feature_names = tuple(feature_names)
-        self.fingerprint = fingerprint
-        self.name = name
+    network: NumpyNetwork
+    feature_names: tuple[str, ...]
+    fingerprint: str
+    name: str = "learned"
 
     @classmethod
     def load(cls, directory: pathlib.Path | str, name: str = "") -> ActorPolicy:
@@ -54,7 +46,7 @@ class ActorPolicy:
                 f"{directory}: expected a policy that decides 0 or 1 from named numbers, found "
                 f"one of {described.get('environment', 'something else')}; name another"
             )
-        names = [field["path"][0] for field in inputs]
+        names = tuple(field["path"][0] for field in inputs)
         return cls(network, names, described["arrays_sha256"], name or str(directory))
 
     def begin(
@@ -62,7 +54,7 @@ class ActorPolicy:
     ) -> Callable[[np.ndarray, int], np.ndarray]:
         """Make a decider for one episode; see `CallSitePolicy.begin`."""
         places = columns_of(self.name, self.feature_names, names)
-        return _Decider(self._network, dict(zip(self.feature_names, places.tolist(), strict=True)))
+        return _Decider(self.network, dict(zip(self.feature_names, places.tolist(), strict=True)))
 
 
 class _Decider:

@@ -11,6 +11,7 @@ changes a bit. Grid and limits:
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -45,12 +46,15 @@ class DecisionNetworks(tf.Module):
     ) -> None:
         super().__init__(name="decision_networks")
         self.num_models = num_models
-        self._sizes = (num_features, *hidden_sizes, 1)
         self.normalise = normalisation.QuantileNormalisation(num_features, num_knots)
+        sizes = itertools.pairwise((num_features, *hidden_sizes, 1))
         self.grid = [
             tf.Variable(tf.zeros(shape, tf.float64), trainable=False, name=f"{name}_{layer}")
-            for layer, pair in enumerate(zip(self._sizes, self._sizes[1:], strict=False))
-            for name, shape in _shapes(num_models, *pair)
+            for layer, (inputs, outputs) in enumerate(sizes)
+            for name, shape in (
+                ("weights", (num_models, inputs, outputs)),
+                ("biases", (num_models, 1, outputs)),
+            )
         ]
 
     @classmethod
@@ -61,8 +65,8 @@ class DecisionNetworks(tf.Module):
         num_features, num_knots = arrays["start"].shape
         networks = cls(num_features, len(arrays["weights_0"]), hidden, num_knots)
         networks.normalise.assign(arrays)
-        for number, variable in enumerate(networks.grid):
-            variable.assign(arrays[f"{('weights', 'biases')[number % 2]}_{number // 2}"])
+        for variable in networks.grid:
+            variable.assign(arrays[_name(variable)])
         return networks
 
     def fit(
@@ -134,20 +138,16 @@ class DecisionNetworks(tf.Module):
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the knots, and weights_i and biases_i of each layer i, as on the grid."""
-        layers = {
-            f"{name}_{number // 2}": variable.numpy()
-            for number, variable in enumerate(self.grid)
-            for name in (("weights", "biases")[number % 2],)
-        }
+        layers = {_name(variable): variable.numpy() for variable in self.grid}
         return self.normalise.arrays() | layers
 
     def _initial(self, rng: np.random.Generator) -> Parameters:
         """Draw He's initial weights; biases are 0."""
         parameters = []
-        for inputs, outputs in zip(self._sizes, self._sizes[1:], strict=False):
-            (_, weights), (_, biases) = _shapes(self.num_models, inputs, outputs)
-            draw = rng.normal(scale=np.sqrt(2 / inputs), size=weights)
-            parameters += [tf.constant(draw, tf.float32), tf.zeros(biases)]
+        for weights, biases in zip(self.grid[::2], self.grid[1::2], strict=True):
+            shape = tuple(weights.shape)
+            draw = rng.normal(scale=np.sqrt(2 / shape[1]), size=shape)
+            parameters += [tf.constant(draw, tf.float32), tf.zeros(biases.shape)]
         return parameters
 
     def _round(self, parameters: Parameters) -> None:
@@ -167,11 +167,9 @@ def _bag_weights(seed: int, num_models: int, num_rows: int) -> np.ndarray:
     return np.random.default_rng(seed).exponential(size=(num_models, num_rows))
 
 
-def _shapes(
-    num_models: int, inputs: int, outputs: int
-) -> tuple[tuple[str, Sequence[int]], tuple[str, Sequence[int]]]:
-    """Return the names and shapes of a layer's weights and biases."""
-    return ("weights", (num_models, inputs, outputs)), ("biases", (num_models, 1, outputs))
+def _name(variable: tf.Variable) -> str:
+    """Return the name that the variable was made with."""
+    return variable.name.partition(":")[0]
 
 
 def _logits(parameters: Parameters, inputs: tf.Tensor) -> tf.Tensor:

@@ -62,9 +62,16 @@ def test_weights_decide_between_rows_that_contradict_each_other():
         assert agreement == pytest.approx(0.9)
 
 
-@pytest.mark.parametrize("weights", [[0, 0, 0], [1, np.nan, 1], [1, -1, 1]], ids=str)
-def test_weights_that_cannot_be_used(weights):
-    with pytest.raises(UserError, match="rows with positive weight"):
+@pytest.mark.parametrize(
+    ("weights", "words"),
+    [
+        ([0, 0, 0], "rows with positive weight"),
+        ([1, np.nan, 1], "finite and not negative"),
+        ([1, -1, 1], "finite and not negative"),
+    ],
+)
+def test_weights_that_cannot_be_used(weights, words):
+    with pytest.raises(UserError, match=words):
         decision_rows.fit(decision_rows.draw(3, 9), np.ones(3), np.array(weights, float))
 
 

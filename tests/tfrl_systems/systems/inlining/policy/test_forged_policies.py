@@ -51,6 +51,7 @@ def test_the_right_one_decides(tmp_path):
 @pytest.mark.parametrize(
     "changed",
     [
+        # Fields of other types,
         {"num_models": True},
         {"num_models": 0},
         {"num_models": 10**9},
@@ -62,36 +63,27 @@ def test_the_right_one_decides(tmp_path):
         {"margin": "0.5"},
         {"margin": 1e30},
         {"outside_margin": True},
+        # arrays that are missing,
+        *({name: None} for name in sorted(ARRAYS)),
+        # knots of one feature, bases of other knots, fractions for knots, weights of another layer,
+        {"start": [[-9, 9]]},
+        {"base": [[0, 1, 2]] * 2},
+        {"rise": [[0.5, 0.5]] * 2},
+        {"weights_0": [[[1.0]] * 3]},
+        # a bias for nobody, and members that are none.
+        {"biases_0": [[[0.0, 0.0]]]},
+        {"weights_0": np.zeros((0, 2, 1))},
     ],
     ids=str,
 )
-def test_fields_of_other_types(tmp_path, changed):
+def test_parts_that_do_not_fit(tmp_path, changed):
+    ((name, value),) = changed.items()
+    description, arrays = ({}, {**ARRAYS}) if name in ARRAYS else (changed, ARRAYS)
+    if name in ARRAYS:
+        del arrays[name]
+        arrays |= {} if value is None else {name: np.array(value)}
     with pytest.raises(UserError, match="expected a policy whose files fit each other, found"):
-        load(tmp_path, changed)
-
-
-@pytest.mark.parametrize("missing", sorted(ARRAYS))
-def test_arrays_that_are_missing(tmp_path, missing):
-    arrays = {name: array for name, array in ARRAYS.items() if name != missing}
-    with pytest.raises(UserError, match="expected a policy whose files fit each other, found"):
-        load(tmp_path, arrays=arrays)
-
-
-@pytest.mark.parametrize(
-    ("what", "changed"),
-    [
-        ("knots of one feature", {"start": [[-9, 9]]}),
-        ("bases of other knots", {"base": [[0, 1, 2]] * 2}),
-        ("fractions for knots", {"rise": [[0.5, 0.5]] * 2}),
-        ("weights of another layer", {"weights_0": [[[1.0]] * 3]}),
-        ("a bias for nobody", {"biases_0": [[[0.0, 0.0]]]}),
-        ("members that are none", {"weights_0": np.zeros((0, 2, 1))}),
-    ],
-)
-def test_arrays_that_do_not_fit(tmp_path, what, changed):
-    arrays = {**ARRAYS, **{name: np.array(rows) for name, rows in changed.items()}}
-    with pytest.raises(UserError, match="expected a policy whose files fit each other, found"):
-        load(tmp_path, arrays=arrays)
+        load(tmp_path, description, arrays)
 
 
 def test_numbers_that_are_not_finite(tmp_path):

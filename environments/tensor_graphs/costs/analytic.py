@@ -16,13 +16,13 @@ VIEWS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 
 @dataclasses.dataclass(frozen=True)
 class Figures:
-    """The work of a graph or a node.
+    """The work of an operator.
 
     Attributes:
       flops: number of floating-point operations.
       bytes_moved: number of bytes read and written if every operator touches each of its tensors
         once.
-      num_kernels: number of operators that run.
+      num_kernels: number of kernels that run, 1.
     """
 
     flops: int
@@ -59,7 +59,7 @@ class AnalyticObjective:
             return 0.0
         if node.op in VIEWS:
             return self.start_ms
-        return self.work_ms(node_figures(graph, node, self.sizes))
+        return self.work_ms(_figures(graph, node, self.sizes))
 
     def work_ms(self, work: Figures) -> float:
         """Return the time in ms that some work takes."""
@@ -67,7 +67,7 @@ class AnalyticObjective:
         return work.num_kernels * self.start_ms + busy_ms
 
 
-def node_figures(graph: Graph, node: Node, sizes: Sizes = NONE_OPEN) -> Figures:
+def _figures(graph: Graph, node: Node, sizes: Sizes) -> Figures:
     """Return the work of a node; it must not be an Input or constant."""
     inputs = [_at(kind, sizes) for kind in input_types(graph, node)]
     return work(node.op, inputs, [_at(kind, sizes) for kind in node.types], node.attributes)
@@ -91,13 +91,9 @@ def work(
     outputs: Sequence[TensorType | None],
     attributes: Attributes,
 ) -> Figures:
-    """Return the work of an operator.
+    """Return the work of an operator with attributes that are sorted by name.
 
-    Args:
-      op: name of the operator.
-      inputs: types of its inputs; None for one that is left out or is no tensor.
-      outputs: types of its outputs; None for one that is no tensor.
-      attributes: its attributes, sorted by name.
+    The types are None for an input that is left out, and for what is no tensor.
     """
     if op in VIEWS:
         count = 0
@@ -107,17 +103,3 @@ def work(
     else:
         count = bytes_moved(inputs, outputs)
     return Figures(flops(op, inputs, outputs, attributes) if op in OPERATORS else 0, count, 1)
-
-
-def figures(graph: Graph, sizes: Sizes = NONE_OPEN) -> Figures:
-    """Return the work of a graph: the sum over its operators, as if none were fused."""
-    works = [
-        node_figures(graph, node, sizes)
-        for number, node in graph.nodes.items()
-        if node.op not in (INPUT, CONSTANT) and not graph.is_constant(number)
-    ]
-    return Figures(
-        sum(figures.flops for figures in works),
-        sum(figures.bytes_moved for figures in works),
-        len(works),
-    )

@@ -39,10 +39,7 @@ class CostTable:
     def put(self, key: str, cost_ms: float, description: str = "") -> float:
         """Store a cost, and return the one that counts, since another process may have been first.
 
-        Args:
-          key: the key.
-          cost_ms: the cost to store under it.
-          description: a text for people who read the file; cut off after 1000 characters.
+        The description is a text for people who read the file; it is cut off after 1000 characters.
         """
         if key not in self._costs_ms and self._cache is not None:
             content = json.dumps({"ms": cost_ms, "what": description[:1000]}).encode()

@@ -95,9 +95,6 @@ def check(
       computed_in: the least exact type that the models compute in, if that is less exact than an
         output's own: its tolerance is allowed then.
 
-    Returns:
-      The difference of each output that is largest relative to its tolerance, over all trials.
-
     Raises:
       UserError: a model cannot be run.
     """

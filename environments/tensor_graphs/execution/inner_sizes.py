@@ -20,17 +20,10 @@ from environments.tensor_graphs.operators import dimensions
 
 
 def with_inner_sizes(graph: Graph, sizes: Sizes, inputs: Arrays, on: Backend) -> Sizes:
-    """Return sizes with the symbols of inner values too.
+    """Return sizes with the symbols of inner values too, as a run on some inputs shows them.
 
-    Args:
-      graph: the graph of the model.
-      sizes: sizes of the model's inputs.
-      inputs: inputs of these sizes; sizes that depend on values are those for these.
-      on: the backend that runs the model.
-
-    Returns:
-      The sizes; the same ones if all symbols are known, or if the model does not run with the
-      values that have them as its outputs.
+    They stay as they are if all symbols are known, or if the model does not run with the values
+    that have them as its outputs.
     """
     places = _places(graph, {symbol for symbol, _ in sizes.symbols})
     if not places:
@@ -57,10 +50,9 @@ def _places(graph: Graph, input_symbols: set[str]) -> dict[str, tuple[Ref, int]]
     """Return a value and an axis that has it, for each symbol that is not known."""
     places: dict[str, tuple[Ref, int]] = {}
     for number in graph.order():
-        node = graph.nodes[number]
-        if node.op == INPUT or graph.is_constant(number):
+        if graph.nodes[number].op == INPUT or graph.is_constant(number):
             continue
-        for output, kind in enumerate(node.types):
+        for output, kind in enumerate(graph.nodes[number].types):
             for axis, size in enumerate((kind.shape if kind is not None else None) or ()):
                 if isinstance(size, str) and size not in input_symbols and dimensions.is_name(size):
                     places.setdefault(size, (Ref(number, output), axis))

@@ -97,19 +97,13 @@ class Bench:
     def __init__(
         self, first: Model, inputs: Arrays, backend: Backend, program: Program | None = None
     ) -> None:
-        """Open the model, and a copy of it for A/A.
+        """Open the model, and a copy of it for A/A, unless the backend has opened it as `program`.
 
         A model of more than 1 GiB is not opened twice: the memory would not suffice for many. A/A
         then compares the model with itself, so it misses what two copies differ in.
 
-        Args:
-          first: the model that others are compared with.
-          inputs: what all models are run on.
-          backend: the backend that runs the model.
-          program: the model, if this backend has opened it already.
-
         Raises:
-          UserError: it cannot be run.
+          UserError: the model cannot be run.
         """
         self._backend = backend
         self._inputs = inputs
@@ -220,10 +214,6 @@ def ratio_of(first: Sequence[float], second: Sequence[float]) -> Ratio:
 
     The k-th smallest and the k-th largest of n ratios enclose the true median with a probability
     that depends on n and k alone, because each ratio lies above the median with probability 1/2.
-
-    Args:
-      first: times of the first model, one for each pair.
-      second: times of the other model.
     """
     ratios = sorted(new / old for old, new in zip(first, second, strict=True))
     n = len(ratios)

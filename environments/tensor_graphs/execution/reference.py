@@ -94,10 +94,7 @@ class Reference:
     ) -> dict[str, str]:
         """Return what is wrong with outputs that are less exact than they may be, by name.
 
-        Args:
-          inputs: what they are computed from.
-          outputs: the outputs of another program.
-          usual: the result of `usual_errors`.
+        `outputs` are those of another program; `usual` is the result of `usual_errors`.
         """
         reasons = {}
         exact = self.exact(inputs) or {}

@@ -50,8 +50,7 @@ class Sizes:
     def value(self, size: Dimension) -> int:
         """Work out a size of a graph: with N = 2, "128*N" is 256.
 
-        A size that depends on the values of inputs, such as the number of objects found, counts as
-        1 unless `symbols` has it.
+        A size that depends on the values of inputs counts as 1 unless `symbols` has it.
         """
         return size if isinstance(size, int) else dimensions.value(size, self._by_symbol)
 
@@ -107,11 +106,7 @@ class OpenSizes:
     """
 
     def __init__(self, graph: Graph) -> None:
-        """Find the open sizes of a graph's inputs.
-
-        Args:
-          graph: the graph; its header knows the file's own names.
-        """
+        """Find the open sizes of a graph's inputs; its header knows the file's own names."""
         self._types = {
             graph.nodes[number].attribute("name"): kind.shape
             for number in graph.inputs
@@ -124,8 +119,7 @@ class OpenSizes:
     def at(self, chosen: Mapping[str, int]) -> Sizes:
         """Return the sizes at which every open size has the chosen number.
 
-        Args:
-          chosen: the number of each size in `free`, by `OpenSize.name`; may have others too.
+        `chosen` has the number of each size in `free`, by `OpenSize.name`; it may have others too.
 
         Raises:
           ValueError: a size is missing.
@@ -149,13 +143,10 @@ class OpenSizes:
         )
 
     def edges(self, sizes: Sizes) -> Iterator[Sizes]:
-        """Yield unusual sizes at which a model may run too.
+        """Yield unusual sizes at which a model may run too, given the usual ones.
 
         They are 0 and 1, for each open size and for all of them. A file may give one name to sizes
         that are equal by chance only, so of each size with several places, one place is varied too.
-
-        Args:
-          sizes: the usual ones.
         """
         usual = {size.name: dict(sizes.symbols)[size.symbol] for size in self.all}
         for number in (1, 0):
@@ -169,10 +160,7 @@ class OpenSizes:
                 yield from (_varied(together, place, size) for size in (1, usual[size.name] + 2))
 
     def with_symbols(self, sizes: Sizes) -> Sizes:
-        """Return these sizes with the shapes of this graph's inputs.
-
-        Args:
-          sizes: sizes whose symbols are those of this graph.
+        """Return sizes that have this graph's symbols, with the shapes of its inputs.
 
         Raises:
           ValueError: a size is missing.
@@ -182,10 +170,7 @@ class OpenSizes:
         return self.at({size.name: symbols[size.symbol] for size in sized})
 
     def of_arrays(self, arrays: Mapping[str, np.ndarray]) -> Sizes:
-        """Return the sizes that inputs have.
-
-        Args:
-          arrays: an array for each input, by name; those with a default may be missing.
+        """Return the sizes that inputs have, given as arrays by name; defaults may be missing.
 
         Raises:
           UserError: two axes differ that the file gives one name, or an open size is in no array.
@@ -204,11 +189,9 @@ class OpenSizes:
         return self.at(chosen)
 
     def named(self, name: str, model: str) -> Sequence[OpenSize]:
-        """Return the open sizes that a name stands for: `?` may stand for several.
+        """Return the open sizes that a name stands for: the file's own, or INPUT[AXIS].
 
-        Args:
-          name: the file's own name, or INPUT[AXIS].
-          model: name of the model, for messages.
+        A name such as `?` may stand for several. `model` is the model's name, for messages.
 
         Raises:
           UserError: no open size has this name.
@@ -286,14 +269,12 @@ def _open_sizes(
     counts = collections.Counter(owns.values())
     return tuple(
         OpenSize(
-            owns[symbol]
-            if owns[symbol] and counts[owns[symbol]] == 1
-            else place_name(occurrences[0]),
+            own_name if own_name and counts[own_name] == 1 else place_name(occurrences[0]),
             symbol,
             tuple(occurrences),
-            owns[symbol],
+            own_name,
         )
-        for symbol, occurrences in places.items()
+        for (symbol, occurrences), own_name in zip(places.items(), owns.values(), strict=True)
     )
 
 

@@ -238,11 +238,7 @@ def _telling(
 def silent_outputs(runs: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return the outputs from which a wrong model could not be told, and why.
 
-    Args:
-      runs: the outputs of a model on several inputs, by name.
-
-    Returns:
-      "not finite" or "constant" by name of the output.
+    The reasons, "not finite" or "constant", are by name of the output.
     """
     reasons: dict[str, str] = {}
     first, *others = runs

@@ -39,13 +39,7 @@ _OTHER = "#fce5cd"
 
 
 def draw(graph: Graph, marked: Collection[int] = (), mark: str = "#cc0000") -> str:
-    """Draw a graph.
-
-    Boxes of the `marked` nodes have a frame of the colour `mark`.
-
-    Returns:
-      An <svg> element.
-    """
+    """Draw a graph as an <svg> element; boxes of the `marked` nodes have a frame of `mark`."""
     places = layout(graph)
     pixels = {
         number: (_MARGIN + x * _STEP_X, _MARGIN + y * _STEP_Y) for number, (x, y) in places.items()
@@ -65,10 +59,7 @@ def draw(graph: Graph, marked: Collection[int] = (), mark: str = "#cc0000") -> s
 
 
 def only_in(graph: Graph, reference: Graph) -> set[int]:
-    """Return the nodes of one graph that the other does not have.
-
-    One of the graphs must have been made from the other, so that shared nodes have equal numbers.
-    """
+    """Return the nodes of one graph that the other, made from it or the reverse, does not have."""
     return {number for number, node in graph.nodes.items() if reference.nodes.get(number) != node}
 
 

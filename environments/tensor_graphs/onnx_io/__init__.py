@@ -11,7 +11,7 @@ Reading, top down (`reading/`):
       │  nodes          node by node, each by the first of these that fits:
       │    bodies         an If, Loop or Scan, with all nodes of its bodies (`body_models`)
       │    shape_values   a value computed from sizes becomes a constant
-      │    canonical      an operator of `operators.table` gets its one form (windows: Conv, pools)
+      │    canonical      an operator of `operators.table` gets its one form
       │    opaque         any other operator is kept to be written as it was (`opaque_shapes`)
       ▼
     Graph, with a ModelHeader: the file's names, versions and documentation

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from environments.tensor_graphs.models.builder import Builder
-from environments.tensor_graphs.models.families.spelling import Spelling, pick
+from environments.tensor_graphs.models.families.spelling import draw_spelling, pick
 
 _FIRST_OPSET_WITH_AXES_AS_INPUT = 18
 ACTIVATIONS = ("relu", "gelu", "silu", "relu6", "hard_swish", "tanh")
@@ -25,7 +25,7 @@ class Exporter:
 
     def __init__(self, build: Builder, random: np.random.Generator, *rows: int) -> None:
         self.build = build
-        self.spelling = Spelling.draw(random, build.opset)
+        self.spelling = draw_spelling(random, build.opset)
         self._random = random
         batch = -1 if self.spelling.open_batch or isinstance(build.batch, str) else build.batch
         self.rows = (batch, *rows)

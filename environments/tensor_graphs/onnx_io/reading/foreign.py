@@ -49,12 +49,9 @@ def is_foreign(node: onnx.NodeProto, opset: int) -> bool:
 
 
 def with_types(skeleton: onnx.ModelProto, inferred: onnx.GraphProto) -> onnx.ModelProto | None:
-    """Return a model that gives the types of what foreign operators return.
+    """Return the skeleton with the types of what foreign operators return.
 
-    `inferred` is the skeleton's graph with all types that onnx can infer.
-
-    Returns:
-      The skeleton with further types; None if onnxruntime knows no more than onnx.
+    `inferred` is its graph with all types that onnx can infer; None if onnxruntime knows no more.
     """
     opset = opset_of(skeleton)
     typed = {info.name for info in (*inferred.value_info, *inferred.output) if _shape(info)}

@@ -38,9 +38,8 @@ def infer_types(
     With `is_strict`, a model that onnx does not take for valid is an error. Without it, what onnx
     cannot infer is left out, and so are the shapes that the file gives for outputs.
 
-    Returns:
-      The types by name of the value; None for values that are not tensors. Values whose types
-      cannot be inferred may be missing.
+    The types are by name of the value; None for values that are not tensors. Values whose types
+    cannot be inferred may be missing.
 
     Raises:
       UserError: the model is not valid, an operator does not take its inputs, or an output has

@@ -23,15 +23,16 @@ from environments.tensor_graphs.onnx_io.reading.body_models import (
     steady,
 )
 from environments.tensor_graphs.onnx_io.reading.canonical import add_canonical
-from environments.tensor_graphs.onnx_io.reading.graph_builder import GraphBuilder, NotCanonicalError
-from environments.tensor_graphs.onnx_io.reading.inference import infer_types
-from environments.tensor_graphs.onnx_io.reading.opaque_shapes import refined
-from environments.tensor_graphs.onnx_io.reading.shape_values import Sizes, are_known, compute
-from environments.tensor_graphs.onnx_io.reading.source_node import (
+from environments.tensor_graphs.onnx_io.reading.graph_builder import (
+    GraphBuilder,
+    NotCanonicalError,
     SourceNode,
     attribute_values,
     with_inputs,
 )
+from environments.tensor_graphs.onnx_io.reading.inference import infer_types
+from environments.tensor_graphs.onnx_io.reading.opaque_shapes import refined
+from environments.tensor_graphs.onnx_io.reading.shape_values import Sizes, are_known, compute
 from environments.tensor_graphs.onnx_io.reading.wiring import Wiring
 from environments.tensor_graphs.onnx_io.tensors import DataPlace
 

@@ -31,16 +31,13 @@ def read(source: loading.Source, shapes: Mapping[str, Sequence[int]] | None = No
     Operators of `operators.table.OPERATORS` get their canonical form; all others become Opaque
     nodes, which are written as they were. Dropout and Identity are left out. Shapes that the model
     computes are replaced by their values as far as these are known. The bodies of If, Loop and Scan
-    become part of the graph (`bodies`).
+    become part of the graph (`bodies`). Its `header` keeps all the rest but training information.
 
     Args:
       source: a path, the content of a file, or a model. External data are found only with a path.
       shapes: shapes that inputs have from now on, by name, in the graph and in models written from
         it. What follows from them is folded. Without this, what is folded holds for all sizes that
         the file leaves open.
-
-    Returns:
-      The graph; its `header` keeps everything else in the file but training information.
 
     Raises:
       UserError: the source is not an ONNX model, or is damaged; or neither onnx nor onnxruntime

@@ -39,19 +39,16 @@ def compute(
     types: Sequence[TensorType | None],
     attributes: Mapping[str, Any],
 ) -> Sizes | None:
-    """Compute the value of a node that computes with sizes.
+    """Compute the value of a node that computes with sizes; None if that is not possible.
 
-    None stands for inputs whose values or types are not known.
-
-    Returns:
-      The value of the node's first output; None if it cannot be computed.
+    Inputs whose values or types are not known are None.
     """
     if op in ("Shape", "Size"):
         shape = types[0].shape if types and types[0] else None
         if shape is None:
             return None
         if op == "Size":
-            return _scalar(dimensions.product(shape))
+            return np.array(dimensions.product(shape), object)
         return as_sizes(list(shape))[attributes.get("start", 0) : attributes.get("end")]
     function = _FUNCTIONS.get(op)
     if function is None or not inputs or any(values is None for values in inputs):
@@ -63,21 +60,9 @@ def compute(
     return values if values is not None and values.size <= MAX_ELEMENTS else None
 
 
-def _scalar(size: Dimension) -> Sizes:
-    array = np.empty((), object)
-    array[()] = size
-    return array
-
-
-def _each(function: Callable[..., Dimension]) -> Callable[..., Sizes]:
-    def apply(attributes: Mapping[str, Any], *inputs: Sizes) -> Sizes:
-        together = np.broadcast_arrays(*inputs)
-        result = np.empty(together[0].shape, object)
-        for place in np.ndindex(result.shape):
-            result[place] = function(*[values[place] for values in together])
-        return result
-
-    return apply
+def _each(function: Callable[..., Dimension], num_inputs: int = 2) -> Callable[..., Sizes]:
+    elementwise = np.frompyfunc(function, num_inputs, 1)
+    return lambda attributes, *inputs: np.asarray(elementwise(*inputs), object)
 
 
 def _divided(dividend: Dimension, divisor: Dimension) -> Dimension:
@@ -112,7 +97,7 @@ def _chosen(condition: Dimension, left: Dimension, right: Dimension) -> Dimensio
 
 def _gather(attributes: Mapping[str, Any], values: Sizes, indices: Sizes) -> Sizes:
     taken = np.take(values, indices.astype(np.int64), axis=attributes.get("axis", 0))
-    return taken if isinstance(taken, np.ndarray) else _scalar(taken)
+    return np.asarray(taken, object)
 
 
 def _squeeze(attributes: Mapping[str, Any], values: Sizes, axes: Sizes | None = None) -> Sizes:
@@ -145,9 +130,7 @@ def _constant_of_shape(attributes: Mapping[str, Any], shape: Sizes) -> Sizes | N
     sizes = [int(size) for size in shape]
     if np.prod(sizes) > MAX_ELEMENTS:
         return None
-    result = np.empty(sizes, object)
-    result[...] = filling
-    return result
+    return np.full(sizes, filling, object)
 
 
 def _range(attributes: Mapping[str, Any], *bounds: Sizes) -> Sizes | None:
@@ -158,7 +141,7 @@ def _range(attributes: Mapping[str, Any], *bounds: Sizes) -> Sizes | None:
 def _product(attributes: Mapping[str, Any], values: Sizes, axes: Sizes | None = None) -> Sizes:
     if axes is not None or "axes" in attributes or values.ndim != 1:
         raise ValueError("only over all axes")
-    result = _scalar(dimensions.product(values.tolist()))
+    result = np.array(dimensions.product(values.tolist()), object)
     return result.reshape(1) if attributes.get("keepdims", 1) else result
 
 
@@ -181,5 +164,5 @@ _FUNCTIONS: Mapping[str, Callable[..., Sizes | None]] = {
     "Unsqueeze": lambda attributes, values, axes: np.expand_dims(
         values, tuple(map(int, axes.flat))
     ),
-    "Where": _each(_chosen),
+    "Where": _each(_chosen, 3),
 }

@@ -221,17 +221,22 @@ class Writer:
 
     def _describe_ends(self, graph: onnx.GraphProto) -> None:
         """Describe the types of inputs and outputs, with the file's own entries if it has any."""
-        for infos, ends in (
-            (graph.input, [(self._names.of(Ref(n)), Ref(n)) for n in self._graph.inputs]),
-            (graph.output, list(zip(self._graph.output_names, self._graph.outputs, strict=True))),
+        shell = self._header.shell.graph
+        for infos, own, ends in (
+            (
+                graph.input,
+                shell.input,
+                [(self._names.of(Ref(n)), Ref(n)) for n in self._graph.inputs],
+            ),
+            (
+                graph.output,
+                shell.output,
+                zip(self._graph.output_names, self._graph.outputs, strict=True),
+            ),
         ):
-            entries = {info.name: info for info in infos}
-            described = [entries.get(name) or self._described(name, ref) for name, ref in ends]
-            copies = [
-                onnx.ValueInfoProto.FromString(info.SerializeToString()) for info in described
-            ]
+            entries = {info.name: info for info in own}
             del infos[:]
-            infos.extend(copies)
+            infos.extend(entries.get(name) or self._described(name, ref) for name, ref in ends)
 
     def _described(self, name: str, ref: Ref) -> onnx.ValueInfoProto:
         tensor_type = self._graph.type_of(ref)

@@ -139,14 +139,6 @@ def test_part_of_a_graph() -> None:
     assert outputs["y2"] == pytest.approx(2 + 1 / (1 + np.exp(-2)))
 
 
-def test_alone(backend: CountedBackend) -> None:
-    objective = MeasuredObjective(backend, CostTable())
-    graph = layer_norm([1, 8, 16])
-    total = next(number for number, node in graph.nodes.items() if node.op == "Add")
-    assert objective.node_cost_ms(graph, total) == 0
-    assert objective.alone.node_cost_ms(graph, total) > 0
-
-
 def test_what_fuses_into_something_slow_is_seen() -> None:
     """onnxruntime makes SkipLayerNormalization of rank 3 only, and that is slow."""
     objective = MeasuredObjective(OnnxRuntime(), CostTable())

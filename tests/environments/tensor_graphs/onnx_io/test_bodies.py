@@ -202,7 +202,7 @@ g (int64 n, float[2] x) => (float[2] a, float[2] b, float[2] c) {
 @pytest.mark.parametrize(
     ("text", "inputs", "op"),
     [
-        (SCANNED, {"start": X, "xs": np.arange(30).reshape(5, 3, 2).astype("f4")}, "Transpose"),
+        (
             SCANNED,
             {"start": X, "xs": np.arange(30, dtype=np.float32).reshape(5, 3, 2)},
             "Transpose",

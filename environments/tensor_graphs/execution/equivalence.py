@@ -6,7 +6,7 @@ than its type allows, the model that is right is run once more with other last d
 the change that this makes is allowed.
 
 An error within the tolerance may still be digits that the model itself does not lose. So each
-element is also compared with its value in float64, as `accuracy` says.
+element is also compared with its value in float64, as `reference` says.
 """
 
 from __future__ import annotations

@@ -17,9 +17,8 @@ from environments.tensor_graphs.onnx_io.header import (
     opset_of,
 )
 from environments.tensor_graphs.onnx_io.reading import loading
-from environments.tensor_graphs.onnx_io.reading.foreign import session_of
 from environments.tensor_graphs.onnx_io.reading.graph_builder import GraphBuilder
-from environments.tensor_graphs.onnx_io.reading.inference import infer_types
+from environments.tensor_graphs.onnx_io.reading.inference import infer_types, session_of
 from environments.tensor_graphs.onnx_io.reading.nodes import NodeReader, Reading
 from environments.tensor_graphs.onnx_io.reading.wiring import Wiring
 from environments.tensor_graphs.onnx_io.tensors import DataPlace

@@ -59,18 +59,14 @@ class AnalyticObjective:
             return 0.0
         if node.op in VIEWS:
             return self.start_ms
-        return self.work_ms(_figures(graph, node, self.sizes))
+        inputs = [_at(kind, self.sizes) for kind in input_types(graph, node)]
+        outputs = [_at(kind, self.sizes) for kind in node.types]
+        return self.work_ms(work(node.op, inputs, outputs, node.attributes))
 
     def work_ms(self, work: Figures) -> float:
         """Return the time in ms that some work takes."""
         busy_ms = max(work.flops / self.flops_per_ms, work.bytes_moved / self.bytes_per_ms)
         return work.num_kernels * self.start_ms + busy_ms
-
-
-def _figures(graph: Graph, node: Node, sizes: Sizes) -> Figures:
-    """Return the work of a node; it must not be an Input or constant."""
-    inputs = [_at(kind, sizes) for kind in input_types(graph, node)]
-    return work(node.op, inputs, [_at(kind, sizes) for kind in node.types], node.attributes)
 
 
 def _at(kind: TensorType | None, sizes: Sizes) -> TensorType | None:

@@ -149,9 +149,13 @@ class MeasuredObjective:
 
         It is the cost of a Reshape and the like too, which measured alone would copy their input.
         """
-        graph, number = _least_graph()
-        cost_ms = self._look_up(graph, (number,), ())
-        return self._formula.cost_ms(graph, (number,)) if cost_ms is None else cost_ms
+        edit = Graph().edit()
+        x = edit.add(INPUT, [], (("name", "x"),), [TensorType("float32", (1,))])
+        (y,) = add(edit, "Relu", x)
+        edit.set_outputs([y], ["y"])
+        graph, _ = edit.finish()
+        cost_ms = self._look_up(graph, (y.node,), ())
+        return self._formula.cost_ms(graph, (y.node,)) if cost_ms is None else cost_ms
 
     def _look_up(self, graph: Graph, members: tuple[int, ...], key: tuple) -> float | None:
         """Return the measured cost of a group in ms; None if it cannot be measured any more."""
@@ -209,7 +213,8 @@ class MeasuredObjective:
 
     def _whole_ms(self, graph: Graph, members: tuple[int, ...]) -> float:
         """Measure some nodes as one model, and return the time in ms of one copy."""
-        copies = _num_copies(_size_bytes(graph, members))
+        nodes = [graph.nodes[number] for number in members]
+        copies = _num_copies(sum(bytes_moved(input_types(graph, n), n.types) for n in nodes))
         model = part_model(graph, members, copies)
         self.num_measured += 1
         feeds = self._feeds(model, part_inputs(graph, members, copies))
@@ -253,24 +258,9 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _least_graph() -> tuple[Graph, int]:
-    edit = Graph().edit()
-    x = edit.add(INPUT, [], (("name", "x"),), [TensorType("float32", (1,))])
-    (y,) = add(edit, "Relu", x)
-    edit.set_outputs([y], ["y"])
-    return edit.finish()[0], y.node
-
-
 def _num_copies(size_bytes: int) -> int:
     """Return how many copies to run: one if it is too large for the caches, more if it is small."""
     return max(1, min(_MOST_COPIES, _SPREAD_BYTES // max(1, size_bytes)))
-
-
-def _size_bytes(graph: Graph, members: Sequence[int]) -> int:
-    return sum(
-        bytes_moved(input_types(graph, node), node.types)
-        for node in (graph.nodes[number] for number in members)
-    )
 
 
 def _key(graph: Graph, members: Sequence[int]) -> tuple:

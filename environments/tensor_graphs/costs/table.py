@@ -31,9 +31,9 @@ class CostTable:
     def get(self, key: str) -> float | None:
         """Return the cost in ms of a key; None if it is not known."""
         if key not in self._costs_ms and self._cache is not None:
-            content = self._cache.get(self._place(key))
+            content = self._cache.get(f"{self._owner} {key}")
             if content is not None:
-                self._costs_ms[key] = _cost_ms(content)
+                self._costs_ms[key] = float(json.loads(content)["ms"])
         return self._costs_ms.get(key)
 
     def put(self, key: str, cost_ms: float, description: str = "") -> float:
@@ -43,19 +43,13 @@ class CostTable:
         """
         if key not in self._costs_ms and self._cache is not None:
             content = json.dumps({"ms": cost_ms, "what": description[:1000]}).encode()
-            cost_ms = _cost_ms(self._cache.put_first(self._place(key), content))
+            content = self._cache.put_first(f"{self._owner} {key}", content)
+            cost_ms = float(json.loads(content)["ms"])
         return self._costs_ms.setdefault(key, cost_ms)
 
     def __len__(self) -> int:
         """Return the number of costs that this process knows."""
         return len(self._costs_ms)
-
-    def _place(self, key: str) -> str:
-        return f"{self._owner} {key}"
-
-
-def _cost_ms(content: bytes) -> float:
-    return float(json.loads(content)["ms"])
 
 
 def table_of(backend: Backend) -> CostTable:

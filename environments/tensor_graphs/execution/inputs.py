@@ -80,8 +80,12 @@ def random_inputs(
                 elif dtype.kind in "iu" and value.name in compared:
                     choice = np.roll(compared[value.name], -seed)
                     drawn = random.choice(choice, shape) if shape else choice[0]
+                elif dtype.kind in "iub":
+                    drawn = random.integers(2 if dtype.kind == "b" else bound, size=shape)
                 else:
-                    drawn = _draw_integers(random, dtype, shape, bound)
+                    raise NoInputsError(
+                        f"no random numbers of type {dtype}; give inputs with --inputs FILE.npz"
+                    )
                 # Without axes it is a number so far, which onnxruntime does not take.
                 inputs[value.name] = np.asarray(drawn, dtype)
             except (MemoryError, ValueError) as error:  # NumPy bounds sizes, too.
@@ -198,16 +202,6 @@ def _type(value: onnx.ValueInfoProto, sizes: Sizes) -> tuple[np.dtype[Any], tupl
             raise ValueError(f"input {value.name!r} leaves a size open")
         shape = tuple(size.dim_value for size in tensor.shape.dim)
     return helper.tensor_dtype_to_np_dtype(tensor.elem_type), shape
-
-
-def _draw_integers(
-    random: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, ...], bound: int
-) -> np.ndarray:
-    if dtype.kind in "iu":
-        return random.integers(bound, size=shape)
-    if dtype.kind == "b":
-        return random.integers(2, size=shape)
-    raise NoInputsError(f"no random numbers of type {dtype}; give inputs with --inputs FILE.npz")
 
 
 def _bounds(model: onnx.ModelProto) -> dict[str, int]:

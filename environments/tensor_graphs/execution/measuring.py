@@ -156,12 +156,12 @@ class Bench:
                 programs = [backend.open(model) for backend, model in pairs_to_open]
                 share = seconds / num_processes, math.ceil(pairs / num_processes), until_s
                 turns += self._measured([*programs, programs[0]][:3], *share)
-        first, other, same = zip(*turns, strict=True)
+        first_s, second_s, same_s = zip(*turns, strict=True)
         return Comparison(
-            ratio=ratio_of(first, other),
-            same=ratio_of(first, same),
-            first_ms=1e3 * statistics.median(first),
-            other_ms=1e3 * statistics.median(other),
+            ratio=ratio_of(first_s, second_s),
+            same=ratio_of(first_s, same_s),
+            first_ms=1e3 * statistics.median(first_s),
+            other_ms=1e3 * statistics.median(second_s),
             num_pairs=len(turns),
         )
 

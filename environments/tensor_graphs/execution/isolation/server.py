@@ -46,13 +46,13 @@ class Server:
                 if optimised is None:
                     return {"model": None, "backend": ""}
                 return {"model": optimised[0].SerializeToString(), "backend": optimised[1].name}
-        program, given = self._programs[request["program"]], request["given"]
+        program, number = self._programs[request["program"]], request["given"]
         if "inputs" in request:
-            self._inputs[given] = request["inputs"]
-        inputs = self._inputs[given]
+            self._inputs[number] = request["inputs"]
+        inputs = self._inputs[number]
         if request["do"] == "run":
             return {"outputs": program.run(inputs)}
-        key = (request["program"], given, request["bound"])
+        key = (request["program"], number, request["bound"])
         if key not in self._timers:
             self._timers[key] = program.timer(inputs, bound=request["bound"])
         return {"seconds": self._timers[key](request["times"])}

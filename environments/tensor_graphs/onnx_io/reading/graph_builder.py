@@ -177,8 +177,11 @@ class GraphBuilder:
         value = self.value_of(ref)
         if value is None or value.size != 1 or value.dtype.kind not in "iuf":
             raise NotCanonicalError
-        number = value.reshape(())
-        if float(np.float32(number)) != float(number) or _is_inexact(number):
+        number = value.item()
+        # An integer may change when it is converted to a float and back.
+        if float(np.float32(value.reshape(()))) != float(number) or (
+            isinstance(number, int) and int(float(number)) != number
+        ):
             raise NotCanonicalError
         return float(number)
 
@@ -197,11 +200,6 @@ class GraphBuilder:
         if len(arrays) < len(inputs):
             return None
         return evaluate(node.op, arrays, node.attributes)[ref.output]
-
-
-def _is_inexact(number: np.ndarray) -> bool:
-    """Return whether an integer changes when it is converted to a float and back."""
-    return number.dtype.kind in "iu" and int(float(number)) != int(number)
 
 
 def with_inputs(builder: GraphBuilder, node: SourceNode) -> SourceNode:

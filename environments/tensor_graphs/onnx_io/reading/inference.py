@@ -85,7 +85,7 @@ def _shape(info: onnx.ValueInfoProto) -> bool:
 
 
 def _types(skeleton: onnx.ModelProto, names: Set[str]) -> dict[str, onnx.ValueInfoProto]:
-    """Return what onnxruntime says of the types of some values, as far as it knows them."""
+    """Return what onnxruntime says of the types of those values that are tensors of known rank."""
     if not names:
         return {}
     model = onnx.ModelProto()
@@ -95,20 +95,15 @@ def _types(skeleton: onnx.ModelProto, names: Set[str]) -> dict[str, onnx.ValueIn
     session = session_of(model)
     if session is None:
         return {}
-    infos = {output.name: _info(output) for output in session.get_outputs() if output.name in names}
-    return {name: info for name, info in infos.items() if info is not None}
-
-
-def _info(output: Any) -> onnx.ValueInfoProto | None:
-    """Return the type of an output of a session; None if it is no tensor of known rank.
-
-    A number and a tensor of unknown rank look the same there.
-    """
-    kind = _TENSOR.fullmatch(output.type)
-    number = None if kind is None else _NUMBERS.get(kind[1])
-    if number is None or not output.shape:
-        return None
-    return onnx.helper.make_tensor_value_info(output.name, number, output.shape)
+    infos = {}
+    for output in session.get_outputs():
+        kind = _TENSOR.fullmatch(output.type)
+        number = None if kind is None else _NUMBERS.get(kind[1])
+        # A number and a tensor of unknown rank look the same there.
+        if output.name in names and number is not None and output.shape:
+            shape = output.shape
+            infos[output.name] = onnx.helper.make_tensor_value_info(output.name, number, shape)
+    return infos
 
 
 _MAX_ELEMENTS = 1024

@@ -95,16 +95,6 @@ def _chosen(condition: Dimension, left: Dimension, right: Dimension) -> Dimensio
     return left if condition else right
 
 
-def _gather(attributes: Mapping[str, Any], values: Sizes, indices: Sizes) -> Sizes:
-    taken = np.take(values, indices.astype(np.int64), axis=attributes.get("axis", 0))
-    return np.asarray(taken, object)
-
-
-def _squeeze(attributes: Mapping[str, Any], values: Sizes, axes: Sizes | None = None) -> Sizes:
-    taken = None if axes is None else tuple(int(axis) for axis in axes.reshape(-1))
-    return np.asarray(np.squeeze(values, taken), object)
-
-
 def _reshape(attributes: Mapping[str, Any], values: Sizes, shape: Sizes) -> Sizes:
     sizes = [int(size) for size in shape]
     return values.reshape(sizes) if 0 not in sizes else None  # type: ignore[return-value]
@@ -133,11 +123,6 @@ def _constant_of_shape(attributes: Mapping[str, Any], shape: Sizes) -> Sizes | N
     return np.full(sizes, filling, object)
 
 
-def _range(attributes: Mapping[str, Any], *bounds: Sizes) -> Sizes | None:
-    places = range(*[int(bound.item()) for bound in bounds])
-    return as_sizes(np.array(places, np.int64)) if len(places) <= MAX_ELEMENTS else None
-
-
 def _product(attributes: Mapping[str, Any], values: Sizes, axes: Sizes | None = None) -> Sizes:
     if axes is not None or "axes" in attributes or values.ndim != 1:
         raise ValueError("only over all axes")
@@ -152,14 +137,21 @@ _FUNCTIONS: Mapping[str, Callable[..., Sizes | None]] = {
     "ConstantOfShape": _constant_of_shape,
     "Div": _each(_divided),
     "Equal": _each(_equal),
-    "Gather": _gather,
+    "Gather": lambda attributes, values, indices: np.asarray(
+        np.take(values, indices.astype(np.int64), axis=attributes.get("axis", 0)), object
+    ),
     "Identity": lambda attributes, values: values,
     "Mul": _each(lambda a, b: dimensions.product([a, b])),
-    "Range": _range,
+    # One more than fits tells that the list is too long.
+    "Range": lambda attributes, *bounds: as_sizes(
+        np.array(range(*[int(bound.item()) for bound in bounds])[: MAX_ELEMENTS + 1], np.int64)
+    ),
     "ReduceProd": _product,
     "Reshape": _reshape,
     "Slice": _slice,
-    "Squeeze": _squeeze,
+    "Squeeze": lambda attributes, values, axes=None: np.asarray(
+        np.squeeze(values, None if axes is None else tuple(map(int, axes.flat))), object
+    ),
     "Sub": _each(lambda a, b: dimensions.total([a, dimensions.product([-1, b])])),
     "Unsqueeze": lambda attributes, values, axes: np.expand_dims(
         values, tuple(map(int, axes.flat))

@@ -72,7 +72,7 @@ class _Names:
         return name
 
     def describe(self, node: onnx.NodeProto, number: int | None) -> None:
-        """Give a node its name, documentation and metadata: those of a node of the graph, if any."""
+        """Give a node its name and documentation: those of a node of the graph, if there is one."""
         about = None if number is None else self._header.nodes.get(number)
         if about is not None:
             node.MergeFrom(about)

@@ -1,7 +1,7 @@
 """Families of small models, to learn from many graphs: `make(Builder("transformers:7", …))`.
 
 A family draws what a member computes, how large it is, and in which of many spellings an exporter
-wrote it (`spelling`). Name, seed, batch and opset decide everything. No member is one of the zoo's
+wrote it (`exporter`). Name, seed, batch and opset decide everything. No member is one of the zoo's
 fixed models.
 
   transformers   orders of norms and attention, masks, heads, gates, entries and ends
@@ -26,7 +26,7 @@ from environments.tensor_graphs.models.builder import Batch, Builder
 from environments.tensor_graphs.models.families.branches import branched
 from environments.tensor_graphs.models.families.cells import recurrent
 from environments.tensor_graphs.models.families.convolutions import convolutional
-from environments.tensor_graphs.models.families.spelling import pick
+from environments.tensor_graphs.models.families.exporter import pick
 from environments.tensor_graphs.models.families.transformers import adapted, transformer
 
 _FAMILIES: Mapping[str, Callable[[Builder, np.random.Generator], onnx.ModelProto]] = {

@@ -8,8 +8,7 @@ import numpy as np
 import onnx
 
 from environments.tensor_graphs.models.builder import Builder
-from environments.tensor_graphs.models.families.exporter import Exporter
-from environments.tensor_graphs.models.families.spelling import pick
+from environments.tensor_graphs.models.families.exporter import Exporter, pick
 
 Merge = tuple[int, int, str, str]
 """Two values by their numbers, the operator that joins them, and what is applied to the result."""

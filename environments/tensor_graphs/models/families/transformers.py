@@ -11,8 +11,7 @@ import onnx
 from onnx import TensorProto
 
 from environments.tensor_graphs.models.builder import Builder
-from environments.tensor_graphs.models.families.exporter import ACTIVATIONS, Exporter
-from environments.tensor_graphs.models.families.spelling import pick
+from environments.tensor_graphs.models.families.exporter import ACTIVATIONS, Exporter, pick
 
 _WIDTHS = (32, 64, 64, 96, 128, 128, 192, 256, 384, 512, 768)
 _VOCABULARY = 256

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import onnx
 
-from environments.tensor_graphs.graph.graph import Edit
+from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import CONSTANT, Ref, TensorType
+from environments.tensor_graphs.onnx_io.header import DimensionNames, opset_of
 from environments.tensor_graphs.onnx_io.older_forms import MOVED
 from environments.tensor_graphs.onnx_io.reading.shape_values import (
     MAX_ELEMENTS,
@@ -18,7 +20,7 @@ from environments.tensor_graphs.onnx_io.reading.shape_values import (
     are_known,
     as_sizes,
 )
-from environments.tensor_graphs.onnx_io.tensors import dtype_of, is_numpy, to_array
+from environments.tensor_graphs.onnx_io.tensors import DataPlace, dtype_of, is_numpy, to_array
 from environments.tensor_graphs.operators import building
 from environments.tensor_graphs.operators.operator import num_elements
 from environments.tensor_graphs.operators.table import OPERATORS, evaluate
@@ -83,16 +85,30 @@ class SourceNode:
 
 
 class GraphBuilder:
-    """Adds nodes in their canonical form, and keeps the values that are known already.
+    """Adds nodes in their canonical form, and keeps what all readers of a model's nodes share.
 
     Attributes:
+      model: the model.
+      place: where its external data are; None if there is no file.
+      is_strict: whether onnx takes the model for valid.
       edit: the edit that nodes are added to.
       opset: version of ONNX's operators that the file uses.
+      functions: domain and name of the operators that the model defines itself.
+      names: gives the sizes of tensors their names.
+      value_names: the file's name of each value, the first if there are several.
+      nodes: names, documentation and metadata of nodes, by the graph's numbers.
+      numbers: numbers that no other node has.
     """
 
-    def __init__(self, edit: Edit, opset: int) -> None:
-        self.edit = edit
-        self.opset = opset
+    def __init__(self, model: onnx.ModelProto, place: DataPlace | None, is_strict: bool) -> None:
+        self.model, self.place, self.is_strict = model, place, is_strict
+        self.edit = Graph().edit()
+        self.opset = opset_of(model)
+        self.functions = {(function.domain, function.name) for function in model.functions}
+        self.names = DimensionNames()
+        self.value_names: dict[Ref, str] = {}
+        self.nodes: dict[int, onnx.NodeProto] = {}
+        self.numbers = itertools.count()
         self._sizes: dict[Ref, Sizes] = {}
         self._values: dict[Ref, np.ndarray | None] = {}
 

@@ -10,6 +10,7 @@ onnxruntime with the types that the model has.
 from __future__ import annotations
 
 import collections
+import dataclasses
 import functools
 import itertools
 import math
@@ -128,55 +129,50 @@ class Precise:
         return model
 
 
+@dataclasses.dataclass
 class _Frame:
     """One evaluation of outputs of the graph, or of a body.
 
     `bound` has the values of a body's inputs, by the number of their node.
     """
 
-    def __init__(
-        self,
-        precise: Precise,
-        outputs: Sequence[Ref],
-        inputs: Arrays,
-        bound: Mapping[int, np.ndarray],
-        until_s: float = math.inf,
-    ) -> None:
-        self._precise, self._nodes = precise, precise.graph.nodes
-        self._outputs, self._inputs, self._bound = outputs, inputs, bound
-        self._until_s = until_s
-        self._values: dict[int, Values] = {}
-        self._sizes: dict[str, int] = {}
+    precise: Precise
+    outputs: Sequence[Ref]
+    inputs: Arrays
+    bound: Mapping[int, np.ndarray]
+    until_s: float = math.inf
+    values: dict[int, Values] = dataclasses.field(default_factory=dict)
+    sizes: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def run(self) -> Values:
         """Return the values of the outputs."""
-        order = list(ordered(self._nodes, self._outputs, _needed))
-        waiting = collections.Counter({ref.node for ref in self._outputs})
+        order = list(ordered(self.precise.graph.nodes, self.outputs, _needed))
+        waiting = collections.Counter({ref.node for ref in self.outputs})
         for number in order:
-            waiting.update(_needed(self._nodes[number]))
+            waiting.update(_needed(self.precise.graph.nodes[number]))
         for number in order:
-            if time.monotonic() > self._until_s:
+            if time.monotonic() > self.until_s:
                 raise ImpreciseError("it took too long")
-            node = self._nodes[number]
-            self._values[number] = self._evaluated(number, node)
-            self._note_sizes(node, self._values[number])
+            node = self.precise.graph.nodes[number]
+            self.values[number] = self._evaluated(number, node)
+            self._note_sizes(node, self.values[number])
             for source in _needed(node):
                 waiting[source] -= 1
                 if not waiting[source]:
                     # Large models would not fit into memory with all of their inner values.
-                    del self._values[source]
-        return [self._at(ref) for ref in self._outputs]
+                    del self.values[source]
+        return [self._at(ref) for ref in self.outputs]
 
     def _at(self, ref: Ref) -> np.ndarray:
-        return self._values[ref.node][ref.output]
+        return self.values[ref.node][ref.output]
 
     def _evaluated(self, number: int, node: Node) -> Values:
-        if number in self._bound:
-            return [self._bound[number]]
+        if number in self.bound:
+            return [self.bound[number]]
         if node.op == INPUT:
-            if not node.is_model_input or node.attribute("name") not in self._inputs:
+            if not node.is_model_input or node.attribute("name") not in self.inputs:
                 raise ImpreciseError("an input without a value")
-            return [_widened(self._inputs[node.attribute("name")])]
+            return [_widened(self.inputs[node.attribute("name")])]
         if node.value is not None:
             kind = node.types[0]
             if kind is None or not is_numpy(kind.dtype):
@@ -185,7 +181,7 @@ class _Frame:
         if bodies.has_bodies(node):
             return self._controlled(node)
         arrays = [self._at(ref) for ref in node.inputs if ref is not None]
-        outputs = self._precise.computed(number, arrays, self._sizes)
+        outputs = self.precise.computed(number, arrays, self.sizes)
         # What a Cast makes of a number that it cannot hold is no number of the model's meaning.
         return [_widened(array) for array in outputs]
 
@@ -199,11 +195,11 @@ class _Frame:
         names = [attribute.name for attribute in attributes]
         body = control.bodies[names.index("then_branch" if is_true else "else_branch")]
         bound = {}
-        for number in ordered(self._nodes, body.outputs, _needed):
-            if bodies.body_of(self._nodes[number]) == body.name:
-                place = body.place_of_captured(self._nodes[number].attribute("place"))
+        for number in ordered(self.precise.graph.nodes, body.outputs, _needed):
+            if bodies.body_of(self.precise.graph.nodes[number]) == body.name:
+                place = body.place_of_captured(self.precise.graph.nodes[number].attribute("place"))
                 bound[number] = self._at(body.captured[place])
-        return _Frame(self._precise, body.outputs, self._inputs, bound, self._until_s).run()
+        return _Frame(self.precise, body.outputs, self.inputs, bound, self.until_s).run()
 
     def _note_sizes(self, node: Node, values: Values) -> None:
         """Note which numbers the names of sizes stand for."""
@@ -212,7 +208,7 @@ class _Frame:
             if len(shape) == array.ndim:
                 for size, number in zip(shape, array.shape, strict=True):
                     if isinstance(size, str) and dimensions.is_name(size):
-                        self._sizes.setdefault(size, number)
+                        self.sizes.setdefault(size, number)
 
 
 def _needed(node: Node) -> list[int]:

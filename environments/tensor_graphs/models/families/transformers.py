@@ -125,9 +125,7 @@ class _Transformer:
     """Builds one design in one spelling."""
 
     def __init__(self, design: Design, export: Exporter, linear: Linear) -> None:
-        self._design = design
-        self._export = export
-        self._linear = linear
+        self._design, self._export, self._linear = design, export, linear
 
     def build(self) -> onnx.ModelProto:
         """Build the whole model."""

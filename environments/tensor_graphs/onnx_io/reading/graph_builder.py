@@ -223,7 +223,7 @@ def with_inputs(builder: GraphBuilder, node: SourceNode) -> SourceNode:
 
     The constants are added to the graph. A node without such attributes is returned itself.
     """
-    names = MOVED[node.op].names if node.op in MOVED else ()
+    names = MOVED[node.op][1] if node.op in MOVED else ()
     if not any(name in node.attributes for name in names):
         return node
     x = None if not node.inputs or node.inputs[0] is None else builder.edit.type_of(node.inputs[0])

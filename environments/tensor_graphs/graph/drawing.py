@@ -126,10 +126,9 @@ def _box(graph: Graph, number: int, place: tuple[float, float], frame: str) -> s
     node = graph.nodes[number]
     x, y = place
     stroke = f'stroke="{frame}" stroke-width="2.5"' if frame else 'stroke="#888"'
-    is_input = node.op == INPUT
-    label = (
-        node.attribute("name")[:16] if is_input else node.op.replace("Normalization", "Norm")[:17]
-    )
+    label = node.op.replace("Normalization", "Norm")[:17]
+    if node.op == INPUT:
+        label = node.attribute("name")[:16]
     attributes = " ".join(f"{name}={value!r}" for name, value in node.attributes)
     title = f"{number}: {node.op} {attributes} → {', '.join(map(_type, node.types))}"
     return (

@@ -118,15 +118,10 @@ class Kernel:
 
 
 def kernels_of(optimised: onnx.ModelProto, feeds: Arrays, plain: Backend) -> list[Kernel]:
-    """Return the kernels of an optimised model.
+    """Return the kernels of a model that onnxruntime has optimised, as it runs on `feeds`.
 
     Conversions of layout at the model's inputs and outputs are left out: within a larger model, the
-    neighbouring kernels may use the same layout.
-
-    Args:
-      optimised: the model that onnxruntime has optimised.
-      feeds: inputs to run it on, by name.
-      plain: runs a model without optimising it further.
+    neighbouring kernels may use the same layout. `plain` runs models without optimising further.
 
     Raises:
       ValueError: a node contains a subgraph, or one of its inputs is no array.

@@ -15,12 +15,7 @@ from environments.tensor_graphs.execution.backends import Backend
 
 
 class CostTable:
-    """Measured costs by key.
-
-    Args:
-      cache: where costs are kept; None for a table that is kept in memory only.
-      owner: what was measured on. Each owner has costs of its own.
-    """
+    """Measured costs by key, in a cache or in memory alone; each owner has costs of its own."""
 
     def __init__(self, cache: Cache | None = None, owner: str = "") -> None:
         self._cache = cache

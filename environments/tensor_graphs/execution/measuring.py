@@ -42,13 +42,7 @@ FEW_PAIRS = 3
 
 @dataclasses.dataclass(frozen=True)
 class Ratio:
-    """A median of ratios with its 95% confidence interval.
-
-    Attributes:
-      value: the median of the other model's time divided by the first's.
-      low: lower end of the interval.
-      high: upper end of the interval.
-    """
+    """The median of the other model's time over the first's, with its 95% confidence interval."""
 
     value: float
     low: float
@@ -218,11 +212,7 @@ def ratio_of(first: Sequence[float], second: Sequence[float]) -> Ratio:
 
 
 class _Block:
-    """Runs a model several times in a row.
-
-    Attributes:
-      num_runs: number of runs that together take at least `_BLOCK_S` seconds.
-    """
+    """Runs a model `num_runs` times in a row, which takes `_BLOCK_S` seconds or longer."""
 
     def __init__(self, timer: Timer) -> None:
         self._timer = timer

@@ -219,10 +219,7 @@ def rounding(program: Program, inputs: Arrays, outputs: Mapping[str, Any]) -> di
     """Return how much a program's outputs change with the last digits of its inputs.
 
     Each number of the inputs that is no integer is replaced by a neighbour; `outputs` is what the
-    program returned before that.
-
-    Returns:
-      The relative error by name of the output; inf where the two are not comparable.
+    program returned before that. The relative errors are by output, inf where not comparable.
     """
     random = np.random.default_rng(0)
     nudged = {

@@ -48,12 +48,7 @@ _SCALES = (1.0, 1e3, 1e-3)
 
 
 class Trial(NamedTuple):
-    """Inputs for a model.
-
-    Attributes:
-      sizes: the sizes that they have where the model leaves them open.
-      inputs: an array for each input, by name.
-    """
+    """Inputs for a model by name, and the sizes that they have where it leaves them open."""
 
     sizes: Sizes
     inputs: Arrays

@@ -208,10 +208,8 @@ class Edit:
     def replace(self, replacements: Mapping[Ref, Ref], built: Collection[int] = ()) -> None:
         """Replace values by others, wherever they are used.
 
-        Args:
-          replacements: the new values by the old ones.
-          built: nodes that compute the new values. They go on using the old ones, so that Relu(x)
-            can be replaced by Relu(Relu(x)).
+        The nodes in `built`, which compute the new values, go on using the old ones, so that
+        Relu(x) can be replaced by Relu(Relu(x)).
 
         Raises:
           ValueError: the types of an old and a new value differ.
@@ -238,12 +236,10 @@ class Edit:
     def finish(self, is_acyclic: bool = False) -> tuple[Graph, Change]:
         """Return the new graph, without the nodes that no output depends on, and what changed.
 
-        Args:
-          is_acyclic: whether the caller knows that no node depends on itself; then this is not
-            checked.
+        `is_acyclic` says that the caller knows that no node depends on itself.
 
         Raises:
-          CycleError: a node depends on itself.
+          CycleError: a node depends on itself; not checked with `is_acyclic`.
         """
         self._remove_unused([*self._unused, *self._added])
         graph = Graph(self._graph.header)

@@ -16,13 +16,7 @@ Kernel = tuple[int, int]
 
 
 class Images:
-    """Adds layers of a convolutional network to a model; the image's name is always `x`.
-
-    Attributes:
-      export: adds all other layers.
-      random: draws what the network computes.
-      activation: the one that the network uses most.
-    """
+    """Adds layers of a convolutional network to a model, most of them with one activation."""
 
     def __init__(self, build: Builder, random: np.random.Generator) -> None:
         self.export = Exporter(build, random)

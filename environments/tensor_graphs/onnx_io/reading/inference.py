@@ -123,13 +123,10 @@ _SMALLEST = {
 def infer_types(
     model: onnx.ModelProto, wiring: Wiring, names: DimensionNames, is_strict: bool = True
 ) -> Mapping[str, TensorType | None]:
-    """Infer the types of a model's values.
+    """Infer the types of a model's values by name; None for values that are not tensors.
 
     With `is_strict`, a model that onnx does not take for valid is an error. Without it, what onnx
     cannot infer is left out, and so are the shapes that the file gives for outputs.
-
-    The types are by name of the value; None for values that are not tensors. Values whose types
-    cannot be inferred may be missing.
 
     Raises:
       UserError: the model is not valid, an operator does not take its inputs, or an output has

@@ -40,11 +40,7 @@ class OnnxNode:
 
 
 def lower(node: Node, types: Sequence[TensorType | None], opset: int) -> list[OnnxNode]:
-    """Lower a node to a chain of ONNX's nodes.
-
-    Returns:
-      The nodes. The first one gets the inputs of `node`; each later one gets the output of the
-      one before.
+    """Lower a node to a chain of ONNX's nodes, each with the output of the one before as its input.
 
     Raises:
       UserError: this version lacks the operator or one of its attributes.

@@ -26,11 +26,9 @@ _MAX_REPEATED_BYTES = 1 << 10
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """A graph that is written.
+    """A graph that is written: its nodes, Inputs too, each after those that it uses.
 
-    Attributes:
-      nodes: numbers of its nodes, Inputs too, each after those that it uses.
-      inputs: numbers of its Input nodes by their place; those that nothing uses are missing.
+    `inputs` are its Input nodes by their place; those that nothing uses are missing.
     """
 
     nodes: tuple[int, ...]

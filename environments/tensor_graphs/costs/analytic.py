@@ -18,11 +18,7 @@ VIEWS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 class Figures:
     """The work of an operator.
 
-    Attributes:
-      flops: number of floating-point operations.
-      bytes_moved: number of bytes read and written if every operator touches each of its tensors
-        once.
-      num_kernels: number of kernels that run, 1.
+    `bytes_moved` are read and written if it touches each of its tensors once; it is one kernel.
     """
 
     flops: int

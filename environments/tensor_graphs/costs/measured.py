@@ -66,12 +66,8 @@ class MeasuredObjective:
     ) -> None:
         """Make the objective; nothing is measured before a cost is asked for.
 
-        Args:
-          backend: runs the operators.
-          table: the table of costs for that backend.
-          sizes: the sizes that models leave open.
-          fused: whether operators that the backend may fuse are measured together. If not, a node's
-            cost depends only on the node and the types of its inputs.
+        With `fused`, operators that the backend may fuse are measured together. Without it, the
+        cost of a node depends only on the node and the types of its inputs.
         """
         self.name = backend.name
         self.table = table

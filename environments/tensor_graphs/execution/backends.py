@@ -87,12 +87,7 @@ class Backend(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class OnnxRuntime:
-    """onnxruntime as a backend.
-
-    Attributes:
-      level: level of its optimisations: disable, basic, extended or all.
-      cuda: whether to run on the GPU what it can run there.
-    """
+    """onnxruntime as a backend, at one of its levels of optimisation, on the CPU or a GPU."""
 
     level: str = "all"
     cuda: bool = False

@@ -67,12 +67,7 @@ class Body:
 
 @dataclasses.dataclass(frozen=True)
 class Control:
-    """A node that has bodies.
-
-    Attributes:
-      inputs: its own inputs; None for each that is left out.
-      bodies: its bodies, in the order of its attributes.
-    """
+    """A node that has bodies, in the order of its attributes; inputs that are left out are None."""
 
     inputs: tuple[Ref | None, ...]
     bodies: tuple[Body, ...]

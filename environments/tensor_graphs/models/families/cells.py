@@ -44,14 +44,10 @@ def recurrent(build: Builder, random: np.random.Generator) -> onnx.ModelProto:
 
 
 class _Gates:
-    """Adds gates x W + h U + b of a cell; the steps share their weights.
+    """Adds `count` gates x W + h U + b of a cell, [N, size] each; the steps share their weights.
 
-    Args:
-      export: writes the layers.
-      random: draws their form: "single" products for each gate, "packed" ones for all gates, or
-        "joined": one product for all gates, of x and h side by side.
-      size: of x, of h and of each gate.
-      count: number of gates.
+    Their form is drawn: "single" products for each gate, "packed" ones for all gates, or "joined":
+    one product for all gates, of x and h side by side.
     """
 
     def __init__(

@@ -77,13 +77,10 @@ ACTIVATIONS = ("relu", "gelu", "silu", "relu6", "hard_swish", "tanh")
 
 
 class Exporter:
-    """Adds layers to a model in the spelling of one exporter.
+    """Adds layers to a model in the spelling of one exporter, which is drawn.
 
-    Args:
-      build: builds the model.
-      random: draws the spelling.
-      rows: sizes that come before the last one in the inputs of linear layers, such as the number
-        of tokens; without the batch.
+    `rows` are the sizes that come before the last one in the inputs of linear layers, such as the
+    number of tokens; without the batch.
     """
 
     def __init__(self, build: Builder, random: np.random.Generator, *rows: int) -> None:

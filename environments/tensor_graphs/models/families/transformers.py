@@ -55,12 +55,8 @@ def draw_design(random: np.random.Generator) -> Design:
 class AdaptedLinear:
     """Adds linear layers: of most models some have adapters x A B s, and others have none.
 
-    Each name of a layer is adapted alike in all blocks. The first name is always adapted, and the
-    second one never.
-
-    Args:
-      export: adds the layers.
-      random: draws rank, number and form of the adapters, and which layers have them.
+    Rank, number and form of the adapters are drawn. Each name of a layer is adapted alike in all
+    blocks. The first name is always adapted, and the second one never.
     """
 
     def __init__(self, export: Exporter, random: np.random.Generator) -> None:

@@ -183,14 +183,6 @@ def test_names_of_sizes_that_look_like_computed_ones_are_only_names():
     assert write(graph).graph.output[1].type.tensor_type.shape.dim[0].dim_param == "2*n"
 
 
-def test_lists_that_are_not_known_leave_a_node_as_it_is():
-    model = parsed("g (float[2,3] x, int64[2] s) => (float[a,b] y) { y = Reshape(x, s) }")
-    graph = read(model)
-    assert only(graph, "Opaque").attribute("operator") == "Reshape"
-    inputs = {"x": np.ones((2, 3), np.float32), "s": np.array([3, 2])}
-    assert run(write(graph), inputs)[0].shape == (3, 2)
-
-
 def test_initialisers_are_inputs_only_in_old_formats():
     """Before format 4 each initialiser had to be among the inputs."""
     text = "g (float[2] x, float[2] w) => (float[2] y) <float[2] w = {1, 2}> { y = Mul(x, w) }"

@@ -16,13 +16,9 @@ VIEWS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 
 @dataclasses.dataclass(frozen=True)
 class Figures:
-    """The work of a graph or a node.
+    """The work of an operator.
 
-    Attributes:
-      flops: number of floating-point operations.
-      bytes_moved: number of bytes read and written if every operator touches each of its tensors
-        once.
-      num_kernels: number of operators that run.
+    `bytes_moved` are read and written if it touches each of its tensors once; it is one kernel.
     """
 
     flops: int
@@ -59,18 +55,14 @@ class AnalyticObjective:
             return 0.0
         if node.op in VIEWS:
             return self.start_ms
-        return self.work_ms(node_figures(graph, node, self.sizes))
+        inputs = [_at(kind, self.sizes) for kind in input_types(graph, node)]
+        outputs = [_at(kind, self.sizes) for kind in node.types]
+        return self.work_ms(work(node.op, inputs, outputs, node.attributes))
 
     def work_ms(self, work: Figures) -> float:
         """Return the time in ms that some work takes."""
         busy_ms = max(work.flops / self.flops_per_ms, work.bytes_moved / self.bytes_per_ms)
         return work.num_kernels * self.start_ms + busy_ms
-
-
-def node_figures(graph: Graph, node: Node, sizes: Sizes = NONE_OPEN) -> Figures:
-    """Return the work of a node; it must not be an Input or constant."""
-    inputs = [_at(kind, sizes) for kind in input_types(graph, node)]
-    return work(node.op, inputs, [_at(kind, sizes) for kind in node.types], node.attributes)
 
 
 def _at(kind: TensorType | None, sizes: Sizes) -> TensorType | None:
@@ -91,13 +83,9 @@ def work(
     outputs: Sequence[TensorType | None],
     attributes: Attributes,
 ) -> Figures:
-    """Return the work of an operator.
+    """Return the work of an operator with attributes that are sorted by name.
 
-    Args:
-      op: name of the operator.
-      inputs: types of its inputs; None for one that is left out or is no tensor.
-      outputs: types of its outputs; None for one that is no tensor.
-      attributes: its attributes, sorted by name.
+    The types are None for an input that is left out, and for what is no tensor.
     """
     if op in VIEWS:
         count = 0
@@ -107,17 +95,3 @@ def work(
     else:
         count = bytes_moved(inputs, outputs)
     return Figures(flops(op, inputs, outputs, attributes) if op in OPERATORS else 0, count, 1)
-
-
-def figures(graph: Graph, sizes: Sizes = NONE_OPEN) -> Figures:
-    """Return the work of a graph: the sum over its operators, as if none were fused."""
-    works = [
-        node_figures(graph, node, sizes)
-        for number, node in graph.nodes.items()
-        if node.op not in (INPUT, CONSTANT) and not graph.is_constant(number)
-    ]
-    return Figures(
-        sum(figures.flops for figures in works),
-        sum(figures.bytes_moved for figures in works),
-        len(works),
-    )

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from environments.tensor_graphs.graph.graph import Graph
-from environments.tensor_graphs.graph.nodes import INPUT, OPAQUE, Change, Node, Ref
+from environments.tensor_graphs.graph.nodes import INPUT, OPAQUE, Change, Node
 
 _ACTIVATIONS = frozenset(
     {"Clip", "Elu", "HardSigmoid", "HardSwish", "LeakyRelu", "Relu", "Selu", "Sigmoid", "Softplus",
@@ -139,29 +139,20 @@ class Groups:
         return any(self.graph.is_constant(used) for used in node.used)
 
     def _is_scaled(self, node: Node) -> bool:
+        """Return whether an input is a constant of one element."""
+        constants = (ref for ref in node.inputs if ref and self.graph.is_constant(ref.node))
+        tensors = (self.graph.type_of(ref) for ref in constants)
         return any(
-            ref is not None and self.graph.is_constant(ref.node) and self._is_scalar(ref)
-            for ref in node.inputs
+            tensor is not None and tensor.shape is not None and set(tensor.shape) <= {1}
+            for tensor in tensors
         )
 
     def _has_rank(self, node: Node, rank: int) -> bool:
         return all(kind is not None and len(kind.shape or ()) == rank for kind in node.types)
 
-    def _is_scalar(self, ref: Ref) -> bool:
-        tensor = self.graph.type_of(ref)
-        if tensor is None or tensor.shape is None:
-            return False
-        return all(size == 1 for size in tensor.shape)
-
 
 def changed(before: Groups, after: Groups, change: Change) -> set[int]:
-    """Return the nodes whose group an edit may have changed.
-
-    Args:
-      before: the groups of the graph before the edit.
-      after: the groups of the graph after the edit; all returned nodes are in this graph.
-      change: what the edit changed.
-    """
+    """Return the nodes of the graph after an edit whose group the edit may have changed."""
     old = {*change.removed, *change.rewired}
     new = {*change.added, *change.rewired}
     # A node that has lost or gained a user may join another group now, or become a leader.

@@ -10,23 +10,20 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
 from environments.tensor_graphs.costs.analytic import VIEWS
-from environments.tensor_graphs.execution.backends import Arrays
+from environments.tensor_graphs.execution.backends import Arrays, Backend
 
 # Operators that convert between onnxruntime's own layout for convolutions and the model's.
 _REORDER_INPUT, _REORDER_OUTPUT = "ReorderInput", "ReorderOutput"
 # The values of single numbers (a factor of 1) and of small integer weights (axes, sizes) may decide
 # what a kernel does. Weights of up to this many elements are small.
 _SMALL = 16
-
-Run = Callable[[onnx.ModelProto, Arrays], Mapping[str, np.ndarray]]
-"""Runs a model without optimising it further."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -53,7 +50,8 @@ class Kernel:
     @functools.cached_property
     def key(self) -> str:
         """A text that is the same for kernels that take the same time."""
-        usual = _defaults(self.node.op_type, self.node.domain, self.opsets.get(self.node.domain, 0))
+        opset = self.opsets.get(self.node.domain, 0)
+        usual = _defaults(self.node.op_type, self.node.domain, opset)
         attributes = sorted(
             attribute.SerializeToString()
             for attribute in self.node.attribute
@@ -64,7 +62,6 @@ class Kernel:
             for array, is_weight in zip(self.inputs, self.is_weight, strict=True)
         ]
         is_used = [bool(name) for name in self.node.output]
-        opset = self.opsets.get(self.node.domain, 0)
         name = f"{self.node.domain}.{self.node.op_type}-{opset}"
         return f"{name}{inputs}{self._places}{is_used}{attributes}"
 
@@ -86,13 +83,9 @@ class Kernel:
         return sum(0 if array is None else array.nbytes for array in self.inputs)
 
     def model(self, copies: int) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
-        """Make a model of several copies of the kernel, each with its own inputs and weights.
+        """Make a model of several copies of the kernel, and its inputs by name.
 
-        Args:
-          copies: number of copies.
-
-        Returns:
-          The model, and its inputs by name.
+        Each copy has its own inputs and weights.
         """
         nodes, weights, feeds, outputs = [], [], {}, []
         for copy in range(copies):
@@ -124,16 +117,11 @@ class Kernel:
         return helper.make_model(graph, ir_version=8, opset_imports=opsets), feeds
 
 
-def kernels_of(optimised: onnx.ModelProto, feeds: Arrays, run: Run) -> list[Kernel]:
-    """Return the kernels of an optimised model.
+def kernels_of(optimised: onnx.ModelProto, feeds: Arrays, plain: Backend) -> list[Kernel]:
+    """Return the kernels of a model that onnxruntime has optimised, as it runs on `feeds`.
 
     Conversions of layout at the model's inputs and outputs are left out: within a larger model, the
-    neighbouring kernels may use the same layout.
-
-    Args:
-      optimised: the model that onnxruntime has optimised.
-      feeds: inputs to run it on, by name.
-      run: runs a model without optimising it further.
+    neighbouring kernels may use the same layout. `plain` runs models without optimising further.
 
     Raises:
       ValueError: a node contains a subgraph, or one of its inputs is no array.
@@ -142,7 +130,7 @@ def kernels_of(optimised: onnx.ModelProto, feeds: Arrays, run: Run) -> list[Kern
     if any(attribute.g.node or attribute.graphs for node in nodes for attribute in node.attribute):
         raise ValueError("a node has a graph of its own")
     weights = {weight.name: numpy_helper.to_array(weight) for weight in optimised.graph.initializer}
-    values = {**feeds, **_values(optimised, feeds, run), **weights}
+    values = {**feeds, **_values(optimised, feeds, plain), **weights}
     inputs, outputs = (
         {value.name for value in ends} for ends in (optimised.graph.input, optimised.graph.output)
     )
@@ -160,7 +148,7 @@ def kernels_of(optimised: onnx.ModelProto, feeds: Arrays, run: Run) -> list[Kern
     return kernels
 
 
-def _values(optimised: onnx.ModelProto, feeds: Arrays, run: Run) -> Mapping[str, np.ndarray]:
+def _values(optimised: onnx.ModelProto, feeds: Arrays, plain: Backend) -> Arrays:
     """Run a model; return all values that one node computes for another, by name."""
     used = {name for node in optimised.graph.node for name in node.input}
     inner = [name for node in optimised.graph.node for name in node.output if name in used]
@@ -170,7 +158,7 @@ def _values(optimised: onnx.ModelProto, feeds: Arrays, run: Run) -> Mapping[str,
     exposed.CopyFrom(optimised)
     del exposed.graph.output[:]
     exposed.graph.output.extend(onnx.ValueInfoProto(name=name) for name in inner)
-    return run(exposed, feeds)
+    return plain.open(exposed).run(feeds)
 
 
 @functools.cache

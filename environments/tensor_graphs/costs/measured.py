@@ -15,6 +15,7 @@ Sizes that a model leaves open are those of a `Sizes`.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import math
@@ -34,7 +35,7 @@ from environments.tensor_graphs.execution.backends import Arrays, Backend
 from environments.tensor_graphs.execution.inputs import random_inputs
 from environments.tensor_graphs.execution.sizes import NONE_OPEN, Sizes
 from environments.tensor_graphs.graph.graph import Graph
-from environments.tensor_graphs.graph.nodes import CONSTANT, INPUT, Change, Node, Ref, TensorType
+from environments.tensor_graphs.graph.nodes import INPUT, OPAQUE, Change, Node, Ref, TensorType
 from environments.tensor_graphs.onnx_io import part_inputs, part_model
 from environments.tensor_graphs.operators.building import add
 from environments.tensor_graphs.operators.table import OPERATORS, bytes_moved
@@ -65,12 +66,8 @@ class MeasuredObjective:
     ) -> None:
         """Make the objective; nothing is measured before a cost is asked for.
 
-        Args:
-          backend: runs the operators.
-          table: the table of costs for that backend.
-          sizes: the sizes that models leave open.
-          fused: whether operators that the backend may fuse are measured together. If not, a node's
-            cost depends only on the node and the types of its inputs.
+        With `fused`, operators that the backend may fuse are measured together. Without it, the
+        cost of a node depends only on the node and the types of its inputs.
         """
         self.name = backend.name
         self.table = table
@@ -101,8 +98,7 @@ class MeasuredObjective:
 
     def _members(self, graph: Graph, number: int) -> tuple[int, ...]:
         """Return the group that a node leads; empty if it costs nothing or another node leads."""
-        node = graph.nodes[number]
-        if node.op in (INPUT, CONSTANT) or graph.is_constant(number):
+        if graph.nodes[number].op == INPUT or graph.is_constant(number):
             return ()
         if not self._fused:
             return (number,)
@@ -110,12 +106,9 @@ class MeasuredObjective:
         return groups.members(number) if groups.leader(number) == number else ()
 
     def affected(self, before: Graph, after: Graph, change: Change) -> set[int]:
-        """Return the nodes that an edit added, or whose cost it may have changed.
+        """Return the nodes of the graph after an edit that it added, or whose cost it may change.
 
-        Args:
-          before: the graph before the edit.
-          after: the graph after the edit; all returned nodes are in this graph.
-          change: what the edit changed.
+        All nodes that it added are in that graph.
         """
         if not self._fused:
             users = (user for number in change.rewired for user in after.users(number))
@@ -136,8 +129,7 @@ class MeasuredObjective:
         if len(members) == 1 and graph.nodes[members[0]].op in VIEWS:
             return self._start_ms
         key = _key(graph, members)
-        cost_ms = self._costs_ms.get(key)
-        if cost_ms is None:
+        if key not in self._costs_ms:
             cost_ms = self._look_up(graph, members, key)
             if cost_ms is None:
                 self.num_estimated += 1
@@ -145,7 +137,7 @@ class MeasuredObjective:
             else:
                 self._formula.learn(graph, members, cost_ms)
             self._costs_ms[key] = cost_ms
-        return cost_ms
+        return self._costs_ms[key]
 
     @functools.cached_property
     def _start_ms(self) -> float:
@@ -153,13 +145,19 @@ class MeasuredObjective:
 
         It is the cost of a Reshape and the like too, which measured alone would copy their input.
         """
-        graph, number = _least_graph()
-        cost_ms = self._look_up(graph, (number,), ())
-        return self._formula.cost_ms(graph, (number,)) if cost_ms is None else cost_ms
+        edit = Graph().edit()
+        x = edit.add(INPUT, [], (("name", "x"),), [TensorType("float32", (1,))])
+        (y,) = add(edit, "Relu", x)
+        edit.set_outputs([y], ["y"])
+        graph, _ = edit.finish()
+        cost_ms = self._look_up(graph, (y.node,), ())
+        return self._formula.cost_ms(graph, (y.node,)) if cost_ms is None else cost_ms
 
     def _look_up(self, graph: Graph, members: tuple[int, ...], key: tuple) -> float | None:
         """Return the measured cost of a group in ms; None if it cannot be measured any more."""
-        place = self._place(graph, key)
+        names = " ".join(_open_sizes(key))
+        sizes = sorted(pair for pair in self.sizes.symbols if pair[0] in names)
+        place = _digest(repr((key, getattr(graph.header, "opset", 0), sizes)))
         cost_ms = self.table.get(place)
         if cost_ms is None and time.monotonic() < self.deadline_s:
             measured_ms = self._measure(graph, members)
@@ -167,26 +165,14 @@ class MeasuredObjective:
                 cost_ms = self.table.put(place, measured_ms, _description(graph, members))
         return cost_ms
 
-    def _place(self, graph: Graph, key: tuple) -> str:
-        """Return the key of a group's cost in the table."""
-        names = " ".join(_open_sizes(key))
-        sizes = sorted(pair for pair in self.sizes.symbols if pair[0] in names)
-        return _digest(repr((key, _opset(graph), sizes)))
-
     def _measure(self, graph: Graph, members: tuple[int, ...]) -> float | None:
         """Measure the cost of some nodes in ms; return None where the backend cannot run them."""
-        try:
-            part = part_model(graph, members)
-            rewritten = self._backend.rewritten(part)
-            if rewritten is not None:
-                feeds = self._feeds(part, part_inputs(graph, members))
-                return self._sum_of_kernels(*rewritten, feeds)
-        except (UserError, ValueError):
-            pass
-        try:
-            return self._run(graph, members)
-        except (UserError, ValueError):
-            return None
+        for measure_ms in (self._sum_of_kernels_ms, self._whole_ms):
+            with contextlib.suppress(UserError, ValueError):
+                cost_ms = measure_ms(graph, members)
+                if cost_ms is not None:
+                    return cost_ms
+        return None
 
     def _feeds(self, part: onnx.ModelProto, types: Mapping[str, TensorType]) -> Arrays:
         """Draw random inputs for a part of a graph."""
@@ -197,8 +183,15 @@ class MeasuredObjective:
         )
         return random_inputs(part, sizes=Sizes(shapes=shapes))
 
-    def _sum_of_kernels(self, optimised: onnx.ModelProto, plain: Backend, feeds: Arrays) -> float:
-        kernels = kernels_of(optimised, feeds, lambda model, feeds: plain.open(model).run(feeds))
+    def _sum_of_kernels_ms(self, graph: Graph, members: tuple[int, ...]) -> float | None:
+        """Measure each kernel by itself; return None if the backend does not show its kernels."""
+        part = part_model(graph, members)
+        rewritten = self._backend.rewritten(part)
+        if rewritten is None:
+            return None
+        optimised, plain = rewritten
+        feeds = self._feeds(part, part_inputs(graph, members))
+        kernels = kernels_of(optimised, feeds, plain)
         return sum(self._kernel_ms(kernel, plain) for kernel in kernels)
 
     def _kernel_ms(self, kernel: Kernel, plain: Backend) -> float:
@@ -214,9 +207,10 @@ class MeasuredObjective:
             cost_ms = self.table.put(digest, measured_ms, kernel.description)
         return cost_ms
 
-    def _run(self, graph: Graph, members: tuple[int, ...]) -> float:
+    def _whole_ms(self, graph: Graph, members: tuple[int, ...]) -> float:
         """Measure some nodes as one model, and return the time in ms of one copy."""
-        copies = _num_copies(_size_bytes(graph, members))
+        nodes = [graph.nodes[number] for number in members]
+        copies = _num_copies(sum(bytes_moved(input_types(graph, n), n.types) for n in nodes))
         model = part_model(graph, members, copies)
         self.num_measured += 1
         feeds = self._feeds(model, part_inputs(graph, members, copies))
@@ -260,44 +254,24 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _least_graph() -> tuple[Graph, int]:
-    edit = Graph().edit()
-    x = edit.add(INPUT, [], (("name", "x"),), [TensorType("float32", (1,))])
-    (y,) = add(edit, "Relu", x)
-    edit.set_outputs([y], ["y"])
-    return edit.finish()[0], y.node
-
-
 def _num_copies(size_bytes: int) -> int:
     """Return how many copies to run: one if it is too large for the caches, more if it is small."""
     return max(1, min(_MOST_COPIES, _SPREAD_BYTES // max(1, size_bytes)))
 
 
-def _size_bytes(graph: Graph, members: Sequence[int]) -> int:
-    return sum(
-        bytes_moved(input_types(graph, node), node.types)
-        for node in (graph.nodes[number] for number in members)
-    )
-
-
 def _key(graph: Graph, members: Sequence[int]) -> tuple:
     """Return what the cost of nodes depends on: operators, attributes, types, and connections."""
-    names: dict[Ref, tuple] = {}
+    names: dict[Ref | None, tuple | None] = {None: None}
     parts = []
     for place, number in enumerate(members):
         node = graph.nodes[number]
-        inputs: list[tuple | None] = []
-        for ref in _sorted_inputs(graph, node):
-            if ref is None:
-                inputs.append(None)
-                continue
-            name = names.get(ref)
-            if name is None:
-                name = names[ref] = _outer(graph, ref, len(names))
-            inputs.append(name)
+        refs = _sorted_inputs(graph, node)
+        for ref in refs:
+            if ref is not None and ref not in names:
+                names[ref] = _outer(graph, ref, len(names) - 1)
         # The output types follow from the input types and the attributes, except those of Opaque.
-        types = node.types if len(node.types) > 1 or node.op == "Opaque" else ()
-        parts.append((node.op, node.attributes, tuple(inputs), types))
+        types = node.types if len(node.types) > 1 or node.op == OPAQUE else ()
+        parts.append((node.op, node.attributes, tuple(names[ref] for ref in refs), types))
         if len(members) > 1:
             names.update((Ref(number, k), (place, k)) for k in range(len(node.types)))
     return tuple(parts)
@@ -309,8 +283,9 @@ def _sorted_inputs(graph: Graph, node: Node) -> tuple[Ref | None, ...]:
     Both orders then have the same key, and are measured once.
     """
     first = node.inputs[0] if node.inputs else None
-    if len(node.inputs) == 2 and node.op in _COMMUTATIVE and first is not None:
-        return node.inputs[::-1] if graph.is_constant(first.node) else node.inputs
+    is_commutative = len(node.inputs) == 2 and node.op in _COMMUTATIVE
+    if is_commutative and first is not None and graph.is_constant(first.node):
+        return node.inputs[::-1]
     return node.inputs
 
 
@@ -336,14 +311,10 @@ def _open_sizes(key: tuple) -> list[str]:
     ]
 
 
-def _opset(graph: Graph) -> int:
-    return getattr(graph.header, "opset", 0)
-
-
 def _description(graph: Graph, members: Sequence[int]) -> str:
-    def of(node: Node) -> str:
+    texts = []
+    for node in (graph.nodes[number] for number in members):
         types = input_types(graph, node)
         shapes = ("?" if kind is None else f"{list(kind.shape or ())}" for kind in types)
-        return f"{node.op}({', '.join(shapes)})"
-
-    return "; ".join(of(graph.nodes[number]) for number in members)
+        texts.append(f"{node.op}({', '.join(shapes)})")
+    return "; ".join(texts)

@@ -32,22 +32,13 @@ class Objective(Protocol):
     @property
     def name(self) -> str:
         """The name by which `make_objective` makes it."""
-        ...
 
     def node_cost_ms(self, graph: Graph, number: int) -> float:
         """Return the cost of a node in ms; 0 for an Input, or if it depends on constants alone."""
-        ...
 
 
-def make_objective(
-    name: str = "onnxruntime", sizes: Sizes = NONE_OPEN, *, fused: bool = True
-) -> Objective:
-    """Make an objective.
-
-    Args:
-      name: one of the names that the module lists.
-      sizes: the sizes that models leave open.
-      fused: whether operators that the backend may fuse are measured together.
+def make_objective(name: str = "onnxruntime", sizes: Sizes = NONE_OPEN) -> Objective:
+    """Make the objective of one of NAMES, at the sizes that models leave open.
 
     Raises:
       UserError: no objective has this name, or the library that it needs is not installed.
@@ -55,4 +46,4 @@ def make_objective(
     if name == "analytic":
         return AnalyticObjective(sizes=sizes)
     runs = remote.isolated(name)
-    return MeasuredObjective(runs, table_of(runs), sizes, fused)
+    return MeasuredObjective(runs, table_of(runs), sizes)

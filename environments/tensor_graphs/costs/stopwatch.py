@@ -26,15 +26,11 @@ _KEY = "reference"
 
 
 def time_of(timer: Timer, beside: Timer | None = None) -> tuple[float, float]:
-    """Measure how long a run takes, and another one beside it.
+    """Measure how long a run takes, and another one before each sample of it.
 
     The result is the shortest of several samples. Other load on the machine only ever makes a
     sample longer, so the shortest varies less than the median. If few other samples come near the
     shortest, an even shorter one may follow, so more are taken. What runs long gets few samples.
-
-    Args:
-      timer: runs what is measured.
-      beside: runs something else, before each sample.
 
     Returns:
       The seconds of one run, and of one run beside it; inf for the latter if it is not given.

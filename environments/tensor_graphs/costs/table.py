@@ -15,12 +15,7 @@ from environments.tensor_graphs.execution.backends import Backend
 
 
 class CostTable:
-    """Measured costs by key.
-
-    Args:
-      cache: where costs are kept; None for a table that is kept in memory only.
-      owner: what was measured on. Each owner has costs of its own.
-    """
+    """Measured costs by key, in a cache or in memory alone; each owner has costs of its own."""
 
     def __init__(self, cache: Cache | None = None, owner: str = "") -> None:
         self._cache = cache
@@ -31,34 +26,25 @@ class CostTable:
     def get(self, key: str) -> float | None:
         """Return the cost in ms of a key; None if it is not known."""
         if key not in self._costs_ms and self._cache is not None:
-            content = self._cache.get(self._place(key))
+            content = self._cache.get(f"{self._owner} {key}")
             if content is not None:
-                self._costs_ms[key] = _cost_ms(content)
+                self._costs_ms[key] = float(json.loads(content)["ms"])
         return self._costs_ms.get(key)
 
     def put(self, key: str, cost_ms: float, description: str = "") -> float:
         """Store a cost, and return the one that counts, since another process may have been first.
 
-        Args:
-          key: the key.
-          cost_ms: the cost to store under it.
-          description: a text for people who read the file; cut off after 1000 characters.
+        The description is a text for people who read the file; it is cut off after 1000 characters.
         """
         if key not in self._costs_ms and self._cache is not None:
             content = json.dumps({"ms": cost_ms, "what": description[:1000]}).encode()
-            cost_ms = _cost_ms(self._cache.put_first(self._place(key), content))
+            content = self._cache.put_first(f"{self._owner} {key}", content)
+            cost_ms = float(json.loads(content)["ms"])
         return self._costs_ms.setdefault(key, cost_ms)
 
     def __len__(self) -> int:
         """Return the number of costs that this process knows."""
         return len(self._costs_ms)
-
-    def _place(self, key: str) -> str:
-        return f"{self._owner} {key}"
-
-
-def _cost_ms(content: bytes) -> float:
-    return float(json.loads(content)["ms"])
 
 
 def table_of(backend: Backend) -> CostTable:

@@ -13,14 +13,16 @@ each element by itself.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeGuard
 
 import numpy as np
 
 from environments.tensor_graphs.execution.precise import ImpreciseError, Precise
 from environments.tensor_graphs.execution.sizes import Sizes
-from environments.tensor_graphs.graph.nodes import INPUT, Node, Ref
+from environments.tensor_graphs.graph.nodes import Node, Ref
 from environments.tensor_graphs.onnx_io import bodies
 
 Anchors = Mapping[str, np.ndarray]
@@ -66,35 +68,30 @@ _USUAL = 3.0
 
 
 def anchors(precise: Precise, sizes: Sizes) -> list[Anchors]:
-    """Return the anchors of a model's inputs, in as few layers as hold all of them.
+    """Return the anchors of a model's inputs, in as few layers as hold all of them, four at most.
+
+    Anchors of different inputs, or of different elements of one, share a layer.
 
     Args:
       precise: the model.
       sizes: the sizes that it leaves open, with those of inner values.
-
-    Returns:
-      At most four layers. Anchors of different inputs, or of different elements of one, share one.
     """
-    tracer = _Tracer(precise, sizes)
     layers: list[dict[str, np.ndarray]] = []
-    for anchor in tracer.all():
-        free = (layer for layer in layers if _fits(anchor, layer))
+    for name, anchor in _Tracer(precise, sizes).anchors():
+        is_wanted = ~np.isnan(anchor)
+        free = (
+            layer
+            for layer in layers
+            if name not in layer or not np.any(~np.isnan(layer[name]) & is_wanted)
+        )
         layer = next(free, None)
         if layer is None:
             if len(layers) == _MOST_LAYERS:
                 break
             layers.append(layer := {})
-        for name, array in anchor.items():
-            targets = layer.setdefault(name, np.full(array.shape, np.nan))
-            np.copyto(targets, array, where=~np.isnan(array))
+        targets = layer.setdefault(name, np.full(anchor.shape, np.nan))
+        np.copyto(targets, anchor, where=is_wanted)
     return list(layers)
-
-
-def _fits(anchor: Anchors, layer: Anchors) -> bool:
-    return all(
-        name not in layer or not np.any(~np.isnan(layer[name]) & ~np.isnan(array))
-        for name, array in anchor.items()
-    )
 
 
 class _Tracer:
@@ -112,18 +109,17 @@ class _Tracer:
                 for body in bodies.control_of(node).bodies:
                     self._outer.update(_captured(self._nodes, body))
 
-    def all(self) -> Iterator[Anchors]:
-        """Yield an anchor for each constant that can be traced to inputs."""
+    def anchors(self) -> Iterator[tuple[str, np.ndarray]]:
+        """Yield an input and its anchor for each constant that can be traced to one."""
         for number in self._graph.order():
-            node = self._nodes[number]
-            for ref, target in self._targets(node):
+            for ref, target in self._targets(self._nodes[number]):
                 try:
                     with np.errstate(all="ignore"):
-                        traced = self._traced(ref, target)
+                        name, anchor = self._traced(ref, target)
                 except ImpreciseError:
                     continue
-                if traced is not None and _is_unusual(traced[1]):
-                    yield {traced[0]: traced[1]}
+                if np.nanmax(np.abs(anchor), initial=0.0) > _USUAL:
+                    yield name, anchor
 
     def _targets(self, node: Node) -> Iterator[tuple[Ref, np.ndarray]]:
         """Yield the values that a node subtracts from or compares with constants, and these."""
@@ -132,107 +128,93 @@ class _Tracer:
             for name in ("min", "max"):
                 if refs[0] and np.isfinite(bound := float(node.attribute(name))):
                     yield refs[0], np.asarray(bound)
-        elif node.op == "BatchNormalization" and refs[0] and refs[3] and self._is_constant(refs[3]):
-            shape = self._shape(refs[0])
-            if shape is not None and (mean := self._value(refs[3])) is not None:
-                yield refs[0], mean.reshape(-1, *(1,) * (len(shape) - 2))
+        elif node.op == "BatchNormalization" and refs[0] and self._is_constant(refs[3]):
+            with contextlib.suppress(ImpreciseError):
+                mean = self._precise.value(refs[3])
+                yield refs[0], mean.reshape(-1, *(1,) * (len(self._shape(refs[0])) - 2))
         elif node.op in _COMPARED or node.op == "Add":
             for own, constant in ((refs[0], refs[1]), (refs[1], refs[0])):
-                if own and constant and self._is_constant(constant) and not self._is_constant(own):
-                    value = self._value(constant)
-                    if value is not None and value.dtype.kind in "fiu":
-                        yield own, -value if node.op == "Add" else value
+                if own and self._is_constant(constant) and not self._is_constant(own):
+                    with contextlib.suppress(ImpreciseError):
+                        value = self._precise.value(constant)
+                        if value.dtype.kind in "fiu":
+                            yield own, -value if node.op == "Add" else value
 
-    def _traced(self, ref: Ref, target: np.ndarray) -> tuple[str, np.ndarray] | None:
-        """Return the input, and what it must be for a value to be the target; None if unknown."""
+    def _traced(self, ref: Ref, target: np.ndarray) -> tuple[str, np.ndarray]:
+        """Return the input, and what it must be for a value to be the target.
+
+        Raises:
+          ImpreciseError: an operator on the way cannot be undone.
+        """
         shape = self._shape(ref)
-        if shape is None or math.prod(shape) > _MOST_ELEMENTS:
-            return None
+        if math.prod(shape) > _MOST_ELEMENTS:
+            raise ImpreciseError("a value with too many elements")
         try:
             wanted = np.array(np.broadcast_to(target.astype(np.float64), shape))
-        except ValueError:
-            return None
-        while True:
-            number = ref.node
-            node = self._nodes[number]
-            if number in self._outer:
-                ref = self._outer[number]
-            elif node.op == INPUT:
-                return (node.attribute("name"), wanted) if node.is_model_input else None
+        except ValueError as error:
+            raise ImpreciseError(error) from None
+        while not np.isnan(wanted).all():
+            node = self._nodes[ref.node]
+            if ref.node in self._outer:
+                ref = self._outer[ref.node]
+            elif node.is_model_input:
+                return node.attribute("name"), wanted
             else:
-                before = self._undone(number, node, ref.output, wanted)
-                if before is None:
-                    return None
-                ref, wanted = before
+                ref, wanted = self._undone(node, ref, wanted)
                 wanted[~np.isfinite(wanted)] = np.nan
-            if np.isnan(wanted).all():
-                return None
+        raise ImpreciseError("no number is known for any element")
 
-    def _undone(
-        self, number: int, node: Node, output: int, wanted: np.ndarray
-    ) -> tuple[Ref, np.ndarray] | None:
+    def _undone(self, node: Node, output: Ref, wanted: np.ndarray) -> tuple[Ref, np.ndarray]:
         """Return an input of a node, and what it must be for an output to be as wanted."""
-        open_places = [
+        places = [
             place for place, ref in enumerate(node.inputs) if ref and not self._is_constant(ref)
         ]
-        if node.op in _MOVING and open_places:
-            return self._moved(number, node, open_places, output, wanted)
-        if len(open_places) != 1:
-            return None
-        place = open_places[0]
+        if node.op in _MOVING and places:
+            return self._moved(node, places, output, wanted)
+        if len(places) != 1:
+            raise ImpreciseError(f"{node.op} of several values")
+        (place,) = places
         ref = node.inputs[place]
         assert ref is not None
         if node.op in _UNDONE:
             return ref, _UNDONE[node.op](wanted)
         if (node.op, place) not in _UNDONE_BY:
-            return None
-        constant = node.inputs[1 - place]
-        shape, value = self._shape(ref), None if constant is None else self._value(constant)
-        if shape is None or value is None:
-            return None
+            raise ImpreciseError(f"{node.op} cannot be undone")
+        constant, shape = node.inputs[1 - place], self._shape(ref)
+        assert constant is not None
+        value = self._precise.value(constant)
         before = _UNDONE_BY[node.op, place](wanted, value.astype(np.float64))
-        tags = np.broadcast_to(_tags(shape), before.shape)
-        return ref, _placed(before, tags, shape)
+        return ref, _placed(before, np.broadcast_to(_tags(shape), before.shape), shape)
 
     def _moved(
-        self, number: int, node: Node, places: Sequence[int], output: int, wanted: np.ndarray
-    ) -> tuple[Ref, np.ndarray] | None:
+        self, node: Node, places: Sequence[int], output: Ref, wanted: np.ndarray
+    ) -> tuple[Ref, np.ndarray]:
         """Undo an operator that moves elements: see where it moves the numbers of all elements."""
-        ref, arrays = node.inputs[places[0]], []
-        assert ref is not None
+        if node.op == "Gather" and 1 in places:
+            raise ImpreciseError("what is gathered is not known")
+        arrays = []
         for place, source in enumerate(node.inputs):
             if source is None:
                 continue
-            shape = self._shape(source)
-            if shape is None or (node.op == "Gather" and place == 1 and place in places):
-                return None
             if place == places[0]:
+                ref, shape = source, self._shape(source)
                 arrays.append(_tags(shape))
             elif node.op == "Concat":
-                arrays.append(np.zeros(shape))
+                arrays.append(np.zeros(self._shape(source)))
             else:
-                value = self._value(source)
-                if value is None:
-                    return None
-                arrays.append(value)
-        moved = self._precise.computed(number, arrays, self._symbols)[output]
-        shape = self._shape(ref)
-        assert shape is not None
-        return (ref, _placed(wanted, moved, shape)) if moved.shape == wanted.shape else None
+                arrays.append(self._precise.value(source))
+        moved = self._precise.computed(output.node, arrays, self._symbols)[output.output]
+        if moved.shape != wanted.shape:
+            raise ImpreciseError(f"{node.op} gives another shape")
+        return ref, _placed(wanted, moved, shape)
 
-    def _is_constant(self, ref: Ref) -> bool:
-        return self._graph.is_constant(ref.node)
+    def _is_constant(self, ref: Ref | None) -> TypeGuard[Ref]:
+        return ref is not None and self._graph.is_constant(ref.node)
 
-    def _value(self, ref: Ref) -> np.ndarray | None:
-        try:
-            return self._precise.value(ref)
-        except ImpreciseError:
-            return None
-
-    def _shape(self, ref: Ref) -> tuple[int, ...] | None:
+    def _shape(self, ref: Ref) -> tuple[int, ...]:
         kind = self._graph.type_of(ref)
         if kind is None or kind.shape is None:
-            return None
+            raise ImpreciseError("a value of unknown rank")
         return tuple(map(self._sizes.value, kind.shape))
 
 
@@ -256,7 +238,3 @@ def _placed(values: np.ndarray, tags: np.ndarray, shape: tuple[int, ...]) -> np.
     is_element = tags >= 1
     elements[tags[is_element].astype(np.int64) - 1] = values[is_element]
     return elements.reshape(shape)
-
-
-def _is_unusual(target: np.ndarray) -> bool:
-    return bool(np.nanmax(np.abs(target), initial=0.0) > _USUAL)

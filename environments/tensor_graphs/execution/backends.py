@@ -42,7 +42,6 @@ class Program(Protocol):
 
     def run(self, inputs: Arrays) -> dict[str, Any]:
         """Run the model once; return its outputs by name."""
-        ...
 
     def timer(self, inputs: Arrays, *, bound: bool = False) -> Timer:
         """Return a function that runs the model on these inputs, and says how long that takes.
@@ -52,7 +51,6 @@ class Program(Protocol):
           bound: whether neither inputs nor outputs are copied for each run. A user's program copies
             them, so the others compare whole models, and these compare operators.
         """
-        ...
 
 
 class Backend(Protocol):
@@ -61,32 +59,23 @@ class Backend(Protocol):
     @property
     def name(self) -> str:
         """Name by which `backend` finds it."""
-        ...
 
     @property
     def version(self) -> str:
         """Version of the library."""
-        ...
 
     @property
     def fuses(self) -> bool:
         """Whether it may run several operators as one kernel."""
-        ...
 
     def rewritten(self, model: Model) -> tuple[onnx.ModelProto, Backend] | None:
-        """Return the model after the backend's optimisations.
+        """Return the model after the backend's optimisations, and a backend that adds no others.
 
-        Args:
-          model: the model to optimise.
-
-        Returns:
-          The optimised model, and a backend that runs it without changing it further. None if the
-          library does not show the optimised model.
+        None if the library does not show the optimised model.
 
         Raises:
           UserError: the library refuses the model.
         """
-        ...
 
     def open(self, model: Model) -> Program:
         """Load a model so that it can be run.
@@ -94,17 +83,11 @@ class Backend(Protocol):
         Raises:
           UserError: the library refuses it.
         """
-        ...
 
 
 @dataclasses.dataclass(frozen=True)
 class OnnxRuntime:
-    """onnxruntime as a backend.
-
-    Attributes:
-      level: level of its optimisations: disable, basic, extended or all.
-      cuda: whether to run on the GPU what it can run there.
-    """
+    """onnxruntime as a backend, at one of its levels of optimisation, on the CPU or a GPU."""
 
     level: str = "all"
     cuda: bool = False

@@ -201,11 +201,7 @@ def _usual(sizes: OpenSizes, size: OpenSize) -> tuple[int, ...]:
 def _half_and_double(
     sizes: OpenSizes, first: Mapping[str, int], missing: Sequence[OpenSize], why_not: WhyNotFn
 ) -> list[Sizes]:
-    """Return half and double the chosen sizes, where the model runs.
-
-    If it does not run with all sizes changed, fewer are changed: all but those of batches, each of
-    these others alone, and then only those of batches.
-    """
+    """Return half and double the chosen sizes: of all that were missing, or of as many as run."""
     batches = [size for size in missing if is_batch(sizes, size)]
     others = [size for size in missing if size not in batches]
     points = []

@@ -6,7 +6,7 @@ than its type allows, the model that is right is run once more with other last d
 the change that this makes is allowed.
 
 An error within the tolerance may still be digits that the model itself does not lose. So each
-element is also compared with its value in float64, as `accuracy` says.
+element is also compared with its value in float64, as `reference` says.
 """
 
 from __future__ import annotations
@@ -94,9 +94,6 @@ def check(
         itself makes rows of the channels that it keeps in blocks.)
       computed_in: the least exact type that the models compute in, if that is less exact than an
         output's own: its tolerance is allowed then.
-
-    Returns:
-      The difference of each output that is largest relative to its tolerance, over all trials.
 
     Raises:
       UserError: a model cannot be run.

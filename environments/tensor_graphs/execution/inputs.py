@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from onnx import helper, numpy_helper
 from environments import files
 from environments.errors import UserError
 from environments.tensor_graphs.execution.sizes import NONE_OPEN, Sizes
+from environments.tensor_graphs.onnx_io import scopes
 
 # Operators whose outputs contain the same numbers as their first input.
 _CARRIERS = frozenset(
@@ -25,8 +26,15 @@ _SCALES = (1.0, 0.1, 3.0)
 _COMPARING = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
 _MOST_COMPARED = 16
 _SHARE_OF_ENDS = 0.25
-KINDS = ("normal numbers", "numbers from 0 to 1", "numbers from 0 to 255", "numbers near 0",
-         "large numbers", "zeros and ones")  # fmt: skip
+_DRAWS: Mapping[str, Callable[[np.random.Generator, tuple[int, ...], float], np.ndarray]] = {
+    "normal numbers": lambda random, shape, scale: scale * random.standard_normal(shape),
+    "numbers from 0 to 1": lambda random, shape, scale: random.random(shape),
+    "numbers from 0 to 255": lambda random, shape, scale: 255 * random.random(shape),
+    "numbers near 0": lambda random, shape, scale: 1e-3 * scale * random.standard_normal(shape),
+    "large numbers": lambda random, shape, scale: 30 * scale * random.standard_normal(shape),
+    "zeros and ones": lambda random, shape, scale: random.integers(2, size=shape),
+}
+KINDS = tuple(_DRAWS)
 """What random floating-point inputs consist of; usually the first."""
 
 
@@ -68,12 +76,16 @@ def random_inputs(
             bound = bounds.get(value.name, 256 if is_image else _NUM_KINDS)
             try:
                 if dtype.kind == "f":
-                    drawn = _draw_floats(random, shape, kind, _SCALES[seed % len(_SCALES)])
+                    drawn = _DRAWS[kind](random, shape, _SCALES[seed % len(_SCALES)])
                 elif dtype.kind in "iu" and value.name in compared:
                     choice = np.roll(compared[value.name], -seed)
                     drawn = random.choice(choice, shape) if shape else choice[0]
+                elif dtype.kind in "iub":
+                    drawn = random.integers(2 if dtype.kind == "b" else bound, size=shape)
                 else:
-                    drawn = _draw_integers(random, dtype, shape, bound)
+                    raise NoInputsError(
+                        f"no random numbers of type {dtype}; give inputs with --inputs FILE.npz"
+                    )
                 # Without axes it is a number so far, which onnxruntime does not take.
                 inputs[value.name] = np.asarray(drawn, dtype)
             except (MemoryError, ValueError) as error:  # NumPy bounds sizes, too.
@@ -86,11 +98,8 @@ def whole_range_inputs(
 ) -> dict[str, np.ndarray]:
     """Draw random inputs whose integers span the range of their type, where they index nothing.
 
-    A quarter of them are the greatest and the least; the others have any number of bits.
-    `random_inputs` says what the arguments are.
-
-    Raises:
-      UserError, NoInputsError: see `random_inputs`.
+    A quarter of them are the greatest and the least; the others have any number of bits. Arguments
+    and errors are those of `random_inputs`.
     """
     random = np.random.default_rng([seed, 2])
     inputs, bounds, compared = random_inputs(model, seed, sizes), _bounds(model), _compared(model)
@@ -112,17 +121,14 @@ def inputs_near(
     seed: int = 0,
     sizes: Sizes = NONE_OPEN,
 ) -> dict[str, np.ndarray]:
-    """Draw random inputs near given numbers.
+    """Draw random inputs near given numbers; other arguments and errors as of `random_inputs`.
 
     Args:
       anchors: these numbers, in float64, by name of the input; NaN where there is none.
       scale: standard deviation of the distance from them.
-      model: see `random_inputs`, also for the other arguments.
-      seed: of the random numbers.
-      sizes: of the inputs.
-
-    Raises:
-      UserError, NoInputsError: see `random_inputs`.
+      model: the model.
+      seed: seed of the random numbers.
+      sizes: the sizes that the model leaves open.
     """
     random = np.random.default_rng([seed, 3])
     inputs = random_inputs(model, seed, sizes)
@@ -142,14 +148,7 @@ def inputs_near(
 
 
 def load_inputs(path: pathlib.Path, model: onnx.ModelProto) -> dict[str, np.ndarray]:
-    """Load a user's own inputs from an .npz file.
-
-    Args:
-      path: the file, with an array for each input of the model under the input's name.
-      model: the model whose inputs they are; its weights are not read.
-
-    Returns:
-      An array for each input, by its name.
+    """Load a user's own inputs from an .npz file: an array for each input of the model, by name.
 
     Raises:
       UserError: the file is no .npz file, or does not fit the model.
@@ -205,34 +204,6 @@ def _type(value: onnx.ValueInfoProto, sizes: Sizes) -> tuple[np.dtype[Any], tupl
     return helper.tensor_dtype_to_np_dtype(tensor.elem_type), shape
 
 
-def _draw_floats(
-    random: np.random.Generator, shape: tuple[int, ...], kind: str, scale: float
-) -> np.ndarray:
-    match kind:
-        case "normal numbers":
-            return scale * random.standard_normal(shape)
-        case "numbers from 0 to 1":
-            return random.random(shape)
-        case "numbers from 0 to 255":
-            return 255 * random.random(shape)
-        case "numbers near 0":
-            return 1e-3 * scale * random.standard_normal(shape)
-        case "large numbers":
-            return 30 * scale * random.standard_normal(shape)
-        case _:
-            return random.integers(2, size=shape)
-
-
-def _draw_integers(
-    random: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, ...], bound: int
-) -> np.ndarray:
-    if dtype.kind in "iu":
-        return random.integers(bound, size=shape)
-    if dtype.kind == "b":
-        return random.integers(2, size=shape)
-    raise NoInputsError(f"no random numbers of type {dtype}; give inputs with --inputs FILE.npz")
-
-
 def _bounds(model: onnx.ModelProto) -> dict[str, int]:
     """Return the smallest size that each value indexes, by the value's name."""
     sizes = {weight.name: tuple(weight.dims) for weight in model.graph.initializer}
@@ -284,9 +255,8 @@ def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
     """Yield the nodes of a graph; those of bodies come after the node that has them."""
     for node in graph.node:
         yield node
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _nodes(attribute.g)
+        for body in scopes.subgraphs(node):
+            yield from _nodes(body)
 
 
 def _integers(tensor: onnx.TensorProto) -> list[int]:

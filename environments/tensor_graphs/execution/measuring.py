@@ -20,7 +20,7 @@ import math
 import pathlib
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import onnx
 
@@ -30,6 +30,7 @@ from environments.tensor_graphs.execution.isolation.remote import alone
 # Standard deviations on either side that cover 95% of a normal distribution.
 _CONFIDENCE = 1.96
 _NUM_WARM_UP = 3
+_BLOCK_S = 0.005
 _MIN_PAIRS = 9
 _LONG_S = 0.05
 
@@ -41,13 +42,7 @@ FEW_PAIRS = 3
 
 @dataclasses.dataclass(frozen=True)
 class Ratio:
-    """A median of ratios with its 95% confidence interval.
-
-    Attributes:
-      value: the median of the other model's time divided by the first's.
-      low: lower end of the interval.
-      high: upper end of the interval.
-    """
+    """The median of the other model's time over the first's, with its 95% confidence interval."""
 
     value: float
     low: float
@@ -97,19 +92,13 @@ class Bench:
     def __init__(
         self, first: Model, inputs: Arrays, backend: Backend, program: Program | None = None
     ) -> None:
-        """Open the model, and a copy of it for A/A.
+        """Open the model, and a copy of it for A/A, unless the backend has opened it as `program`.
 
         A model of more than 1 GiB is not opened twice: the memory would not suffice for many. A/A
         then compares the model with itself, so it misses what two copies differ in.
 
-        Args:
-          first: the model that others are compared with.
-          inputs: what all models are run on.
-          backend: the backend that runs the model.
-          program: the model, if this backend has opened it already.
-
         Raises:
-          UserError: it cannot be run.
+          UserError: the model cannot be run.
         """
         self._backend = backend
         self._inputs = inputs
@@ -126,8 +115,7 @@ class Bench:
 
     def compare(
         self, second: Model, *, other_backend: Backend | None = None, seconds: float = 10.0,
-        block_s: float = 0.005, pairs: int = _MIN_PAIRS, until_s: float = math.inf,
-        num_processes: int = 0,
+        pairs: int = _MIN_PAIRS, until_s: float = math.inf, num_processes: int = 0,
     ) -> Comparison:  # fmt: skip
         """Measure another model against the first.
 
@@ -135,7 +123,6 @@ class Bench:
           second: the model to measure; it has the same inputs.
           other_backend: the backend that runs it, if not the same.
           seconds: wall time that the pairs may take.
-          block_s: each block of runs lasts this many seconds or longer, and has at least one run.
           pairs: smallest number of pairs to measure, whatever time they take.
           until_s: from this time of `time.monotonic` on, FEW_PAIRS are enough.
           num_processes: how many fresh processes each model is measured in; with 0, all are
@@ -145,42 +132,38 @@ class Bench:
           UserError: the model cannot be run.
         """
         on = other_backend or self._backend
-        times: list[list[float]] = [[], [], []]
+        # The seconds of a run of the first model, of the other one, and of the first one's copy.
+        turns: list[tuple[float, float, float]] = []
         if not num_processes:
             programs = [self._first, on.open(second), self._copy]
-            self._measure(programs, times, seconds, block_s, pairs, until_s)
+            turns += self._measured(programs, seconds, pairs, until_s)
         # Models that take long to open are not opened again and again.
         enough_s = min(until_s, time.monotonic() + 1.5 * seconds)
         for _ in range(num_processes):
-            if len(times[0]) >= FEW_PAIRS and time.monotonic() >= enough_s:
+            if len(turns) >= FEW_PAIRS and time.monotonic() >= enough_s:
                 break
-            share = seconds / num_processes, block_s, math.ceil(pairs / num_processes), until_s
             with contextlib.ExitStack() as stack:
-                backends = [self._backend, on] if self._is_large else [self._backend, on] * 2
-                fresh = [stack.enter_context(alone(backend)) for backend in backends[:3]]
+                backends = [self._backend, on, self._backend][: 2 if self._is_large else 3]
+                fresh = [stack.enter_context(alone(backend)) for backend in backends]
                 models = [self._model, second, self._model]
-                pairs_to_open = zip(fresh, models, strict=False)
+                pairs_to_open = zip(fresh, models[: len(fresh)], strict=True)
                 programs = [backend.open(model) for backend, model in pairs_to_open]
-                self._measure([*programs, programs[0]][:3], times, *share)
+                share = seconds / num_processes, math.ceil(pairs / num_processes), until_s
+                turns += self._measured([*programs, programs[0]][:3], *share)
+        first_s, second_s, same_s = zip(*turns, strict=True)
         return Comparison(
-            ratio=ratio_of(times[0], times[1]),
-            same=ratio_of(times[0], times[2]),
-            first_ms=1e3 * statistics.median(times[0]),
-            other_ms=1e3 * statistics.median(times[1]),
-            num_pairs=len(times[0]),
+            ratio=ratio_of(first_s, second_s),
+            same=ratio_of(first_s, same_s),
+            first_ms=1e3 * statistics.median(first_s),
+            other_ms=1e3 * statistics.median(second_s),
+            num_pairs=len(turns),
         )
 
-    def _measure(
-        self,
-        programs: Sequence[Program],
-        times: Sequence[list[float]],
-        seconds: float,
-        block_s: float,
-        pairs: int,
-        until_s: float,
-    ) -> None:
-        """Run programs in turns, and append the seconds of a run to the times of each."""
-        blocks = [_Block(program.timer(self._inputs), block_s) for program in programs]
+    def _measured(
+        self, programs: Sequence[Program], seconds: float, pairs: int, until_s: float
+    ) -> Iterator[tuple[float, float, float]]:
+        """Run three programs in turns; yield the seconds of a run of each."""
+        blocks = [_Block(program.timer(self._inputs)) for program in programs]
         # All blocks have the same number of runs, so that their overheads are equal.
         num_runs = max(block.num_runs for block in blocks)
         start_s, turn = time.monotonic(), 0
@@ -188,18 +171,19 @@ class Bench:
             if turn >= min(FEW_PAIRS, pairs) and time.monotonic() >= until_s:
                 break
             # The order changes from turn to turn, so that no model always follows the same one.
-            for number in _ORDERS[turn % len(_ORDERS)]:
-                times[number].append(blocks[number].measure(num_runs))
+            order = _ORDERS[turn % len(_ORDERS)]
+            times = {number: blocks[number].measure(num_runs) for number in order}
+            yield times[0], times[1], times[2]
             turn += 1
 
 
 def compare(
     first: Model, second: Model, inputs: Arrays, backend: Backend, *,
-    other_backend: Backend | None = None, seconds: float = 10.0, block_s: float = 0.005,
+    other_backend: Backend | None = None, seconds: float = 10.0,
 ) -> Comparison:  # fmt: skip
     """Measure two models against each other; see `Bench` and `Bench.compare`."""
     bench = Bench(first, inputs, backend)
-    return bench.compare(second, other_backend=other_backend, seconds=seconds, block_s=block_s)
+    return bench.compare(second, other_backend=other_backend, seconds=seconds)
 
 
 def size_bytes(model: Model) -> int:
@@ -220,10 +204,6 @@ def ratio_of(first: Sequence[float], second: Sequence[float]) -> Ratio:
 
     The k-th smallest and the k-th largest of n ratios enclose the true median with a probability
     that depends on n and k alone, because each ratio lies above the median with probability 1/2.
-
-    Args:
-      first: times of the first model, one for each pair.
-      second: times of the other model.
     """
     ratios = sorted(new / old for old, new in zip(first, second, strict=True))
     n = len(ratios)
@@ -232,18 +212,14 @@ def ratio_of(first: Sequence[float], second: Sequence[float]) -> Ratio:
 
 
 class _Block:
-    """Runs a model several times in a row.
+    """Runs a model `num_runs` times in a row, which takes `_BLOCK_S` seconds or longer."""
 
-    Attributes:
-      num_runs: number of runs that together take at least `block_s` seconds.
-    """
-
-    def __init__(self, timer: Timer, block_s: float) -> None:
+    def __init__(self, timer: Timer) -> None:
         self._timer = timer
         run_s = self.measure(1)
         if run_s < _LONG_S:
             run_s = min(run_s, *(self.measure(1) for _ in range(_NUM_WARM_UP - 1)))
-        self.num_runs = max(1, math.ceil(block_s / max(run_s, 1e-6)))
+        self.num_runs = max(1, math.ceil(_BLOCK_S / max(run_s, 1e-6)))
 
     def measure(self, num_runs: int) -> float:
         """Run the model `num_runs` times; return the seconds of one run."""

@@ -10,10 +10,12 @@ onnxruntime with the types that the model has.
 from __future__ import annotations
 
 import collections
+import dataclasses
+import functools
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +25,7 @@ from onnx import helper
 from environments.errors import UserError
 from environments.tensor_graphs.execution.backends import Arrays
 from environments.tensor_graphs.execution.isolation import remote
-from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.graph.graph import Graph, ordered
 from environments.tensor_graphs.graph.nodes import INPUT, Attributes, Node, Ref
 from environments.tensor_graphs.onnx_io import bodies, opaque
 from environments.tensor_graphs.onnx_io.tensors import is_numpy
@@ -54,13 +56,9 @@ class Precise:
     def run(self, inputs: Arrays, until_s: float = math.inf) -> dict[str, np.ndarray]:
         """Return the outputs by name; those of floating-point types are float64.
 
-        Args:
-          inputs: an array for each of the model's inputs, by name.
-          until_s: when to give up, by `time.monotonic`.
-
         Raises:
-          ImpreciseError: a part of the model cannot be computed, or not on these inputs, or not in
-            time.
+          ImpreciseError: a part of the model cannot be computed, or not on these inputs, or not
+            until the time `until_s` of `time.monotonic`.
         """
         frame = _Frame(self, self.graph.outputs, inputs, {}, until_s)
         with np.errstate(all="ignore"):
@@ -98,9 +96,10 @@ class Precise:
         if not all(map(is_numpy, own)):
             raise ImpreciseError(f"{node.attribute('operator')} of types that NumPy lacks")
         wide = ["float64" if dtype in FLOAT_TYPES else dtype for dtype in own]
-        for make, dtypes in ((_in_onnxruntime, wide), (_in_onnx, wide), (_in_onnxruntime, own)):
+        for runner, dtypes in ((_in_onnxruntime, wide), (_in_onnx, wide), (_in_onnxruntime, own)):
             try:
-                kernel = make(self._model(node, dtypes), dtypes)
+                model = self._model(node, dtypes)
+                kernel = functools.partial(_outputs, runner(model), model, dtypes)
                 kernel(arrays)
             except Exception:
                 # onnx and onnxruntime have no base class for what they raise.
@@ -130,55 +129,50 @@ class Precise:
         return model
 
 
+@dataclasses.dataclass
 class _Frame:
     """One evaluation of outputs of the graph, or of a body.
 
     `bound` has the values of a body's inputs, by the number of their node.
     """
 
-    def __init__(
-        self,
-        precise: Precise,
-        outputs: Sequence[Ref],
-        inputs: Arrays,
-        bound: Mapping[int, np.ndarray],
-        until_s: float = math.inf,
-    ) -> None:
-        self._precise, self._nodes = precise, precise.graph.nodes
-        self._outputs, self._inputs, self._bound = outputs, inputs, bound
-        self._until_s = until_s
-        self._values: dict[int, Values] = {}
-        self._sizes: dict[str, int] = {}
+    precise: Precise
+    outputs: Sequence[Ref]
+    inputs: Arrays
+    bound: Mapping[int, np.ndarray]
+    until_s: float = math.inf
+    values: dict[int, Values] = dataclasses.field(default_factory=dict)
+    sizes: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def run(self) -> Values:
         """Return the values of the outputs."""
-        order = list(_ordered(self._nodes, self._outputs))
-        waiting = collections.Counter({ref.node for ref in self._outputs})
+        order = list(ordered(self.precise.graph.nodes, self.outputs, _needed))
+        waiting = collections.Counter({ref.node for ref in self.outputs})
         for number in order:
-            waiting.update(_needed(self._nodes[number]))
+            waiting.update(_needed(self.precise.graph.nodes[number]))
         for number in order:
-            if time.monotonic() > self._until_s:
+            if time.monotonic() > self.until_s:
                 raise ImpreciseError("it took too long")
-            node = self._nodes[number]
-            self._values[number] = self._evaluated(number, node)
-            self._note_sizes(node, self._values[number])
+            node = self.precise.graph.nodes[number]
+            self.values[number] = self._evaluated(number, node)
+            self._note_sizes(node, self.values[number])
             for source in _needed(node):
                 waiting[source] -= 1
                 if not waiting[source]:
                     # Large models would not fit into memory with all of their inner values.
-                    del self._values[source]
-        return [self._at(ref) for ref in self._outputs]
+                    del self.values[source]
+        return [self._at(ref) for ref in self.outputs]
 
     def _at(self, ref: Ref) -> np.ndarray:
-        return self._values[ref.node][ref.output]
+        return self.values[ref.node][ref.output]
 
     def _evaluated(self, number: int, node: Node) -> Values:
-        if number in self._bound:
-            return [self._bound[number]]
+        if number in self.bound:
+            return [self.bound[number]]
         if node.op == INPUT:
-            if not node.is_model_input or node.attribute("name") not in self._inputs:
+            if not node.is_model_input or node.attribute("name") not in self.inputs:
                 raise ImpreciseError("an input without a value")
-            return [_widened(self._inputs[node.attribute("name")])]
+            return [_widened(self.inputs[node.attribute("name")])]
         if node.value is not None:
             kind = node.types[0]
             if kind is None or not is_numpy(kind.dtype):
@@ -187,7 +181,7 @@ class _Frame:
         if bodies.has_bodies(node):
             return self._controlled(node)
         arrays = [self._at(ref) for ref in node.inputs if ref is not None]
-        outputs = self._precise.computed(number, arrays, self._sizes)
+        outputs = self.precise.computed(number, arrays, self.sizes)
         # What a Cast makes of a number that it cannot hold is no number of the model's meaning.
         return [_widened(array) for array in outputs]
 
@@ -201,10 +195,11 @@ class _Frame:
         names = [attribute.name for attribute in attributes]
         body = control.bodies[names.index("then_branch" if is_true else "else_branch")]
         bound = {}
-        for number in _inputs_of(self._nodes, body):
-            place = body.place_of_captured(self._nodes[number].attribute("place"))
-            bound[number] = self._at(body.captured[place])
-        return _Frame(self._precise, body.outputs, self._inputs, bound, self._until_s).run()
+        for number in ordered(self.precise.graph.nodes, body.outputs, _needed):
+            if bodies.body_of(self.precise.graph.nodes[number]) == body.name:
+                place = body.place_of_captured(self.precise.graph.nodes[number].attribute("place"))
+                bound[number] = self._at(body.captured[place])
+        return _Frame(self.precise, body.outputs, self.inputs, bound, self.until_s).run()
 
     def _note_sizes(self, node: Node, values: Values) -> None:
         """Note which numbers the names of sizes stand for."""
@@ -213,7 +208,7 @@ class _Frame:
             if len(shape) == array.ndim:
                 for size, number in zip(shape, array.shape, strict=True):
                     if isinstance(size, str) and dimensions.is_name(size):
-                        self._sizes.setdefault(size, number)
+                        self.sizes.setdefault(size, number)
 
 
 def _needed(node: Node) -> list[int]:
@@ -225,30 +220,6 @@ def _needed(node: Node) -> list[int]:
     return list(dict.fromkeys(ref.node for ref in (*control.inputs, *captured) if ref is not None))
 
 
-def _ordered(nodes: Mapping[int, Node], outputs: Sequence[Ref]) -> Iterator[int]:
-    """Yield the nodes that outputs need, each after those that it needs."""
-    done: set[int] = set()
-    stack = [(ref.node, False) for ref in reversed(outputs)]
-    while stack:
-        number, is_ready = stack.pop()
-        if number in done:
-            continue
-        if is_ready:
-            done.add(number)
-            yield number
-            continue
-        stack.append((number, True))
-        stack.extend(
-            (source, False) for source in reversed(_needed(nodes[number])) if source not in done
-        )
-
-
-def _inputs_of(nodes: Mapping[int, Node], body: bodies.Body) -> list[int]:
-    """Return the Input nodes of a body that its outputs depend on."""
-    order = _ordered(nodes, body.outputs)
-    return [number for number in order if bodies.body_of(nodes[number]) == body.name]
-
-
 def _widened(array: np.ndarray) -> np.ndarray:
     return array.astype(np.float64) if array.dtype.kind == "f" else array
 
@@ -256,46 +227,43 @@ def _widened(array: np.ndarray) -> np.ndarray:
 def _concrete(attributes: Attributes, sizes: Mapping[str, int]) -> Attributes:
     """Return attributes in which names of sizes are replaced by their numbers."""
     return tuple(
-        (name, tuple(_number(size, sizes) for size in value))
-        if isinstance(value, tuple) and any(isinstance(size, str) for size in value)
+        (
+            name,
+            tuple(
+                dimensions.value(size, sizes) if isinstance(size, str) else size for size in value
+            ),
+        )
+        if isinstance(value, tuple)
         else (name, value)
         for name, value in attributes
     )
 
 
-def _number(size: Any, sizes: Mapping[str, int]) -> Any:
-    return dimensions.value(size, sizes) if isinstance(size, str) else size
-
-
-def _in_onnxruntime(model: onnx.ModelProto, dtypes: Sequence[str]) -> Callable[[Values], Values]:
+def _in_onnxruntime(model: onnx.ModelProto) -> Callable[[Arrays], Sequence[Any]]:
     program = remote.isolated("onnxruntime-disable").open(model)
-
-    def run(arrays: Values) -> Values:
-        return _arrays(list(program.run(_named(model, arrays, dtypes)).values()))
-
-    return run
+    return lambda inputs: list(program.run(inputs).values())
 
 
-def _in_onnx(model: onnx.ModelProto, dtypes: Sequence[str]) -> Callable[[Values], Values]:
+def _in_onnx(model: onnx.ModelProto) -> Callable[[Arrays], Sequence[Any]]:
     from onnx.reference import ReferenceEvaluator
 
     evaluator = ReferenceEvaluator(model)
-
-    def run(arrays: Values) -> Values:
-        values: Any = evaluator.run(None, _named(model, arrays, dtypes))
-        return _arrays(values)
-
-    return run
+    return lambda inputs: evaluator.run(None, dict(inputs))  # type: ignore[return-value]
 
 
-def _named(model: onnx.ModelProto, arrays: Values, dtypes: Sequence[str]) -> dict[str, np.ndarray]:
-    return {
-        value.name: array.astype(dtype, copy=False)
-        for value, array, dtype in zip(model.graph.input, arrays, dtypes, strict=True)
-    }
-
-
-def _arrays(values: Sequence[Any]) -> Values:
+def _outputs(
+    run: Callable[[Arrays], Sequence[Any]],
+    model: onnx.ModelProto,
+    dtypes: Sequence[str],
+    arrays: Values,
+) -> Values:
+    """Run a model on the arrays in these types."""
+    values = run(
+        {
+            value.name: array.astype(dtype, copy=False)
+            for value, array, dtype in zip(model.graph.input, arrays, dtypes, strict=True)
+        }
+    )
     if not all(isinstance(value, np.ndarray) for value in values):
         raise ImpreciseError("an output that is no tensor")
     return list(values)

@@ -16,14 +16,18 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
+import pathlib
 import re
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from environments.errors import UserError
+from environments.tensor_graphs.execution.backends import Arrays, Backend
 from environments.tensor_graphs.graph.graph import Graph
-from environments.tensor_graphs.graph.nodes import Dimension
+from environments.tensor_graphs.graph.nodes import INPUT, Dimension, Ref
+from environments.tensor_graphs.onnx_io import save
 from environments.tensor_graphs.operators import dimensions
 
 _NAME = r"[A-Za-z_][\w.]*"
@@ -50,8 +54,7 @@ class Sizes:
     def value(self, size: Dimension) -> int:
         """Work out a size of a graph: with N = 2, "128*N" is 256.
 
-        A size that depends on the values of inputs, such as the number of objects found, counts as
-        1 unless `symbols` has it.
+        A size that depends on the values of inputs counts as 1 unless `symbols` has it.
         """
         return size if isinstance(size, int) else dimensions.value(size, self._by_symbol)
 
@@ -107,11 +110,7 @@ class OpenSizes:
     """
 
     def __init__(self, graph: Graph) -> None:
-        """Find the open sizes of a graph's inputs.
-
-        Args:
-          graph: the graph; its header knows the file's own names.
-        """
+        """Find the open sizes of a graph's inputs; its header knows the file's own names."""
         self._types = {
             graph.nodes[number].attribute("name"): kind.shape
             for number in graph.inputs
@@ -124,8 +123,7 @@ class OpenSizes:
     def at(self, chosen: Mapping[str, int]) -> Sizes:
         """Return the sizes at which every open size has the chosen number.
 
-        Args:
-          chosen: the number of each size in `free`, by `OpenSize.name`; may have others too.
+        `chosen` has the number of each size in `free`, by `OpenSize.name`; it may have others too.
 
         Raises:
           ValueError: a size is missing.
@@ -149,13 +147,10 @@ class OpenSizes:
         )
 
     def edges(self, sizes: Sizes) -> Iterator[Sizes]:
-        """Yield unusual sizes at which a model may run too.
+        """Yield unusual sizes at which a model may run too, given the usual ones.
 
         They are 0 and 1, for each open size and for all of them. A file may give one name to sizes
         that are equal by chance only, so of each size with several places, one place is varied too.
-
-        Args:
-          sizes: the usual ones.
         """
         usual = {size.name: dict(sizes.symbols)[size.symbol] for size in self.all}
         for number in (1, 0):
@@ -169,10 +164,7 @@ class OpenSizes:
                 yield from (_varied(together, place, size) for size in (1, usual[size.name] + 2))
 
     def with_symbols(self, sizes: Sizes) -> Sizes:
-        """Return these sizes with the shapes of this graph's inputs.
-
-        Args:
-          sizes: sizes whose symbols are those of this graph.
+        """Return sizes that have this graph's symbols, with the shapes of its inputs.
 
         Raises:
           ValueError: a size is missing.
@@ -182,10 +174,7 @@ class OpenSizes:
         return self.at({size.name: symbols[size.symbol] for size in sized})
 
     def of_arrays(self, arrays: Mapping[str, np.ndarray]) -> Sizes:
-        """Return the sizes that inputs have.
-
-        Args:
-          arrays: an array for each input, by name; those with a default may be missing.
+        """Return the sizes that inputs have, given as arrays by name; defaults may be missing.
 
         Raises:
           UserError: two axes differ that the file gives one name, or an open size is in no array.
@@ -204,11 +193,9 @@ class OpenSizes:
         return self.at(chosen)
 
     def named(self, name: str, model: str) -> Sequence[OpenSize]:
-        """Return the open sizes that a name stands for: `?` may stand for several.
+        """Return the open sizes that a name stands for: the file's own, or INPUT[AXIS].
 
-        Args:
-          name: the file's own name, or INPUT[AXIS].
-          model: name of the model, for messages.
+        A name such as `?` may stand for several. `model` is the model's name, for messages.
 
         Raises:
           UserError: no open size has this name.
@@ -286,14 +273,12 @@ def _open_sizes(
     counts = collections.Counter(owns.values())
     return tuple(
         OpenSize(
-            owns[symbol]
-            if owns[symbol] and counts[owns[symbol]] == 1
-            else place_name(occurrences[0]),
+            own_name if own_name and counts[own_name] == 1 else place_name(occurrences[0]),
             symbol,
             tuple(occurrences),
-            owns[symbol],
+            own_name,
         )
-        for symbol, occurrences in places.items()
+        for (symbol, occurrences), own_name in zip(places.items(), owns.values(), strict=True)
     )
 
 
@@ -302,3 +287,43 @@ def _follows(size: OpenSize, sizes: Sequence[OpenSize]) -> bool:
     others = {another.own for another in sizes if another is not size}
     is_formula = _SUM_OR_PRODUCT.fullmatch(size.own) is not None
     return is_formula and set(re.findall(_NAME, size.own)) <= others
+
+
+def with_inner_sizes(graph: Graph, sizes: Sizes, inputs: Arrays, on: Backend) -> Sizes:
+    """Return sizes with the symbols of inner values too, as a run on some inputs shows them.
+
+    They stay as they are if all symbols are known, or if the model does not run with the values
+    that have them as its outputs.
+    """
+    places = _places(graph, {symbol for symbol, _ in sizes.symbols})
+    if not places:
+        return sizes
+    refs = list(dict.fromkeys(ref for ref, _ in places.values()))
+    names = [f"tfrl_inner_{number}" for number in range(len(refs))]
+    edit = graph.edit()
+    edit.set_outputs([*graph.outputs, *refs], [*graph.output_names, *names])
+    exposed, _ = edit.finish()
+    exposed.header = graph.header
+    with tempfile.TemporaryDirectory(prefix="tfrl-") as directory:
+        path = pathlib.Path(directory) / "exposed.onnx"
+        try:
+            save(exposed, path)
+            outputs = on.open(path).run(inputs)
+        except UserError:
+            return sizes
+    shapes = {ref: outputs[name].shape for ref, name in zip(refs, names, strict=True)}
+    inner_sizes = [(symbol, shapes[ref][axis]) for symbol, (ref, axis) in places.items()]
+    return dataclasses.replace(sizes, symbols=(*sizes.symbols, *inner_sizes))
+
+
+def _places(graph: Graph, input_symbols: set[str]) -> dict[str, tuple[Ref, int]]:
+    """Return a value and an axis that has it, for each symbol that is not known."""
+    places: dict[str, tuple[Ref, int]] = {}
+    for number in graph.order():
+        if graph.nodes[number].op == INPUT or graph.is_constant(number):
+            continue
+        for output, kind in enumerate(graph.nodes[number].types):
+            for axis, size in enumerate((kind.shape if kind is not None else None) or ()):
+                if isinstance(size, str) and size not in input_symbols and dimensions.is_name(size):
+                    places.setdefault(size, (Ref(number, output), axis))
+    return places

@@ -25,10 +25,7 @@ _Kernel = tuple[int, int, Mapping[str, frozenset[str]]]
 def is_supported(op: str, inputs: Sequence[TensorType | None], opset: int) -> bool:
     """Return whether onnxruntime runs an operator on the CPU; True if that is not known.
 
-    Args:
-      op: name of the operator.
-      inputs: types of its inputs; None for one that is left out or is no tensor.
-      opset: version of ONNX's operators.
+    The types of inputs are None where one is left out or is no tensor.
     """
     return _is_supported(op, tuple(kind.dtype if kind else "" for kind in inputs), opset)
 

@@ -48,12 +48,7 @@ _SCALES = (1.0, 1e3, 1e-3)
 
 
 class Trial(NamedTuple):
-    """Inputs for a model.
-
-    Attributes:
-      sizes: the sizes that they have where the model leaves them open.
-      inputs: an array for each input, by name.
-    """
+    """Inputs for a model by name, and the sizes that they have where it leaves them open."""
 
     sizes: Sizes
     inputs: Arrays
@@ -113,12 +108,11 @@ def make_trials(
     at_first = [trial for trial in own if trial.sizes == points[0]]
     reference = Reference.of(program)
     try:
-        drawn, note = _telling(model, reference, points[0])
-        kind = note.kind
+        drawn, kind, note = _telling(model, reference, points[0])
     except NoInputsError:
         if not at_first:
             raise
-        drawn, note, kind = [], _Note(), KINDS[0]
+        drawn, kind, note = [], KINDS[0], ""
     others = []
     for point in points[1:]:
         own_trials = [trial for trial in own if trial.sizes == point]
@@ -130,18 +124,17 @@ def make_trials(
     running = tuple(_running(reference, tried))
     first = (*drawn, *at_first)
     runs = [reference.run(trial.inputs) for trial in (*running, *first)]
-    said = str(note) if drawn else ""
-    return Trials(first, tuple(others), said, running, unseen_outputs(runs))
+    return Trials(first, tuple(others), note, running, _unseen_outputs(runs))
 
 
-def unseen_outputs(runs: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+def _unseen_outputs(runs: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """Return the outputs of floating-point type that have no finite number in any run."""
-    return tuple(name for name in runs[0] if all(_is_unseen(outputs[name]) for outputs in runs))
 
+    def is_unseen(value: Any) -> bool:
+        is_float = isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.size > 0
+        return is_float and not np.isfinite(value).any()
 
-def _is_unseen(value: Any) -> bool:
-    is_float = isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.size > 0
-    return is_float and not np.isfinite(value).any()
+    return tuple(name for name in runs[0] if all(is_unseen(outputs[name]) for outputs in runs))
 
 
 def _running(reference: Reference, trials: Iterable[Trial]) -> Iterator[Trial]:
@@ -175,40 +168,18 @@ def _special_inputs(model: onnx.ModelProto, precise: Precise, sizes: Sizes) -> I
                 yield Trial(sizes, inputs_near(layer, scale, model, seed, sizes))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Note:
-    """What was found about random inputs.
-
-    Attributes:
-      kind: the kind that tells most.
-      why: why it is not the usual one; "" if it is.
-      silent: outputs that tell nothing even so.
-    """
-
-    kind: str = KINDS[0]
-    why: str = ""
-    silent: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        notes = []
-        if self.kind != KINDS[0]:
-            notes.append(f"compared on {self.kind}, since on {KINDS[0]} {self.why}")
-        elif self.why:
-            notes.append(f"{self.why} on all random inputs that were tried")
-        if self.kind != KINDS[0] and self.silent:
-            notes.append(f"{_listed(self.silent)} still not telling")
-        return "; ".join(notes) + ("; --inputs FILE.npz compares on yours" if notes else "")
-
-
 def _telling(
     model: onnx.ModelProto, reference: Reference, sizes: Sizes
-) -> tuple[list[Trial], _Note]:
+) -> tuple[list[Trial], str, str]:
     """Draw inputs of the first kind on which all outputs tell something, or of the best one.
+
+    Returns:
+      The trials, their kind, and what people should know about it; "" if it is the usual one.
 
     Raises:
       NoInputsError: none can be drawn on which the model runs.
     """
-    best: tuple[int, list[Trial], _Note] | None = None
+    best: tuple[int, list[Trial], str, str] | None = None
     why, error = "", ""
     began_s = time.monotonic()
     for kind in KINDS:
@@ -227,22 +198,32 @@ def _telling(
         if best is None:
             why = ", ".join(f"output {name!r} is {reason}" for name, reason in silent.items())
         if best is None or len(silent) < best[0]:
-            best = len(silent), trials, _Note(kind, why, tuple(silent))
+            best = len(silent), trials, kind, _note(kind, why, tuple(silent))
         if not silent or time.monotonic() - began_s > _MOST_SECONDS:
             break
     if best is None:
         raise NoInputsError(error)
-    return best[1], best[2]
+    return best[1:]
+
+
+def _note(kind: str, why: str, silent: Sequence[str]) -> str:
+    """Say why inputs are not of the usual kind, and which outputs tell nothing even so."""
+    if kind == KINDS[0] and not why:
+        return ""
+    if kind == KINDS[0]:
+        note = f"{why} on all random inputs that were tried"
+    else:
+        note = f"compared on {kind}, since on {KINDS[0]} {why}"
+        if silent:
+            verb = "is" if len(silent) == 1 else "are"
+            note += f"; {', '.join(map(repr, silent))} {verb} still not telling"
+    return f"{note}; --inputs FILE.npz compares on yours"
 
 
 def silent_outputs(runs: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return the outputs from which a wrong model could not be told, and why.
 
-    Args:
-      runs: the outputs of a model on several inputs, by name.
-
-    Returns:
-      "not finite" or "constant" by name of the output.
+    The reasons, "not finite" or "constant", are by name of the output.
     """
     reasons: dict[str, str] = {}
     first, *others = runs
@@ -266,7 +247,3 @@ def _rounded_outputs(
             if change > _ROUNDING:
                 reasons[name] = "rounding"
     return reasons
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names)) + (" is" if len(names) == 1 else " are")

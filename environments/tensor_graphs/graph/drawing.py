@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Collection, Iterable, Mapping
 
 from environments.tensor_graphs.graph.graph import Graph
-from environments.tensor_graphs.graph.nodes import INPUT, OPAQUE, Node, TensorType
+from environments.tensor_graphs.graph.nodes import INPUT, OPAQUE, TensorType
 
 _WIDTH, _HEIGHT = 108, 22
 _STEP_X, _STEP_Y = 122, 40
@@ -39,13 +39,7 @@ _OTHER = "#fce5cd"
 
 
 def draw(graph: Graph, marked: Collection[int] = (), mark: str = "#cc0000") -> str:
-    """Draw a graph.
-
-    Boxes of the `marked` nodes have a frame of the colour `mark`.
-
-    Returns:
-      An <svg> element.
-    """
+    """Draw a graph as an <svg> element; boxes of the `marked` nodes have a frame of `mark`."""
     places = layout(graph)
     pixels = {
         number: (_MARGIN + x * _STEP_X, _MARGIN + y * _STEP_Y) for number, (x, y) in places.items()
@@ -65,10 +59,7 @@ def draw(graph: Graph, marked: Collection[int] = (), mark: str = "#cc0000") -> s
 
 
 def only_in(graph: Graph, reference: Graph) -> set[int]:
-    """Return the nodes of one graph that the other does not have.
-
-    One of the graphs must have been made from the other, so that shared nodes have equal numbers.
-    """
+    """Return the nodes of one graph that the other, made from it or the reverse, does not have."""
     return {number for number, node in graph.nodes.items() if reference.nodes.get(number) != node}
 
 
@@ -135,25 +126,17 @@ def _box(graph: Graph, number: int, place: tuple[float, float], frame: str) -> s
     node = graph.nodes[number]
     x, y = place
     stroke = f'stroke="{frame}" stroke-width="2.5"' if frame else 'stroke="#888"'
-    label = html.escape(_label(node))
+    label = node.op.replace("Normalization", "Norm")[:17]
+    if node.op == INPUT:
+        label = node.attribute("name")[:16]
+    attributes = " ".join(f"{name}={value!r}" for name, value in node.attributes)
+    title = f"{number}: {node.op} {attributes} → {', '.join(map(_type, node.types))}"
     return (
-        f'<g><title>{html.escape(_title(number, node))}</title><rect x="{x:.0f}" y="{y:.0f}" '
+        f'<g><title>{html.escape(title[:_TITLE_CHARACTERS])}</title><rect x="{x:.0f}" y="{y:.0f}" '
         f'width="{_WIDTH}" height="{_HEIGHT}" rx="4" fill="{_COLOURS.get(node.op, _OTHER)}" '
         f'{stroke}/><text x="{x + _WIDTH / 2:.0f}" y="{y + 15:.0f}" text-anchor="middle">'
-        f"{label}</text></g>"
+        f"{html.escape(label)}</text></g>"
     )
-
-
-def _label(node: Node) -> str:
-    if node.op == INPUT:
-        return str(node.attribute("name"))[:16]
-    return node.op.replace("Normalization", "Norm")[:17]
-
-
-def _title(number: int, node: Node) -> str:
-    types = ", ".join(map(_type, node.types))
-    attributes = " ".join(f"{name}={value!r}" for name, value in node.attributes)
-    return f"{number}: {node.op} {attributes} → {types}"[:_TITLE_CHARACTERS]
 
 
 def _type(kind: TensorType | None) -> str:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -95,13 +95,11 @@ class Graph:
     def order(self) -> tuple[int, ...]:
         """Return what outputs depend on, and the model's inputs: each node after its own inputs.
 
-        The order depends on the graph's structure alone, not on the numbers of nodes.
-
         Raises:
           CycleError: a node depends on itself.
         """
         if self._order is None:
-            self._order = tuple(_ordered(self.nodes, self.inputs, self.outputs))
+            self._order = tuple(ordered(self.nodes, self.outputs, first=self.inputs))
         return self._order
 
     def __hash__(self) -> int:
@@ -192,9 +190,9 @@ class Edit:
         return Ref(number)
 
     def add_constant(self, value: np.ndarray, dtype: str | None = None) -> Ref:
-        """Add a Constant.
+        """Add a Constant; `dtype` is its element type, if that is not the array's own.
 
-        `dtype` is its element type, if that is not the array's own (bfloat16 is held in uint16).
+        bfloat16 is held in uint16.
         """
         value = np.asarray(value)
         dtype = dtype or value.dtype.name
@@ -210,10 +208,8 @@ class Edit:
     def replace(self, replacements: Mapping[Ref, Ref], built: Collection[int] = ()) -> None:
         """Replace values by others, wherever they are used.
 
-        Args:
-          replacements: the new values by the old ones.
-          built: nodes that compute the new values. They go on using the old ones, so that Relu(x)
-            can be replaced by Relu(Relu(x)).
+        The nodes in `built`, which compute the new values, go on using the old ones, so that
+        Relu(x) can be replaced by Relu(Relu(x)).
 
         Raises:
           ValueError: the types of an old and a new value differ.
@@ -223,7 +219,8 @@ class Edit:
         moved: dict[Ref, Ref] = {}
         while todo:
             old, new = todo.pop()
-            new = _last(moved, new)
+            while new in moved:
+                new = moved[new]
             if old == new:
                 continue
             if self.type_of(old) != self.type_of(new):
@@ -239,12 +236,10 @@ class Edit:
     def finish(self, is_acyclic: bool = False) -> tuple[Graph, Change]:
         """Return the new graph, without the nodes that no output depends on, and what changed.
 
-        Args:
-          is_acyclic: whether the caller knows that no node depends on itself; then this is not
-            checked.
+        `is_acyclic` says that the caller knows that no node depends on itself.
 
         Raises:
-          CycleError: a node depends on itself.
+          CycleError: a node depends on itself; not checked with `is_acyclic`.
         """
         self._remove_unused([*self._unused, *self._added])
         graph = Graph(self._graph.header)
@@ -263,11 +258,9 @@ class Edit:
         return graph, change
 
     def _rewire(self, user: int, old: Ref, new: Ref) -> list[tuple[Ref, Ref]]:
-        """Replace an input of a node.
+        """Replace an input of a node; return the replacements that follow from it.
 
-        Returns:
-          The replacements that follow: if the node now equals another one, pairs of its outputs and
-          those of the other node.
+        If the node now equals another one, they are pairs of its outputs and those of the other.
         """
         node = self.nodes[user]
         if old not in node.inputs:
@@ -328,23 +321,25 @@ class Edit:
                 numbers.append(used)
 
 
-def _last(moved: Mapping[Ref, Ref], ref: Ref) -> Ref:
-    while ref in moved:
-        ref = moved[ref]
-    return ref
-
-
 def _bytes(value: np.ndarray) -> Any:
     if value.dtype == object:
         return repr(value.tolist()).encode()
     return np.ascontiguousarray(value).reshape(-1).view(np.uint8)
 
 
-def _ordered(
-    nodes: Mapping[int, Node], inputs: Iterable[int], outputs: Iterable[Ref]
+def ordered(
+    nodes: Mapping[int, Node],
+    outputs: Iterable[Ref],
+    needed: Callable[[Node], Sequence[int]] = lambda node: node.used,
+    first: Iterable[int] = (),
 ) -> Iterator[int]:
-    done = set(inputs)
-    yield from inputs
+    """Yield what outputs depend on, each node after those that it needs, which begin with `first`.
+
+    Raises:
+      CycleError: a node depends on itself.
+    """
+    done = set(first)
+    yield from first
     # Depth-first: a node is met before its inputs, and again when all of them are done.
     open_nodes: set[int] = set()
     todo = [ref.node for ref in reversed(tuple(outputs))]
@@ -359,7 +354,7 @@ def _ordered(
             yield number
         else:
             open_nodes.add(number)
-            for used in reversed(nodes[number].used):
+            for used in reversed(needed(nodes[number])):
                 if used in open_nodes:
                     raise CycleError(f"node {used} ({nodes[used].op}) depends on itself")
                 if used not in done:

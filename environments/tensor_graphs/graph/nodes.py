@@ -39,12 +39,7 @@ class TensorType(NamedTuple):
 
 
 class Ref(NamedTuple):
-    """A reference to an output of a node.
-
-    Attributes:
-      node: number of the node.
-      output: index of the output.
-    """
+    """A reference to an output of a node: the node's number, and the index of the output."""
 
     node: int
     output: int = 0

@@ -24,20 +24,14 @@ from collections.abc import Callable, Mapping
 import onnx
 
 from environments.errors import UserError
-from environments.tensor_graphs.models import (
-    convolutional,
-    families,
-    inception,
-    recurrent,
-    transformers,
-)
+from environments.tensor_graphs.models import convolutional, families, recurrent, transformers
 from environments.tensor_graphs.models.builder import Batch, Builder
 
 _MODELS: Mapping[str, Callable[[Builder], onnx.ModelProto]] = {
     "bert-base": functools.partial(transformers.bert, layers=12, hidden=768, heads=12),
     "bert-mini": functools.partial(transformers.bert, layers=4, hidden=256, heads=4),
     "bert-tiny": functools.partial(transformers.bert, layers=2, hidden=128, heads=2),
-    "inception-v3": inception.inception_v3,
+    "inception-v3": convolutional.inception_v3,
     "lora-transformer": functools.partial(
         transformers.lora, layers=6, hidden=512, heads=8, rank=16
     ),

@@ -87,18 +87,11 @@ class Builder:
         self, x: str, channels: tuple[int, int], kernel: tuple[int, int], *, bias: bool = False,
         stride: int = 1, groups: int = 1, gain: float = 2.0, pads: tuple[int, int] | None = None,
     ) -> str:  # fmt: skip
-        """Add a convolution.
+        """Add a convolution of x, [N, channels[0], H, W]; its output has channels[1].
 
-        Args:
-          x: the input, [N, channels[0], H, W].
-          channels: number of channels of the input and of the output.
-          kernel: height and width of the window.
-          bias: whether the convolution has a bias.
-          stride: stride in both directions.
-          groups: number of groups of channels.
-          gain: variance of the output divided by that of the input; 2 compensates for a Relu.
-          pads: padding above and on the left; the same is added below and on the right. By default,
-            a convolution with stride 1 keeps the size of its input.
+        `gain` is the variance of the output divided by that of the input; 2 compensates for a Relu.
+        `pads` are above and on the left, and the same is added below and on the right. By default,
+        a convolution with stride 1 keeps the size of its input.
         """
         shape = (channels[1], channels[0] // groups, *kernel)
         inputs = [x, self.normal("conv.weight", shape, (gain / math.prod(shape[1:])) ** 0.5)]

@@ -1,8 +1,9 @@
-"""ResNet, ResNeXt, SqueezeNet and RepVGG, for images of 224 x 224 pixels."""
+"""ResNet, ResNeXt, SqueezeNet and RepVGG for images of 224 x 224 pixels; InceptionV3 for 299."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import onnx
 
@@ -15,6 +16,52 @@ _SQUEEZENET_FIRES: tuple[tuple[int, int, int] | str, ...] = (
     (256, 48, 192), (384, 48, 192), (384, 64, 256), (512, 64, 256),
 )  # fmt: skip
 """Numbers of channels: of the input, squeezed, and of each of the two expanding convolutions."""
+
+Row = Sequence[Any]
+"""Layers, one after another: the channels of the output, height and width of the kernel, and the
+stride if there is no padding; "mean" or "max" for a pool; or a list of rows that are joined."""
+
+_SIDES = [[(384, 1, 3)], [(384, 3, 1)]]
+_INCEPTION_BLOCKS: Sequence[tuple[str, Row, int]] = (
+    ("", ((32, 3, 3, 2), (32, 3, 3, 1), (64, 3, 3), "max", (80, 1, 1), (192, 3, 3, 1), "max"), 192),
+    *(
+        (f"Mixed_5{name}", [[
+            [(64, 1, 1)],
+            [(48, 1, 1), (64, 5, 5)],
+            [(64, 1, 1), (96, 3, 3), (96, 3, 3)],
+            ["mean", (pooled, 1, 1)],
+        ]], 224 + pooled)
+        for name, pooled in (("b", 32), ("c", 64), ("d", 64))
+    ),
+    ("Mixed_6a", [[
+        [(384, 3, 3, 2)],
+        [(64, 1, 1), (96, 3, 3), (96, 3, 3, 2)],
+        ["max"],
+    ]], 768),
+    *(
+        (f"Mixed_6{name}", [[
+            [(192, 1, 1)],
+            [(inner, 1, 1), (inner, 1, 7), (192, 7, 1)],
+            [(inner, 1, 1), (inner, 7, 1), (inner, 1, 7), (inner, 7, 1), (192, 1, 7)],
+            ["mean", (192, 1, 1)],
+        ]], 768)
+        for name, inner in (("b", 128), ("c", 160), ("d", 160), ("e", 192))
+    ),
+    ("Mixed_7a", [[
+        [(192, 1, 1), (320, 3, 3, 2)],
+        [(192, 1, 1), (192, 1, 7), (192, 7, 1), (192, 3, 3, 2)],
+        ["max"],
+    ]], 1280),
+    *(
+        (f"Mixed_7{name}", [[
+            [(320, 1, 1)],
+            [(384, 1, 1), _SIDES],
+            [(448, 1, 1), (384, 3, 3), _SIDES],
+            ["mean", (192, 1, 1)],
+        ]], 2048)
+        for name in "bc"
+    ),
+)  # fmt: skip
 
 
 def resnet18(build: Builder) -> onnx.ModelProto:
@@ -94,6 +141,15 @@ def _repvgg_block(build: Builder, x: str, channels: tuple[int, int], stride: int
     return build.relu(y)
 
 
+def inception_v3(build: Builder) -> onnx.ModelProto:
+    """Build InceptionV3, without its auxiliary classifier; its blocks have torchvision's names."""
+    x, channels = build.input("image", [build.batch, 3, 299, 299]), 3
+    for name, block, out in _INCEPTION_BLOCKS:
+        build.scope = name
+        x, channels = _row(build, x, channels, block), out
+    return _classified(build, x, channels)
+
+
 def _resnet_stem(build: Builder) -> str:
     x = build.input("image", [build.batch, 3, 224, 224])
     return build.max_pool(_conv_norm_relu(build, x, (3, 64), 7, 2), 3, 2, pad=1)
@@ -117,3 +173,26 @@ def _conv_norm_relu(
 def _classified(build: Builder, x: str, channels: int) -> onnx.ModelProto:
     build.scope = ""
     return build.finish(logits=(build.classify(x, channels), [build.batch, _CLASSES]))
+
+
+def _row(build: Builder, x: str, channels: int, layers: Row) -> str:
+    """Add layers of convolution, batch normalisation and Relu, and pools, one after another."""
+    for layer in layers:
+        match layer:
+            case "mean":
+                x = build.node(
+                    "AveragePool", x, ceil_mode=0, count_include_pad=1, kernel_shape=[3, 3],
+                    pads=[1, 1, 1, 1], strides=[1, 1],
+                )  # fmt: skip
+            case "max":
+                x = build.max_pool(x, 3, 2)
+            case list():
+                rows = [_row(build, x, channels, row) for row in layer]
+                x = build.node("Concat", *rows, axis=1)
+            case (out, height, width, *stride):
+                x = build.conv(
+                    x, (channels, out), (height, width), stride=stride[0] if stride else 1,
+                    pads=(0, 0) if stride else None, gain=1.6,
+                )  # fmt: skip
+                x, channels = build.relu(build.batch_norm(x, out)), out
+    return x

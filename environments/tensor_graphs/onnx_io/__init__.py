@@ -5,13 +5,12 @@ Reading, top down (`reading/`):
     path, bytes or ModelProto
       │  loading        parse, embed tensors that nodes hold, inline the model's functions
       │  wiring         constants, inputs, and nodes in an order to compute them
-      │  inference      types of all values
-      │    foreign        what onnxruntime knows of operators that onnx does not have, and whether
-      │                   it loads a model that onnx refuses
+      │  inference      types of all values; of operators that onnx does not have, as onnxruntime
+      │                 knows them, and whether it loads a model that onnx refuses
       │  nodes          node by node, each by the first of these that fits:
       │    bodies         an If, Loop or Scan, with all nodes of its bodies (`body_models`)
       │    shape_values   a value computed from sizes becomes a constant
-      │    canonical      an operator of `operators.table` gets its one form (windows: Conv, pools)
+      │    canonical      an operator of `operators.table` gets its one form
       │    opaque         any other operator is kept to be written as it was (`opaque_shapes`)
       ▼
     Graph, with a ModelHeader: the file's names, versions and documentation
@@ -20,15 +19,14 @@ Writing, top down (`writing/`):
 
     Graph
       │  placing        which nodes are the model's own, and which are in a body
-      │  writer         node by node:
+      │  writer         node by node, with the file's names, documentation and metadata:
       │    folding        values that depend on constants alone are computed
       │    lowering       a canonical node becomes ONNX's nodes of the header's opset
       │    opaque         an Opaque node becomes the node that it was
-      │    naming         nodes get the file's names, documentation and metadata again
       ▼
     ModelProto
-      │  saving         large weights go into a file beside the model's
-      │    staging        both files are complete before they take their place
+      │  saving         large weights go into a file beside the model's; both are complete before
+      │                 they take their place
       ▼
     file
 

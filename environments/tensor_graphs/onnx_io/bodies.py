@@ -25,6 +25,7 @@ and the outputs of each body. Besides those of `opaque` it has the attributes
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Collection, Sequence
 
 import onnx
@@ -66,12 +67,7 @@ class Body:
 
 @dataclasses.dataclass(frozen=True)
 class Control:
-    """A node that has bodies.
-
-    Attributes:
-      inputs: its own inputs; None for each that is left out.
-      bodies: its bodies, in the order of its attributes.
-    """
+    """A node that has bodies, in the order of its attributes; inputs that are left out are None."""
 
     inputs: tuple[Ref | None, ...]
     bodies: tuple[Body, ...]
@@ -100,8 +96,7 @@ def control_attributes(
 ) -> Attributes:
     """Return the attributes of the Opaque node for a node whose bodies are read.
 
-    `names` are the ids of its bodies, and `num_captured` says how many values each of them
-    captures; `functions` are as for `opaque.opaque_attributes`.
+    `names` are the ids of its bodies; `functions` are as for `opaque.opaque_attributes`.
     """
     bare = onnx.NodeProto()
     bare.CopyFrom(node)
@@ -119,12 +114,10 @@ def control_of(node: Node) -> Control:
     bare = onnx.NodeProto.FromString(node.attribute("node"))
     shells = list(scopes.subgraphs(bare))
     names, counts = node.attribute("bodies"), node.attribute("captured")
-    returned = [len(shell.output) for shell in shells]
-    place = len(node.inputs) - sum(counts) - sum(returned)
-    own = node.inputs[:place]
-    parts: list[tuple[Ref, ...]] = []
-    for count in (*counts, *returned):
-        parts.append(tuple(ref for ref in node.inputs[place : place + count] if ref is not None))
-        place += count
-    bodies = zip(names, shells, parts[: len(names)], parts[len(names) :], strict=True)
-    return Control(own, tuple(Body(*parts_of_body) for parts_of_body in bodies))
+    refs = iter(node.inputs)
+    num_inner = sum(counts) + sum(len(shell.output) for shell in shells)
+    own = tuple(itertools.islice(refs, len(node.inputs) - num_inner))
+    captured = [tuple(filter(None, itertools.islice(refs, count))) for count in counts]
+    returned = [tuple(filter(None, itertools.islice(refs, len(shell.output)))) for shell in shells]
+    parts = zip(names, shells, captured, returned, strict=True)
+    return Control(own, tuple(Body(*body) for body in parts))

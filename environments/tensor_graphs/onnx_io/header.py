@@ -142,10 +142,7 @@ class DimensionNames:
 def value_info(
     name: str, tensor_type: TensorType, dimensions: Mapping[str, str]
 ) -> onnx.ValueInfoProto:
-    """Make the entry with which a file gives a value's type.
-
-    `dimensions` are as in `ModelHeader`.
-    """
+    """Make the entry with which a file gives a value's type; `dimensions` as in `ModelHeader`."""
     shape = tensor_type.shape
     sizes = None if shape is None else [_size(size, dimensions) for size in shape]
     return onnx.helper.make_tensor_value_info(name, NUMBERS[tensor_type.dtype], sizes)

@@ -59,8 +59,7 @@ def to_onnx_node(node: Node, names: Sequence[str], outputs: Sequence[str]) -> on
     In `names` the captured inputs come last, and "" stands for an input that is left out. `outputs`
     has names even for outputs that are left out.
     """
-    result = onnx.NodeProto()
-    result.ParseFromString(node.attribute("node"))
+    result = onnx.NodeProto.FromString(node.attribute("node"))
     captured = node.attribute("captured")
     num_inputs = len(names) - len(captured)
     result.input.extend(names[:num_inputs])
@@ -77,16 +76,15 @@ def to_onnx_node(node: Node, names: Sequence[str], outputs: Sequence[str]) -> on
 
 def names_within(node: Node) -> set[str]:
     """Return all names of values in the subgraphs of an Opaque node, without the captured ones."""
-    original = onnx.NodeProto()
-    original.ParseFromString(node.attribute("node"))
+    original = onnx.NodeProto.FromString(node.attribute("node"))
     return scopes.names_within([original]) - set(node.attribute("captured"))
 
 
 def _may_differ(node: onnx.NodeProto, functions: Collection[tuple[str, str]]) -> bool:
     """Return whether equal nodes may give different values, as random or custom operators do."""
-    for domain, name in scopes.operators(node):
-        if domain not in ("", "ai.onnx", "ai.onnx.ml") or (domain, name) in functions:
-            return True
-        if name in _RANDOM or name in _TRAINING:
-            return True
-    return False
+    return any(
+        domain not in ("", "ai.onnx", "ai.onnx.ml")
+        or (domain, name) in functions
+        or name in _RANDOM | _TRAINING
+        for domain, name in scopes.operators(node)
+    )

@@ -58,12 +58,15 @@ def _parts(sparse: Iterable[onnx.SparseTensorProto]) -> Iterator[onnx.TensorProt
 
 def captured(node: onnx.NodeProto) -> list[str]:
     """Return the names of outer values that a node's subgraphs use, in the order of use."""
-    return list(dict.fromkeys(name for graph in subgraphs(node) for name in _free(graph)))
+    return list(dict.fromkeys(name for graph in subgraphs(node) for name in captured_by(graph)))
 
 
 def captured_by(graph: onnx.GraphProto) -> list[str]:
     """Return the names of outer values that a subgraph uses, in the order of use."""
-    return list(dict.fromkeys(_free(graph)))
+    defined = _defined(graph) | {""}
+    used = [name for node in graph.node for name in (*node.input, *captured(node))]
+    used += [output.name for output in graph.output]
+    return [name for name in dict.fromkeys(used) if name not in defined]
 
 
 def names_within(nodes: Iterable[onnx.NodeProto]) -> set[str]:
@@ -108,10 +111,3 @@ def _defined(graph: onnx.GraphProto) -> set[str]:
     for node in graph.node:
         defined.update(node.output)
     return defined
-
-
-def _free(graph: onnx.GraphProto) -> Iterator[str]:
-    defined = _defined(graph) | {""}
-    for node in graph.node:
-        yield from (name for name in (*node.input, *captured(node)) if name not in defined)
-    yield from (output.name for output in graph.output if output.name not in defined)

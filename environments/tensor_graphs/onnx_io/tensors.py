@@ -119,10 +119,7 @@ def to_array(tensor: onnx.TensorProto, place: DataPlace | None) -> np.ndarray:
 
 
 def to_tensor(name: str, array: np.ndarray, dtype: str) -> onnx.TensorProto:
-    """Make the tensor that holds an array.
-
-    The array has the dtype that `storage` returns.
-    """
+    """Make the tensor that holds an array of the dtype that `storage` returns."""
     tensor = onnx.TensorProto(name=name, data_type=NUMBERS[dtype], dims=array.shape)
     if dtype == "string":
         tensor.string_data.extend(
@@ -162,10 +159,9 @@ def external_path(tensor: onnx.TensorProto, place: DataPlace | None) -> pathlib.
 
 
 def external_bytes(tensor: onnx.TensorProto, place: DataPlace | None, expected: int) -> np.ndarray:
-    """Return a tensor's bytes from another file; large tensors are memory-mapped, not read.
+    """Return a tensor's bytes, uint8 [expected], from another file.
 
-    Returns:
-      The bytes as uint8 [expected].
+    Large tensors are memory-mapped, not read.
 
     Raises:
       UserError: the file is missing, outside of the model's directory, or too short, or it cannot
@@ -220,17 +216,13 @@ def to_dense(tensor: onnx.SparseTensorProto, place: DataPlace | None) -> np.ndar
 
 
 def _typed_field(tensor: onnx.TensorProto, dtype: str) -> np.ndarray:
-    if dtype in ("float32", "complex64"):
-        return np.array(tensor.float_data, np.float32).view(dtype)
-    if dtype in ("float64", "complex128"):
-        return np.array(tensor.double_data, np.float64).view(dtype)
-    if dtype == "int64":
-        return np.array(tensor.int64_data, np.int64)
-    if dtype in ("uint32", "uint64"):
-        return np.array(tensor.uint64_data, np.uint64).astype(dtype)
-    words = np.array(tensor.int32_data, np.int32)
-    # The bits of a float16 are stored as an integer.
-    return words.astype(np.uint16).view(np.float16) if dtype == "float16" else words.astype(dtype)
+    stored = onnx.helper.tensor_dtype_to_storage_tensor_dtype(tensor.data_type)
+    values = getattr(tensor, onnx.helper.tensor_dtype_to_field(tensor.data_type))
+    numbers = np.array(values, onnx.helper.tensor_dtype_to_np_dtype(stored))
+    # The bits of a float16 are stored as an integer, and complex numbers as pairs.
+    if dtype == "float16":
+        return numbers.astype(np.uint16).view(np.float16)
+    return numbers.view(dtype) if dtype.startswith("complex") else numbers.astype(dtype)
 
 
 def _shaped(tensor: onnx.TensorProto, flat: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

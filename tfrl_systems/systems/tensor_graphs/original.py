@@ -14,12 +14,11 @@ from environments.isolation.process import CrashError
 from environments.tensor_graphs import onnx_io
 from environments.tensor_graphs.execution.backends import Arrays, Backend, Program
 from environments.tensor_graphs.execution.choosing import Choice, Given, choose
-from environments.tensor_graphs.execution.inner_sizes import with_inner_sizes
 from environments.tensor_graphs.execution.inputs import NoInputsError, load_inputs, random_inputs
 from environments.tensor_graphs.execution.isolation import remote
 from environments.tensor_graphs.execution.precise import Precise
 from environments.tensor_graphs.execution.reference import Reference
-from environments.tensor_graphs.execution.sizes import OpenSizes, Sizes
+from environments.tensor_graphs.execution.sizes import OpenSizes, Sizes, with_inner_sizes
 from environments.tensor_graphs.execution.trials import Trial, Trials, make_trials
 
 _NUM_HINTS = 12

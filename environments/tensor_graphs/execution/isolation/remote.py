@@ -33,12 +33,7 @@ _SHARED = model_process()
 
 @dataclasses.dataclass(frozen=True)
 class Isolated:
-    """A backend whose models run in another process.
-
-    Attributes:
-      own: the backend that runs them there.
-      process: that process; by default all share one.
-    """
+    """A backend whose models are run by `own` in another process; by default all share one."""
 
     own: Backend
     process: Process = _SHARED
@@ -129,11 +124,7 @@ def _content(model: Model) -> str | bytes:
 
 @contextlib.contextmanager
 def alone(on: Backend) -> Iterator[Backend]:
-    """Lend a backend whose process runs nothing else, and ends afterwards.
-
-    Args:
-      on: the backend; one that is not isolated is lent itself.
-    """
+    """Lend a backend whose process runs nothing else and ends afterwards, or one that has none."""
     if not isinstance(on, Isolated):
         yield on
         return

@@ -16,7 +16,7 @@ of programs and inputs that are no longer needed.
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import onnx
@@ -36,13 +36,26 @@ class Server:
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Do what is asked for, and return the answer."""
         self._forget(set(request.get("forget", ())))
-        doing: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
-            "open": self._open,
-            "rewrite": self._rewrite,
-            "run": self._run,
-            "time": self._time,
-        }
-        return doing[request["do"]](request)
+        match request["do"]:
+            case "open":
+                program = backend(request["backend"]).open(_model(request["model"]))
+                self._programs[request["number"]] = program
+                return {}
+            case "rewrite":
+                optimised = backend(request["backend"]).rewritten(_model(request["model"]))
+                if optimised is None:
+                    return {"model": None, "backend": ""}
+                return {"model": optimised[0].SerializeToString(), "backend": optimised[1].name}
+        program, number = self._programs[request["program"]], request["given"]
+        if "inputs" in request:
+            self._inputs[number] = request["inputs"]
+        inputs = self._inputs[number]
+        if request["do"] == "run":
+            return {"outputs": program.run(inputs)}
+        key = (request["program"], number, request["bound"])
+        if key not in self._timers:
+            self._timers[key] = program.timer(inputs, bound=request["bound"])
+        return {"seconds": self._timers[key](request["times"])}
 
     def _forget(self, numbers: set[int]) -> None:
         for number in numbers:
@@ -50,33 +63,6 @@ class Server:
             self._inputs.pop(number, None)
         for key in [key for key in self._timers if numbers & set(key[:2])]:
             del self._timers[key]
-
-    def _open(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        program = backend(request["backend"]).open(_model(request["model"]))
-        self._programs[request["number"]] = program
-        return {}
-
-    def _rewrite(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        optimised = backend(request["backend"]).rewritten(_model(request["model"]))
-        if optimised is None:
-            return {"model": None, "backend": ""}
-        return {"model": optimised[0].SerializeToString(), "backend": optimised[1].name}
-
-    def _run(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        inputs = self._inputs_of(request)
-        return {"outputs": self._programs[request["program"]].run(inputs)}
-
-    def _time(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        key = (request["program"], request["given"], request["bound"])
-        inputs = self._inputs_of(request)
-        if key not in self._timers:
-            self._timers[key] = self._programs[key[0]].timer(inputs, bound=request["bound"])
-        return {"seconds": self._timers[key](request["times"])}
-
-    def _inputs_of(self, request: Mapping[str, Any]) -> Arrays:
-        if "inputs" in request:
-            self._inputs[request["given"]] = request["inputs"]
-        return self._inputs[request["given"]]
 
 
 def _model(source: str | bytes) -> Model:

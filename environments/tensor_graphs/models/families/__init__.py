@@ -1,7 +1,7 @@
 """Families of small models, to learn from many graphs: `make(Builder("transformers:7", …))`.
 
 A family draws what a member computes, how large it is, and in which of many spellings an exporter
-wrote it (`spelling`). Name, seed, batch and opset decide everything. No member is one of the zoo's
+wrote it (`exporter`). Name, seed, batch and opset decide everything. No member is one of the zoo's
 fixed models.
 
   transformers   orders of norms and attention, masks, heads, gates, entries and ends
@@ -11,7 +11,7 @@ fixed models.
   recurrent      LSTM, GRU and random trees, a few steps unrolled
 
 Training draws numbers below FIRST_UNSEEN. From there on it evaluates a few members of each family;
-from FIRST_UNUSED on nothing is looked at, so these members can test what was learned.
+from 2,000,000 on nothing is looked at, so these members can test what was learned.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import onnx
 
-from environments.errors import UserError
 from environments.tensor_graphs.models.builder import Batch, Builder
 from environments.tensor_graphs.models.families.branches import branched
 from environments.tensor_graphs.models.families.cells import recurrent
 from environments.tensor_graphs.models.families.convolutions import convolutional
-from environments.tensor_graphs.models.families.spelling import pick
+from environments.tensor_graphs.models.families.exporter import pick
 from environments.tensor_graphs.models.families.transformers import adapted, transformer
 
 _FAMILIES: Mapping[str, Callable[[Builder, np.random.Generator], onnx.ModelProto]] = {
@@ -44,7 +43,6 @@ ALL = "families"
 """The name that stands for all families."""
 
 FIRST_UNSEEN = 1_000_000
-FIRST_UNUSED = 2_000_000
 
 
 def is_member(name: str) -> bool:
@@ -66,21 +64,10 @@ def members(name: str, first: int, count: int) -> tuple[str, ...]:
 
 
 def make(name: str, seed: int, batch: Batch, opset: int | None) -> onnx.ModelProto:
-    """Make a member.
+    """Make the member of a name for which `is_member` holds; arguments as for `models.make`.
 
-    Args:
-      name: the member's name; see `is_member`.
-      seed: seed of the random weights. It changes nothing else.
-      batch: as for `models.make`.
-      opset: version of ONNX's operators; None for the one that the family draws.
-
-    Raises:
-      UserError: there is no such member.
+    The seed decides on nothing but the weights.
     """
-    if not is_member(name):
-        raise UserError(
-            f"model: expected FAMILY:NUMBER with a family of {', '.join(FAMILIES)}; found {name!r}"
-        )
     family, _, number = name.partition(":")
     random = np.random.default_rng([zlib.crc32(family.encode()), int(number)])
     drawn = pick(random, _OPSETS)

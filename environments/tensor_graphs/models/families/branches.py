@@ -9,9 +9,8 @@ import numpy as np
 import onnx
 
 from environments.tensor_graphs.models.builder import Builder
-from environments.tensor_graphs.models.families.exporter import ACTIVATIONS, Exporter
-from environments.tensor_graphs.models.families.images import Images, Kernel
-from environments.tensor_graphs.models.families.spelling import pick
+from environments.tensor_graphs.models.families.convolutions import Images, Kernel
+from environments.tensor_graphs.models.families.exporter import ACTIVATIONS, Exporter, pick
 
 _KERNELS: Sequence[Kernel] = ((1, 1), (3, 3), (1, 3), (3, 1), (5, 5))
 _ROWS: Sequence[Sequence[Kernel]] = (

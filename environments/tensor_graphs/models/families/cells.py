@@ -8,8 +8,7 @@ import numpy as np
 import onnx
 
 from environments.tensor_graphs.models.builder import Builder
-from environments.tensor_graphs.models.families.exporter import Exporter
-from environments.tensor_graphs.models.families.spelling import pick
+from environments.tensor_graphs.models.families.exporter import Exporter, pick
 
 Merge = tuple[int, int, str, str]
 """Two values by their numbers, the operator that joins them, and what is applied to the result."""
@@ -45,14 +44,10 @@ def recurrent(build: Builder, random: np.random.Generator) -> onnx.ModelProto:
 
 
 class _Gates:
-    """Adds gates x W + h U + b of a cell; the steps share their weights.
+    """Adds `count` gates x W + h U + b of a cell, [N, size] each; the steps share their weights.
 
-    Args:
-      export: writes the layers.
-      random: draws their form: "single" products for each gate, "packed" ones for all gates, or
-        "joined": one product for all gates, of x and h side by side.
-      size: of x, of h and of each gate.
-      count: number of gates.
+    Their form is drawn: "single" products for each gate, "packed" ones for all gates, or "joined":
+    one product for all gates, of x and h side by side.
     """
 
     def __init__(

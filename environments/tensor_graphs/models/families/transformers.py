@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
+import types
 from collections.abc import Callable
 
 import numpy as np
@@ -11,8 +11,7 @@ import onnx
 from onnx import TensorProto
 
 from environments.tensor_graphs.models.builder import Builder
-from environments.tensor_graphs.models.families.exporter import ACTIVATIONS, Exporter
-from environments.tensor_graphs.models.families.spelling import pick
+from environments.tensor_graphs.models.families.exporter import ACTIVATIONS, Exporter, pick
 
 _WIDTHS = (32, 64, 64, 96, 128, 128, 192, 256, 384, 512, 768)
 _VOCABULARY = 256
@@ -22,78 +21,42 @@ Linear = Callable[[str, int, int, str], str]
 """Adds a linear layer: (x, size of the input, size of the output, name) -> output."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Design:
-    """What a transformer computes, however it is written.
+Design = types.SimpleNamespace
+"""What a transformer computes, however it is written; see `draw_design`."""
 
-    Attributes:
-      tokens, hidden, heads, layers: sizes.
-      wide: size between the two layers that follow attention.
-      order: normalisations come "before" or "after" attention, or attention and the layers after
-        it are added "beside" each other.
-      activation: one of ACTIVATIONS.
-      gated: whether the activation multiplies a third layer.
-      rms: whether normalisations are by the root mean square alone.
-      shared_key: whether all heads share one key and one value.
-      mask: "none", "causal" or an "input".
-      entry: tokens are "states", "numbers" of embeddings or "patches" of an image.
-      end: the outputs are all "states", or classes of the "mean" or of the "first" token.
-    """
 
-    tokens: int
-    hidden: int
-    heads: int
-    layers: int
-    wide: int
-    order: str
-    activation: str
-    gated: bool
-    rms: bool
-    shared_key: bool
-    mask: str
-    entry: str
-    end: str
-
-    @classmethod
-    def draw(cls, random: np.random.Generator) -> Design:
-        """Draw a design; no design is that of BERT, which normalises after and has a gelu."""
-        hidden = pick(random, _WIDTHS)
-        order = pick(random, ["before", "before", "after", "beside"])
-        small = [1, 2, 2, 3] if hidden < 192 else [1, 2] if hidden < 384 else [1]
-        ratios = [1, 2, 3, 4] if hidden < 384 else [1, 2]
-        return cls(
-            tokens=pick(random, [4, 16, 16, 36, 64, 64, 100, 144]),
-            hidden=hidden,
-            heads=hidden // pick(random, [16, 32]),
-            layers=pick(random, small),
-            wide=hidden * pick(random, ratios),
-            order=order,
-            activation=pick(
-                random,
-                [
-                    activation
-                    for activation in ACTIVATIONS
-                    if (order, activation) != ("after", "gelu")
-                ],
-            ),
-            gated=pick(random, [True, False, False]),
-            rms=pick(random, [True, False, False]),
-            shared_key=pick(random, [True, False, False, False]),
-            mask=pick(random, ["none", "none", "causal", "input"]),
-            entry=pick(random, ["states", "states", "numbers", "patches"]),
-            end=pick(random, ["states", "mean", "first"]),
-        )
+def draw_design(random: np.random.Generator) -> Design:
+    """Draw a design; no design is that of BERT, which normalises after and has a gelu."""
+    hidden = pick(random, _WIDTHS)
+    # Normalisations come before or after attention, or attention and the layers after it are added
+    # beside each other.
+    order = pick(random, ["before", "before", "after", "beside"])
+    small = [1, 2, 2, 3] if hidden < 192 else [1, 2] if hidden < 384 else [1]
+    ratios = [1, 2, 3, 4] if hidden < 384 else [1, 2]
+    return Design(
+        tokens=pick(random, [4, 16, 16, 36, 64, 64, 100, 144]),
+        hidden=hidden,
+        heads=hidden // pick(random, [16, 32]),
+        layers=pick(random, small),
+        wide=hidden * pick(random, ratios),  # between the two layers that follow attention
+        order=order,
+        activation=pick(random, [a for a in ACTIVATIONS if (order, a) != ("after", "gelu")]),
+        gated=pick(random, [True, False, False]),  # the activation multiplies a third layer
+        rms=pick(random, [True, False, False]),  # normalisations by the root mean square alone
+        shared_key=pick(random, [True, False, False, False]),  # and value, by all heads
+        mask=pick(random, ["none", "none", "causal", "input"]),
+        # Of hidden states, of the embeddings of numbers, or of patches of an image.
+        entry=pick(random, ["states", "states", "numbers", "patches"]),
+        # All states are returned, or classes of the mean or first token.
+        end=pick(random, ["states", "mean", "first"]),
+    )
 
 
 class AdaptedLinear:
     """Adds linear layers: of most models some have adapters x A B s, and others have none.
 
-    Each name of a layer is adapted alike in all blocks. The first name is always adapted, and the
-    second one never.
-
-    Args:
-      export: adds the layers.
-      random: draws rank, number and form of the adapters, and which layers have them.
+    Rank, number and form of the adapters are drawn. Each name of a layer is adapted alike in all
+    blocks. The first name is always adapted, and the second one never.
     """
 
     def __init__(self, export: Exporter, random: np.random.Generator) -> None:
@@ -139,15 +102,15 @@ class AdaptedLinear:
 
 def transformer(build: Builder, random: np.random.Generator) -> onnx.ModelProto:
     """Build a transformer."""
-    design = Design.draw(random)
+    design = draw_design(random)
     export = Exporter(build, random, design.tokens)
     return _Transformer(design, export, export.linear).build()
 
 
 def adapted(build: Builder, random: np.random.Generator) -> onnx.ModelProto:
     """Build a transformer, or a stack of linear layers, in which some matrices have adapters."""
-    design = Design.draw(random)
-    design = dataclasses.replace(design, layers=min(design.layers, 2))
+    design = draw_design(random)
+    design.layers = min(design.layers, 2)
     export = Exporter(build, random, design.tokens)
     linear = AdaptedLinear(export, random)
     model = _Transformer(design, export, linear)
@@ -158,9 +121,7 @@ class _Transformer:
     """Builds one design in one spelling."""
 
     def __init__(self, design: Design, export: Exporter, linear: Linear) -> None:
-        self._design = design
-        self._export = export
-        self._linear = linear
+        self._design, self._export, self._linear = design, export, linear
 
     def build(self) -> onnx.ModelProto:
         """Build the whole model."""

@@ -31,10 +31,9 @@ def body_model(
     constants: Mapping[str, np.ndarray],
     dimensions: Mapping[str, str],
 ) -> onnx.ModelProto:
-    """Make a model of a body.
+    """Make a model of a body, with the types of its own inputs and of the values that it captures.
 
-    `formal` are the types of its own inputs, `captured` those of the outer values that it uses, and
-    `constants` the values of those that are constant.
+    `constants` are the values of the captured ones that are constant.
 
     Raises:
       UnreadableBodyError: a captured value is no tensor, or its type is not known.

@@ -7,7 +7,7 @@ the graph, or raises NotCanonicalError. The node then becomes Opaque, which is a
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,13 @@ import onnx
 
 from environments.tensor_graphs.graph.nodes import Ref
 from environments.tensor_graphs.onnx_io.older_forms import SOFTMAX_OF_AXIS
-from environments.tensor_graphs.onnx_io.reading.graph_builder import GraphBuilder, NotCanonicalError
+from environments.tensor_graphs.onnx_io.reading.graph_builder import (
+    GraphBuilder,
+    NotCanonicalError,
+    Refs,
+    SourceNode,
+)
 from environments.tensor_graphs.onnx_io.reading.shape_values import are_known
-from environments.tensor_graphs.onnx_io.reading.source_node import Refs, SourceNode
-from environments.tensor_graphs.onnx_io.reading.windows import add_conv, add_pool
 from environments.tensor_graphs.onnx_io.tensors import DTYPES, is_numpy
 from environments.tensor_graphs.operators.table import OPERATORS
 
@@ -29,10 +32,7 @@ NEWEST_VERSION = 26
 
 
 def add_canonical(builder: GraphBuilder, node: SourceNode) -> Refs:
-    """Add a node of ONNX's own domain in its canonical form.
-
-    Returns:
-      The node's outputs, at least up to the last one that is used.
+    """Add a node of ONNX's own domain in its canonical form; return its outputs that are used.
 
     Raises:
       NotCanonicalError: the node has no canonical form.
@@ -253,8 +253,72 @@ def _reduction(builder: GraphBuilder, node: SourceNode) -> Refs:
     return builder.add(node.op, x, axes=axes, keepdims=node.attributes.get("keepdims", 1))
 
 
+def _conv(builder: GraphBuilder, node: SourceNode) -> Refs:
+    """Add a Conv or ConvTranspose without its kernel_shape, which the weight's shape contains."""
+    inputs, attributes = node.all_inputs(), node.attributes
+    kernel = builder.shape_of(inputs[1])[2:]
+    if tuple(attributes.get("kernel_shape", kernel)) != kernel:
+        raise NotCanonicalError
+    settings = {"group": attributes.get("group", 1)}
+    if node.op == "ConvTranspose":
+        if "output_shape" in attributes or attributes.get("auto_pad", "NOTSET") != "NOTSET":
+            raise NotCanonicalError
+        settings["output_padding"] = attributes.get("output_padding", (0,) * len(kernel))
+    return builder.add(node.op, *inputs, **_window(builder, node, kernel), **settings)
+
+
+def _pool(builder: GraphBuilder, node: SourceNode) -> Refs:
+    """Add a MaxPool or AveragePool with one output."""
+    kernel = tuple(node.attributes["kernel_shape"])
+    window = _window(builder, node, kernel)
+    others = {"kernel_shape": kernel, "ceil_mode": node.attributes.get("ceil_mode", 0)}
+    if node.op == "AveragePool":
+        others["count_include_pad"] = node.attributes.get("count_include_pad", 0)
+    if others["ceil_mode"] and node.attributes.get("auto_pad", "NOTSET") != "NOTSET":
+        raise NotCanonicalError
+    return builder.add(node.op, node.required(), **window, **others)
+
+
+def _window(builder: GraphBuilder, node: SourceNode, kernel: Sequence[Any]) -> dict[str, Any]:
+    """Return the attributes `dilations`, `pads` and `strides` with all their numbers."""
+    sizes = builder.shape_of(node.required())[2:]
+    if len(sizes) != len(kernel) or not all(isinstance(size, int) for size in kernel):
+        raise NotCanonicalError
+    ones = (1,) * len(kernel)
+    strides = node.attributes.get("strides", ones)
+    dilations = node.attributes.get("dilations", ones)
+    pads = node.attributes.get("pads", (0,) * 2 * len(kernel))
+    match node.attributes.get("auto_pad", "NOTSET"):
+        case "NOTSET":
+            pass
+        case "VALID":
+            pads = (0,) * 2 * len(kernel)
+        case "SAME_UPPER" | "SAME_LOWER" as mode:
+            amounts = [
+                _padding(*each) for each in zip(sizes, kernel, strides, dilations, strict=True)
+            ]
+            smaller = [amount // 2 for amount in amounts]
+            larger = [amount - amount // 2 for amount in amounts]
+            pads = (*smaller, *larger) if mode == "SAME_UPPER" else (*larger, *smaller)
+        case _:
+            raise NotCanonicalError
+    if min(pads, default=0) < 0:
+        raise NotCanonicalError
+    return {"dilations": dilations, "pads": pads, "strides": strides}
+
+
+def _padding(size: int | str, kernel: int, stride: int, dilation: int) -> int:
+    """Return the padding of an axis that makes the output's size size / stride, rounded up."""
+    reach = dilation * (kernel - 1) + 1
+    if stride == 1:
+        return reach - 1
+    if isinstance(size, str):
+        raise NotCanonicalError
+    return max((-(-size // stride) - 1) * stride + reach - size, 0)
+
+
 _FORMS: Mapping[str, Form] = {
-    "AveragePool": add_pool,
+    "AveragePool": _pool,
     "BatchNormalization": _batch_normalization,
     "Cast": lambda builder, node: _cast_to(
         builder, node.required(), DTYPES.get(node.attributes.get("to", 0), "")
@@ -265,8 +329,8 @@ _FORMS: Mapping[str, Form] = {
     "Clip": _clip,
     "Concat": _concat,
     "ConstantOfShape": _constant_of_shape,
-    "Conv": add_conv,
-    "ConvTranspose": add_conv,
+    "Conv": _conv,
+    "ConvTranspose": _conv,
     "Dropout": _dropout,
     "Expand": lambda builder, node: builder.add(
         "Expand", node.required(), shape=_shape(builder, node)
@@ -279,7 +343,7 @@ _FORMS: Mapping[str, Form] = {
     "LayerNormalization": _with_default("axis", -1),
     "LogSoftmax": _softmax,
     "Max": _nested("Max"),
-    "MaxPool": add_pool,
+    "MaxPool": _pool,
     "Min": _nested("Min"),
     "Pad": _pad,
     **{name: _reduction for name in OPERATORS if name.startswith("Reduce")},

@@ -1,24 +1,34 @@
-"""The graph that is being read, and those of its values that are known before the model runs."""
+"""The graph that is being read, what of its values is known by then, and the nodes of the file."""
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import onnx
 
-from environments.tensor_graphs.graph.graph import Edit
+from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import CONSTANT, Ref, TensorType
+from environments.tensor_graphs.onnx_io.header import DimensionNames, opset_of
+from environments.tensor_graphs.onnx_io.older_forms import MOVED
 from environments.tensor_graphs.onnx_io.reading.shape_values import (
     MAX_ELEMENTS,
     Sizes,
     are_known,
     as_sizes,
 )
-from environments.tensor_graphs.onnx_io.tensors import is_numpy
+from environments.tensor_graphs.onnx_io.tensors import DataPlace, dtype_of, is_numpy, to_array
 from environments.tensor_graphs.operators import building
 from environments.tensor_graphs.operators.operator import num_elements
 from environments.tensor_graphs.operators.table import OPERATORS, evaluate
+
+Refs = tuple[Ref, ...]
+
+_LARGEST = float(np.finfo(np.float32).max)
+"""Older opsets write bounds as large as this where Clip has none."""
 
 OLDEST_OPSET = 7
 """The oldest version of ONNX's operators that has canonical forms."""
@@ -28,17 +38,77 @@ class NotCanonicalError(Exception):
     """A node of the file has no canonical form, so it is read as Opaque."""
 
 
-class GraphBuilder:
-    """Adds nodes in their canonical form, and keeps the values that are known already.
+@dataclasses.dataclass(frozen=True)
+class SourceNode:
+    """A node in the file's form.
 
     Attributes:
-      edit: the edit that nodes are added to.
-      opset: version of ONNX's operators that the file uses.
+      op: name of the operator.
+      inputs: the values that the node uses; None for each that is left out, except at the end,
+        where they are dropped.
+      attributes: values by name; texts are str, tensors are arrays, and lists are tuples. Values of
+        other kinds, such as graphs, are None.
+      num_outputs: number of outputs up to the last one that is used.
+      output_names: the file's names of all outputs; "" for those that are left out.
     """
 
-    def __init__(self, edit: Edit, opset: int) -> None:
-        self.edit = edit
-        self.opset = opset
+    op: str
+    inputs: tuple[Ref | None, ...]
+    attributes: Mapping[str, Any]
+    num_outputs: int
+    output_names: tuple[str, ...]
+
+    def input(self, place: int) -> Ref | None:
+        """Return an input by its index; None if it is left out."""
+        return self.inputs[place] if place < len(self.inputs) else None
+
+    def all_inputs(self) -> Refs:
+        """Return all inputs.
+
+        Raises:
+          NotCanonicalError: one of them is left out.
+        """
+        if None in self.inputs:
+            raise NotCanonicalError
+        return tuple(ref for ref in self.inputs if ref is not None)
+
+    def required(self, place: int = 0) -> Ref:
+        """Return an input by its index.
+
+        Raises:
+          NotCanonicalError: the input is left out.
+        """
+        ref = self.input(place)
+        if ref is None:
+            raise NotCanonicalError
+        return ref
+
+
+class GraphBuilder:
+    """Adds nodes in their canonical form, and keeps what all readers of a model's nodes share.
+
+    Attributes:
+      model: the model.
+      place: where its external data are; None if there is no file.
+      is_strict: whether onnx takes the model for valid.
+      edit: the edit that nodes are added to.
+      opset: version of ONNX's operators that the file uses.
+      functions: domain and name of the operators that the model defines itself.
+      names: gives the sizes of tensors their names.
+      value_names: the file's name of each value, the first if there are several.
+      nodes: names, documentation and metadata of nodes, by the graph's numbers.
+      numbers: numbers that no other node has.
+    """
+
+    def __init__(self, model: onnx.ModelProto, place: DataPlace | None, is_strict: bool) -> None:
+        self.model, self.place, self.is_strict = model, place, is_strict
+        self.edit = Graph().edit()
+        self.opset = opset_of(model)
+        self.functions = {(function.domain, function.name) for function in model.functions}
+        self.names = DimensionNames()
+        self.value_names: dict[Ref, str] = {}
+        self.nodes: dict[int, onnx.NodeProto] = {}
+        self.numbers = itertools.count()
         self._sizes: dict[Ref, Sizes] = {}
         self._values: dict[Ref, np.ndarray | None] = {}
 
@@ -52,10 +122,7 @@ class GraphBuilder:
         return is_understood and onnx.defs.has(op, self.opset)
 
     def add(self, op: str, *inputs: Ref, **attributes: Any) -> tuple[Ref, ...]:
-        """Add a node in its canonical form.
-
-        Returns:
-          The node's outputs.
+        """Add a node in its canonical form, and return its outputs.
 
         Raises:
           OperatorError: the operator does not take these inputs or attributes.
@@ -88,8 +155,7 @@ class GraphBuilder:
     def sizes_of(self, ref: Ref | None) -> Sizes | None:
         """Return the value of a tensor of integers or truth values, as numbers and names of sizes.
 
-        Returns:
-          The value; None if it is not known, has another type, or if `ref` is None.
+        None if it is not known, or has another type.
         """
         if ref is None:
             return None
@@ -127,8 +193,11 @@ class GraphBuilder:
         value = self.value_of(ref)
         if value is None or value.size != 1 or value.dtype.kind not in "iuf":
             raise NotCanonicalError
-        number = value.reshape(())
-        if float(np.float32(number)) != float(number) or _is_inexact(number):
+        number = value.item()
+        # An integer may change when it is converted to a float and back.
+        if float(np.float32(value.reshape(()))) != float(number) or (
+            isinstance(number, int) and int(float(number)) != number
+        ):
             raise NotCanonicalError
         return float(number)
 
@@ -149,6 +218,43 @@ class GraphBuilder:
         return evaluate(node.op, arrays, node.attributes)[ref.output]
 
 
-def _is_inexact(number: np.ndarray) -> bool:
-    """Return whether an integer changes when it is converted to a float and back."""
-    return number.dtype.kind in "iu" and int(float(number)) != int(number)
+def with_inputs(builder: GraphBuilder, node: SourceNode) -> SourceNode:
+    """Return a node whose attributes are inputs as in newer opsets (`older_forms`).
+
+    The constants are added to the graph. A node without such attributes is returned itself.
+    """
+    names = MOVED[node.op][1] if node.op in MOVED else ()
+    if not any(name in node.attributes for name in names):
+        return node
+    x = None if not node.inputs or node.inputs[0] is None else builder.edit.type_of(node.inputs[0])
+    if x is None or not is_numpy(x.dtype):
+        return node
+    inputs = list(node.inputs[:1])
+    for name in names:
+        value = node.attributes.get(name)
+        if isinstance(value, tuple):
+            inputs.append(builder.edit.add_constant(np.array(value, np.int64)))
+        elif value is None or abs(value) >= _LARGEST:
+            inputs.append(None)
+        else:
+            inputs.append(builder.edit.add_constant(np.array(value, x.dtype)))
+    attributes = {name: value for name, value in node.attributes.items() if name not in names}
+    return dataclasses.replace(node, inputs=tuple(inputs), attributes=attributes)
+
+
+def attribute_values(node: onnx.NodeProto) -> dict[str, Any]:
+    """Return a node's attributes, as `SourceNode.attributes` holds them."""
+    return {attribute.name: _value(attribute) for attribute in node.attribute}
+
+
+def _value(attribute: onnx.AttributeProto) -> Any:
+    kinds = onnx.AttributeProto
+    if attribute.type == kinds.TENSOR and is_numpy(dtype_of(attribute.t)):
+        return to_array(attribute.t, None)
+    if attribute.type == kinds.STRING:
+        return attribute.s.decode("utf-8", "replace")
+    if attribute.type in (kinds.INT, kinds.FLOAT):
+        return onnx.helper.get_attribute_value(attribute)
+    if attribute.type in (kinds.INTS, kinds.FLOATS):
+        return tuple(onnx.helper.get_attribute_value(attribute))
+    return None

@@ -1,9 +1,18 @@
-"""Infer the types of all values with onnx, without copying the weights."""
+"""Infer the types of all values, without copying the weights: with onnx, and with onnxruntime.
+
+onnxruntime decides what a valid model is. onnx knows fewer opsets, converts from some of them only,
+and takes types that a file gives for its outputs more seriously. A model that onnxruntime loads is
+read all the same: what onnx cannot tell about it stays unknown.
+
+onnxruntime also tells the types of values that its own operators give. Without them all that
+follows such an operator would be of unknown type, and so Opaque.
+"""
 
 from __future__ import annotations
 
+import pathlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 import onnx
@@ -11,10 +20,91 @@ import onnx
 from environments.errors import UserError
 from environments.tensor_graphs.graph.nodes import TensorType
 from environments.tensor_graphs.onnx_io.header import DimensionNames, opset_of
-from environments.tensor_graphs.onnx_io.reading import foreign
 from environments.tensor_graphs.onnx_io.reading.wiring import Wiring, describe_node
 from environments.tensor_graphs.onnx_io.tensors import NUMBERS, to_tensor
 from environments.tensor_graphs.operators.table import OPERATORS
+
+_SILENT = 4
+_NUMBERS = {name.lower(): number for name, number in onnx.TensorProto.DataType.items()}
+_TENSOR = re.compile(r"tensor\((\w+)\)")
+
+
+def session_of(source: pathlib.Path | onnx.ModelProto) -> Any:
+    """Return onnxruntime's session of a model, without optimisations; None if it does not load it.
+
+    All weights of the model must be in it, unless `source` is its path.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = _SILENT
+    try:
+        model = str(source) if isinstance(source, pathlib.Path) else source.SerializeToString()
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception:
+        # onnxruntime's exceptions have no base class other than Exception.
+        return None
+
+
+def _is_foreign(node: onnx.NodeProto, opset: int) -> bool:
+    """Return whether onnx does not have a node's operator in this version of its own operators."""
+    return node.domain not in ("", "ai.onnx") or not onnx.defs.has(node.op_type, opset)
+
+
+def _with_types(skeleton: onnx.ModelProto, inferred: onnx.GraphProto) -> onnx.ModelProto | None:
+    """Return the skeleton with the types of what foreign operators return.
+
+    `inferred` is its graph with all types that onnx can infer; None if onnxruntime knows no more.
+    """
+    opset = opset_of(skeleton)
+    typed = {info.name for info in (*inferred.value_info, *inferred.output) if _shape(info)}
+    names = {
+        name for node in skeleton.graph.node if _is_foreign(node, opset) for name in node.output
+    }
+    infos = _types(skeleton, names - typed - {""})
+    if not infos:
+        return None
+    model = onnx.ModelProto()
+    model.CopyFrom(skeleton)
+    unchanged = [info for info in skeleton.graph.value_info if info.name not in infos]
+    for output in model.graph.output:
+        if output.name in infos:
+            output.CopyFrom(infos.pop(output.name))
+    del model.graph.value_info[:]
+    model.graph.value_info.extend([*unchanged, *infos.values()])
+    return model
+
+
+def _shape(info: onnx.ValueInfoProto) -> bool:
+    """Return whether a value's type is known, with its rank if it is a tensor."""
+    if info.type.WhichOneof("value") == "tensor_type":
+        return info.type.tensor_type.HasField("shape")
+    return info.type.WhichOneof("value") is not None
+
+
+def _types(skeleton: onnx.ModelProto, names: Set[str]) -> dict[str, onnx.ValueInfoProto]:
+    """Return what onnxruntime says of the types of those values that are tensors of known rank."""
+    if not names:
+        return {}
+    model = onnx.ModelProto()
+    model.CopyFrom(skeleton)
+    outputs = {info.name for info in model.graph.output}
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names - outputs)
+    session = session_of(model)
+    if session is None:
+        return {}
+    infos = {}
+    for output in session.get_outputs():
+        kind = _TENSOR.fullmatch(output.type)
+        number = None if kind is None else _NUMBERS.get(kind[1])
+        # A number and a tensor of unknown rank look the same there.
+        if output.name in names and number is not None and output.shape:
+            shape = output.shape
+            infos[output.name] = onnx.helper.make_tensor_value_info(output.name, number, shape)
+    return infos
+
 
 _MAX_ELEMENTS = 1024
 """Integer constants up to this size keep their values: types may depend on them (Reshape)."""
@@ -33,14 +123,10 @@ _SMALLEST = {
 def infer_types(
     model: onnx.ModelProto, wiring: Wiring, names: DimensionNames, is_strict: bool = True
 ) -> Mapping[str, TensorType | None]:
-    """Infer the types of a model's values.
+    """Infer the types of a model's values by name; None for values that are not tensors.
 
     With `is_strict`, a model that onnx does not take for valid is an error. Without it, what onnx
     cannot infer is left out, and so are the shapes that the file gives for outputs.
-
-    Returns:
-      The types by name of the value; None for values that are not tensors. Values whose types
-      cannot be inferred may be missing.
 
     Raises:
       UserError: the model is not valid, an operator does not take its inputs, or an output has
@@ -52,7 +138,7 @@ def infer_types(
         _check_numbers(stripped)
     infer_fn = _inferred if is_strict else _inferred_in_part
     graph = infer_fn(stripped).graph
-    typed = foreign.with_types(stripped, graph)
+    typed = _with_types(stripped, graph)
     if typed is not None:
         graph = infer_fn(typed).graph
     types = {
@@ -160,7 +246,7 @@ def _skeleton(model: onnx.ModelProto, wiring: Wiring) -> onnx.ModelProto:
     graph.output.extend(info for info in model.graph.output if info.type.WhichOneof("value"))
     opset = opset_of(model)
     foreign_names = {
-        name for node in wiring.nodes if foreign.is_foreign(node, opset) for name in node.output
+        name for node in wiring.nodes if _is_foreign(node, opset) for name in node.output
     }
     graph.value_info.extend(info for info in model.graph.value_info if info.name in foreign_names)
     for name, (array, dtype) in wiring.constants.items():

@@ -30,10 +30,9 @@ Source = str | pathlib.Path | bytes | onnx.ModelProto
 
 
 def load(source: Source) -> tuple[onnx.ModelProto, DataPlace | None]:
-    """Load a model, and inline its own functions.
+    """Load a model and inline its own functions; return it, and where files with its data may be.
 
-    Returns:
-      The model, and where files with its initialisers may be (None unless `source` is a path).
+    That place is None unless `source` is a path.
 
     Raises:
       UserError: the source is not a model, or the model is incomplete.

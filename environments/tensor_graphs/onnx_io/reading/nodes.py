@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx
 
 from environments.errors import UserError
-from environments.tensor_graphs.graph.graph import Edit
 from environments.tensor_graphs.graph.nodes import INPUT, OPAQUE, Attributes, Ref, TensorType
 from environments.tensor_graphs.onnx_io import bodies, scopes
-from environments.tensor_graphs.onnx_io.header import DimensionNames, copy_field
+from environments.tensor_graphs.onnx_io.header import copy_field
 from environments.tensor_graphs.onnx_io.opaque import opaque_attributes
 from environments.tensor_graphs.onnx_io.reading.body_models import (
     UnreadableBodyError,
@@ -23,55 +21,23 @@ from environments.tensor_graphs.onnx_io.reading.body_models import (
     steady,
 )
 from environments.tensor_graphs.onnx_io.reading.canonical import add_canonical
-from environments.tensor_graphs.onnx_io.reading.graph_builder import GraphBuilder, NotCanonicalError
-from environments.tensor_graphs.onnx_io.reading.inference import infer_types
-from environments.tensor_graphs.onnx_io.reading.opaque_shapes import refined
-from environments.tensor_graphs.onnx_io.reading.shape_values import Sizes, are_known, compute
-from environments.tensor_graphs.onnx_io.reading.source_node import (
+from environments.tensor_graphs.onnx_io.reading.graph_builder import (
+    GraphBuilder,
+    NotCanonicalError,
     SourceNode,
     attribute_values,
     with_inputs,
 )
+from environments.tensor_graphs.onnx_io.reading.inference import infer_types
+from environments.tensor_graphs.onnx_io.reading.opaque_shapes import refined
+from environments.tensor_graphs.onnx_io.reading.shape_values import Sizes, are_known, compute
 from environments.tensor_graphs.onnx_io.reading.wiring import Wiring
-from environments.tensor_graphs.onnx_io.tensors import DataPlace
 
 _SCAN_WITHOUT_BATCH = 9
 """The opset since which Scan means what `bodies` says."""
 
 _INTEGERS = ("int32", "int64", "bool")
 Types = Mapping[str, TensorType | None]
-
-
-@dataclasses.dataclass(frozen=True)
-class Reading:
-    """What the readers of a model's nodes and of its bodies share.
-
-    Attributes:
-      model: the model.
-      place: where its external data are; None if there is no file.
-      names: gives the sizes of tensors their names.
-      edit: the edit that nodes are added to.
-      builder: adds nodes in their canonical form.
-      is_strict: whether onnx takes the model for valid.
-      value_names: the file's name of each value, the first if there are several.
-      nodes: names, documentation and metadata of nodes, by the graph's numbers.
-      numbers: numbers that no other node has.
-    """
-
-    model: onnx.ModelProto
-    place: DataPlace | None
-    names: DimensionNames
-    edit: Edit
-    builder: GraphBuilder
-    is_strict: bool
-    value_names: dict[Ref, str] = dataclasses.field(default_factory=dict)
-    nodes: dict[int, onnx.NodeProto] = dataclasses.field(default_factory=dict)
-    numbers: Iterator[int] = dataclasses.field(default_factory=itertools.count)
-
-    @property
-    def functions(self) -> set[tuple[str, str]]:
-        """Domain and name of the operators that the model defines itself."""
-        return {(function.domain, function.name) for function in self.model.functions}
 
 
 class NodeReader:
@@ -81,10 +47,9 @@ class NodeReader:
       values: the values that have been read, by the file's names.
     """
 
-    def __init__(self, reading: Reading, wiring: Wiring, types: Types) -> None:
-        self._reading, self._wiring, self._types = reading, wiring, types
-        self._edit, self._builder = reading.edit, reading.builder
-        self._functions = reading.functions
+    def __init__(self, builder: GraphBuilder, wiring: Wiring, types: Types) -> None:
+        self._builder, self._wiring, self._types = builder, wiring, types
+        self._edit = builder.edit
         self.values: dict[str, Ref] = {}
 
     def read(self) -> None:
@@ -98,7 +63,7 @@ class NodeReader:
     def name(self, ref: Ref, name: str) -> None:
         """Give a value its name in the file."""
         self.values[name] = ref
-        self._reading.value_names.setdefault(ref, name)
+        self._builder.value_names.setdefault(ref, name)
 
     def _read_node(self, node: onnx.NodeProto) -> None:
         if not self._is_known(node):
@@ -129,7 +94,7 @@ class NodeReader:
     def _is_known(self, node: onnx.NodeProto) -> bool:
         """Return whether a node has an operator of ONNX's, with attributes that have values."""
         is_own = node.domain in ("", "ai.onnx") and self._builder.knows(node.op_type)
-        if not is_own or (node.domain, node.op_type) in self._functions:
+        if not is_own or (node.domain, node.op_type) in self._builder.functions:
             return False
         # Outside of functions, onnxruntime ignores what refers to a function's attribute.
         return bool(node.output) and not any(
@@ -147,7 +112,7 @@ class NodeReader:
             return False
         for ref, name in pairs:
             self.name(ref, name)
-        self._reading.nodes.setdefault(outputs[0].node, _about(node))
+        self._builder.nodes.setdefault(outputs[0].node, _about(node))
         return True
 
     def _sizes(self, node: SourceNode) -> Sizes | None:
@@ -188,8 +153,8 @@ class NodeReader:
         captured = scopes.captured(node)
         names = (*_trimmed(node.input), *captured)
         inputs = [self.values[name] if name else None for name in names]
-        number = next(self._reading.numbers)
-        attributes = opaque_attributes(node, captured, self._functions, number)
+        number = next(self._builder.numbers)
+        attributes = opaque_attributes(node, captured, self._builder.functions, number)
         self._add_opaque(node, inputs, attributes, first)
 
     def _add_opaque(
@@ -206,7 +171,7 @@ class NodeReader:
         for output, name in enumerate(node.output):
             if name:
                 self.name(Ref(number, output), name)
-        self._reading.nodes.setdefault(number, _about(node))
+        self._builder.nodes.setdefault(number, _about(node))
 
     def _read_control(self, node: onnx.NodeProto) -> bool:
         """Read a node and its bodies; return whether its bodies can be read as graphs."""
@@ -215,7 +180,7 @@ class NodeReader:
         own = [self.values[name] if name else None for name in _trimmed(node.input)]
         if self._read_branch(node, own):
             return True
-        number = next(self._reading.numbers)
+        number = next(self._builder.numbers)
         names, captured, returned = [], [], []
         try:
             for place, body in enumerate(scopes.subgraphs(node)):
@@ -227,7 +192,7 @@ class NodeReader:
             return False
         inputs = [*own, *itertools.chain(*captured), *itertools.chain(*returned)]
         counts = [len(refs) for refs in captured]
-        attributes = bodies.control_attributes(node, names, counts, self._functions)
+        attributes = bodies.control_attributes(node, names, counts, self._builder.functions)
         self._add_opaque(node, inputs, attributes)
         return True
 
@@ -241,7 +206,7 @@ class NodeReader:
         outer = {name: self.values[name] for name in scopes.captured_by(branch)}
         try:
             _, wiring, types = self._typed(node, branch, [], outer)
-            inner = NodeReader(self._reading, wiring, types)
+            inner = NodeReader(self._builder, wiring, types)
             inner.values.update(outer)
             inner.read()
         except (UnreadableBodyError, UserError):
@@ -260,10 +225,10 @@ class NodeReader:
             outer_name for outer_name, ref in outer.items() if self._edit.is_constant(ref.node)
         }
         formal, wiring, types = self._typed(node, body, own, outer)
-        inner = NodeReader(self._reading, wiring, types)
+        inner = NodeReader(self._builder, wiring, types)
         captured = [outer_name for outer_name in outer if outer_name not in constants]
         named: list[tuple[str, TensorType | None]] = [
-            (info.name, self._reading.names.opened(kind))
+            (info.name, self._builder.names.opened(kind))
             for info, kind in zip(body.input, formal, strict=True)
         ]
         named += [(outer_name, self._edit.type_of(outer[outer_name])) for outer_name in captured]
@@ -285,17 +250,17 @@ class NodeReader:
         outer: Mapping[str, Ref],
     ) -> tuple[list[TensorType], Wiring, Types]:
         """Return the types of a body's own inputs, its wiring, and the types of its values."""
-        reading = self._reading
+        builder = self._builder
         passed = [None if ref is None else self._edit.type_of(ref) for ref in own]
         captured = {name: self._edit.type_of(ref) for name, ref in outer.items()}
         values = {name: self._builder.value_of(ref) for name, ref in outer.items()}
         constants = {name: value for name, value in values.items() if value is not None}
         formal = formal_types(node, body, passed)
         while True:
-            dimensions = reading.names.original
-            model = body_model(reading.model, body, formal, captured, constants, dimensions)
-            wiring = Wiring(model, reading.place)
-            types = infer_types(model, wiring, reading.names, reading.is_strict)
+            dimensions = builder.names.original
+            model = body_model(builder.model, body, formal, captured, constants, dimensions)
+            wiring = Wiring(model, builder.place)
+            types = infer_types(model, wiring, builder.names, builder.is_strict)
             before = list(formal)
             for entry, end in states(node, body):
                 after = types.get(body.output[end].name)

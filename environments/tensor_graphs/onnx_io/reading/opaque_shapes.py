@@ -12,8 +12,11 @@ from typing import Any
 import numpy as np
 
 from environments.tensor_graphs.graph.nodes import Dimension, TensorType
-from environments.tensor_graphs.onnx_io.reading.graph_builder import GraphBuilder, NotCanonicalError
-from environments.tensor_graphs.onnx_io.reading.source_node import SourceNode
+from environments.tensor_graphs.onnx_io.reading.graph_builder import (
+    GraphBuilder,
+    NotCanonicalError,
+    SourceNode,
+)
 from environments.tensor_graphs.operators import dimensions, layout
 
 Shape = tuple[Dimension, ...]
@@ -22,11 +25,9 @@ Shape = tuple[Dimension, ...]
 def refined(
     builder: GraphBuilder, node: SourceNode, inferred: TensorType | None
 ) -> TensorType | None:
-    """Return the type of an Opaque node's first output.
+    """Return the type of an Opaque node's first output, with all sizes known here or to onnx.
 
-    Returns:
-      The type with all sizes that are known here or to onnx. Where the two contradict each other,
-      what onnx inferred.
+    Where the two contradict each other, it is what onnx inferred.
     """
     find = _SHAPES.get(node.op)
     if find is None or inferred is None:

@@ -11,16 +11,13 @@ from environments.errors import UserError
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import INPUT
 from environments.tensor_graphs.onnx_io.header import (
-    DimensionNames,
     ModelHeader,
     copy_field,
-    opset_of,
 )
 from environments.tensor_graphs.onnx_io.reading import loading
-from environments.tensor_graphs.onnx_io.reading.foreign import session_of
 from environments.tensor_graphs.onnx_io.reading.graph_builder import GraphBuilder
-from environments.tensor_graphs.onnx_io.reading.inference import infer_types
-from environments.tensor_graphs.onnx_io.reading.nodes import NodeReader, Reading
+from environments.tensor_graphs.onnx_io.reading.inference import infer_types, session_of
+from environments.tensor_graphs.onnx_io.reading.nodes import NodeReader
 from environments.tensor_graphs.onnx_io.reading.wiring import Wiring
 from environments.tensor_graphs.onnx_io.tensors import DataPlace
 
@@ -31,16 +28,13 @@ def read(source: loading.Source, shapes: Mapping[str, Sequence[int]] | None = No
     Operators of `operators.table.OPERATORS` get their canonical form; all others become Opaque
     nodes, which are written as they were. Dropout and Identity are left out. Shapes that the model
     computes are replaced by their values as far as these are known. The bodies of If, Loop and Scan
-    become part of the graph (`bodies`).
+    become part of the graph (`bodies`). Its `header` keeps all the rest but training information.
 
     Args:
       source: a path, the content of a file, or a model. External data are found only with a path.
       shapes: shapes that inputs have from now on, by name, in the graph and in models written from
         it. What follows from them is folded. Without this, what is folded holds for all sizes that
         the file leaves open.
-
-    Returns:
-      The graph; its `header` keeps everything else in the file but training information.
 
     Raises:
       UserError: the source is not an ONNX model, or is damaged; or neither onnx nor onnxruntime
@@ -60,11 +54,9 @@ def read(source: loading.Source, shapes: Mapping[str, Sequence[int]] | None = No
 
 
 def _graph_of(model: onnx.ModelProto, place: DataPlace | None, is_strict: bool) -> Graph:
-    wiring, names = Wiring(model, place), DimensionNames()
-    edit = Graph().edit()
-    builder = GraphBuilder(edit, opset_of(model))
-    reading = Reading(model, place, names, edit, builder, is_strict)
-    reader = NodeReader(reading, wiring, infer_types(model, wiring, names, is_strict))
+    wiring, builder = Wiring(model, place), GraphBuilder(model, place, is_strict)
+    edit, names = builder.edit, builder.names
+    reader = NodeReader(builder, wiring, infer_types(model, wiring, names, is_strict))
     for info in wiring.inputs:
         attributes = (("name", info.name),)
         reader.name(edit.add(INPUT, [], attributes, [names.type_of(info.type)]), info.name)
@@ -72,14 +64,14 @@ def _graph_of(model: onnx.ModelProto, place: DataPlace | None, is_strict: bool) 
     outputs = [output.name for output in model.graph.output]
     edit.set_outputs([reader.values[name] for name in outputs], outputs)
     graph, _ = edit.finish()
-    graph.header = _header(reading, wiring)
+    graph.header = _header(builder, wiring)
     return graph
 
 
-def _header(reading: Reading, wiring: Wiring) -> ModelHeader:
+def _header(builder: GraphBuilder, wiring: Wiring) -> ModelHeader:
     shell = onnx.ModelProto()
-    graph = reading.model.graph
-    for field, value in reading.model.ListFields():
+    graph = builder.model.graph
+    for field, value in builder.model.ListFields():
         # What trains the model speaks of weights and values that a rewritten one may not have.
         if field.name not in ("graph", "training_info"):
             copy_field(shell, field.name, value)
@@ -90,9 +82,9 @@ def _header(reading: Reading, wiring: Wiring) -> ModelHeader:
     shell.graph.input.extend(wiring.inputs)
     return ModelHeader(
         shell,
-        reading.value_names,
-        reading.nodes,
+        builder.value_names,
+        builder.nodes,
         frozenset(info.name for info in graph.value_info),
         wiring.defaults,
-        reading.names.original,
+        builder.names.original,
     )

@@ -39,19 +39,16 @@ def compute(
     types: Sequence[TensorType | None],
     attributes: Mapping[str, Any],
 ) -> Sizes | None:
-    """Compute the value of a node that computes with sizes.
+    """Compute the value of a node that computes with sizes; None if that is not possible.
 
-    None stands for inputs whose values or types are not known.
-
-    Returns:
-      The value of the node's first output; None if it cannot be computed.
+    Inputs whose values or types are not known are None.
     """
     if op in ("Shape", "Size"):
         shape = types[0].shape if types and types[0] else None
         if shape is None:
             return None
         if op == "Size":
-            return _scalar(dimensions.product(shape))
+            return np.array(dimensions.product(shape), object)
         return as_sizes(list(shape))[attributes.get("start", 0) : attributes.get("end")]
     function = _FUNCTIONS.get(op)
     if function is None or not inputs or any(values is None for values in inputs):
@@ -63,21 +60,9 @@ def compute(
     return values if values is not None and values.size <= MAX_ELEMENTS else None
 
 
-def _scalar(size: Dimension) -> Sizes:
-    array = np.empty((), object)
-    array[()] = size
-    return array
-
-
-def _each(function: Callable[..., Dimension]) -> Callable[..., Sizes]:
-    def apply(attributes: Mapping[str, Any], *inputs: Sizes) -> Sizes:
-        together = np.broadcast_arrays(*inputs)
-        result = np.empty(together[0].shape, object)
-        for place in np.ndindex(result.shape):
-            result[place] = function(*[values[place] for values in together])
-        return result
-
-    return apply
+def _each(function: Callable[..., Dimension], num_inputs: int = 2) -> Callable[..., Sizes]:
+    elementwise = np.frompyfunc(function, num_inputs, 1)
+    return lambda attributes, *inputs: np.asarray(elementwise(*inputs), object)
 
 
 def _divided(dividend: Dimension, divisor: Dimension) -> Dimension:
@@ -110,16 +95,6 @@ def _chosen(condition: Dimension, left: Dimension, right: Dimension) -> Dimensio
     return left if condition else right
 
 
-def _gather(attributes: Mapping[str, Any], values: Sizes, indices: Sizes) -> Sizes:
-    taken = np.take(values, indices.astype(np.int64), axis=attributes.get("axis", 0))
-    return taken if isinstance(taken, np.ndarray) else _scalar(taken)
-
-
-def _squeeze(attributes: Mapping[str, Any], values: Sizes, axes: Sizes | None = None) -> Sizes:
-    taken = None if axes is None else tuple(int(axis) for axis in axes.reshape(-1))
-    return np.asarray(np.squeeze(values, taken), object)
-
-
 def _reshape(attributes: Mapping[str, Any], values: Sizes, shape: Sizes) -> Sizes:
     sizes = [int(size) for size in shape]
     return values.reshape(sizes) if 0 not in sizes else None  # type: ignore[return-value]
@@ -145,20 +120,13 @@ def _constant_of_shape(attributes: Mapping[str, Any], shape: Sizes) -> Sizes | N
     sizes = [int(size) for size in shape]
     if np.prod(sizes) > MAX_ELEMENTS:
         return None
-    result = np.empty(sizes, object)
-    result[...] = filling
-    return result
-
-
-def _range(attributes: Mapping[str, Any], *bounds: Sizes) -> Sizes | None:
-    places = range(*[int(bound.item()) for bound in bounds])
-    return as_sizes(np.array(places, np.int64)) if len(places) <= MAX_ELEMENTS else None
+    return np.full(sizes, filling, object)
 
 
 def _product(attributes: Mapping[str, Any], values: Sizes, axes: Sizes | None = None) -> Sizes:
     if axes is not None or "axes" in attributes or values.ndim != 1:
         raise ValueError("only over all axes")
-    result = _scalar(dimensions.product(values.tolist()))
+    result = np.array(dimensions.product(values.tolist()), object)
     return result.reshape(1) if attributes.get("keepdims", 1) else result
 
 
@@ -169,17 +137,24 @@ _FUNCTIONS: Mapping[str, Callable[..., Sizes | None]] = {
     "ConstantOfShape": _constant_of_shape,
     "Div": _each(_divided),
     "Equal": _each(_equal),
-    "Gather": _gather,
+    "Gather": lambda attributes, values, indices: np.asarray(
+        np.take(values, indices.astype(np.int64), axis=attributes.get("axis", 0)), object
+    ),
     "Identity": lambda attributes, values: values,
     "Mul": _each(lambda a, b: dimensions.product([a, b])),
-    "Range": _range,
+    # One more than fits tells that the list is too long.
+    "Range": lambda attributes, *bounds: as_sizes(
+        np.array(range(*[int(bound.item()) for bound in bounds])[: MAX_ELEMENTS + 1], np.int64)
+    ),
     "ReduceProd": _product,
     "Reshape": _reshape,
     "Slice": _slice,
-    "Squeeze": _squeeze,
+    "Squeeze": lambda attributes, values, axes=None: np.asarray(
+        np.squeeze(values, None if axes is None else tuple(map(int, axes.flat))), object
+    ),
     "Sub": _each(lambda a, b: dimensions.total([a, dimensions.product([-1, b])])),
     "Unsqueeze": lambda attributes, values, axes: np.expand_dims(
         values, tuple(map(int, axes.flat))
     ),
-    "Where": _each(_chosen),
+    "Where": _each(_chosen, 3),
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import graphlib
 import heapq
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
@@ -118,40 +120,33 @@ def _sorted(nodes: Sequence[onnx.NodeProto], available: Iterable[str]) -> list[o
     """Sort nodes so that each comes after those it depends on; otherwise keep the file's order."""
     ready = set(available) | {""}
     makers = _makers(nodes, ready)
-    needed = [
-        {name for name in (*node.input, *scopes.captured(node)) if name not in ready}
-        for node in nodes
-    ]
-    waiting: dict[int, int] = {}
-    users: dict[int, list[int]] = {}
-    for number, names in enumerate(needed):
+    sorter: graphlib.TopologicalSorter[int] = graphlib.TopologicalSorter()
+    for number, node in enumerate(nodes):
+        names = [name for name in (*node.input, *scopes.captured(node)) if name not in ready]
         for name in names:
             if name not in makers:
                 raise UserError(
-                    f"{describe_node(nodes[number])} uses {name!r}, which no input, initialiser or "
-                    "node gives; the model is incomplete"
+                    f"{describe_node(node)} uses {name!r}, which no input, initialiser or node "
+                    "gives; the model is incomplete"
                 )
-        used = {makers[name] for name in names}
-        waiting[number] = len(used)
-        for maker in used:
-            users.setdefault(maker, []).append(number)
+        sorter.add(number, *(makers[name] for name in names))
+    with contextlib.suppress(graphlib.CycleError):
+        sorter.prepare()  # In spite of a cycle it gives all nodes that depend on none.
     # The next node is the first one in the file whose inputs are all known.
-    heap = [number for number, count in waiting.items() if not count]
-    ordered = []
-    while heap:
-        number = heapq.heappop(heap)
-        ordered.append(nodes[number])
-        for user in users.get(number, ()):
-            waiting[user] -= 1
-            if not waiting[user]:
-                heapq.heappush(heap, user)
+    heap: list[int] = []
+    ordered: list[int] = []
+    while sorter.is_active():
+        for number in sorter.get_ready():
+            heapq.heappush(heap, number)
+        ordered.append(heapq.heappop(heap))
+        sorter.done(ordered[-1])
     if len(ordered) < len(nodes):
-        stuck = min(number for number, count in waiting.items() if count)
+        stuck = min({*range(len(nodes))} - {*ordered})
         raise UserError(
             f"the model has a cycle: {describe_node(nodes[stuck])} depends on itself, or on a node "
             "that does"
         )
-    return ordered
+    return [nodes[number] for number in ordered]
 
 
 def _makers(nodes: Sequence[onnx.NodeProto], available: Collection[str]) -> dict[str, int]:

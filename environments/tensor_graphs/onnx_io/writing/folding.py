@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from environments.tensor_graphs.graph.graph import Graph
-from environments.tensor_graphs.graph.nodes import CONSTANT, Node, TensorType
+from environments.tensor_graphs.graph.nodes import CONSTANT, Node
 from environments.tensor_graphs.onnx_io.tensors import is_numpy, size_bytes
 from environments.tensor_graphs.operators.table import OPERATORS, evaluate
 
@@ -58,7 +58,7 @@ class ConstantFolder:
         finally:
             self._exact.clear()
         return [
-            _rounded(array, kind)
+            (array.astype(kind.dtype, copy=False) if is_numpy(kind.dtype) else array, kind.dtype)
             for array, kind in zip(arrays, node.types, strict=True)
             if kind is not None
         ]
@@ -88,12 +88,6 @@ class ConstantFolder:
         return node.op in _MOVING and all(
             self._repeats(self._graph.nodes[used]) for used in node.used
         )
-
-
-def _rounded(array: np.ndarray, kind: TensorType) -> Value:
-    if is_numpy(kind.dtype):
-        array = array.astype(kind.dtype, copy=False)
-    return array, kind.dtype
 
 
 def _num_bytes(node: Node) -> int:

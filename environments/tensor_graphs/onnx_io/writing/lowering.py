@@ -40,11 +40,7 @@ class OnnxNode:
 
 
 def lower(node: Node, types: Sequence[TensorType | None], opset: int) -> list[OnnxNode]:
-    """Lower a node to a chain of ONNX's nodes.
-
-    Returns:
-      The nodes. The first one gets the inputs of `node`; each later one gets the output of the
-      one before.
+    """Lower a node to a chain of ONNX's nodes, each with the output of the one before as its input.
 
     Raises:
       UserError: this version lacks the operator or one of its attributes.
@@ -64,15 +60,15 @@ def lower(node: Node, types: Sequence[TensorType | None], opset: int) -> list[On
 
 def _in_older_form(node: OnnxNode, opset: int) -> OnnxNode:
     """Return a node with the attributes that this version has in place of constant inputs."""
-    moved = MOVED.get(node.op)
+    since, names = MOVED.get(node.op, (0, ()))
     attributes = _written(node, opset)
-    if moved is None or opset >= moved.since:
+    if opset >= since:
         return dataclasses.replace(node, attributes=attributes)
-    if len(node.lists) > len(moved.names):
+    if len(node.lists) > len(names):
         raise UserError(
             f"{node.op} of opset {opset} has no steps; convert the model to a newer one"
         )
-    lists = zip(moved.names, node.lists, strict=False)
+    lists = zip(names, node.lists, strict=False)
     moved_values = {name: values.tolist() for name, values in lists if values is not None}
     return OnnxNode(node.op, {**attributes, **moved_values})
 

@@ -26,11 +26,9 @@ _MAX_REPEATED_BYTES = 1 << 10
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """A graph that is written.
+    """A graph that is written: its nodes, Inputs too, each after those that it uses.
 
-    Attributes:
-      nodes: numbers of its nodes, Inputs too, each after those that it uses.
-      inputs: numbers of its Input nodes by their place; those that nothing uses are missing.
+    `inputs` are its Input nodes by their place; those that nothing uses are missing.
     """
 
     nodes: tuple[int, ...]
@@ -88,10 +86,9 @@ class _Placer:
 
     def _captured(self, body: Body) -> list[Ref]:
         """Return the values around a body that its nodes use."""
-        places = (
-            self._graph.nodes[number].attribute("place") for number in self._inputs(body.name)
-        )
-        return [body.captured[k] for k in map(body.place_of_captured, places) if k >= 0]
+        inputs = (self._graph.nodes[number] for number in self._inputs(body.name))
+        places = (body.place_of_captured(node.attribute("place")) for node in inputs)
+        return [body.captured[place] for place in places if place >= 0]
 
     def _inputs(self, name: str) -> list[int]:
         return [n for n in self._needed[name] if self._graph.nodes[n].op == INPUT]

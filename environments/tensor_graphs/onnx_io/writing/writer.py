@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import numpy as np
 import onnx
@@ -16,8 +16,83 @@ from environments.tensor_graphs.onnx_io.header import ModelHeader, make_header, 
 from environments.tensor_graphs.onnx_io.tensors import dtype_of, size_bytes, to_array, to_tensor
 from environments.tensor_graphs.onnx_io.writing.folding import ConstantFolder
 from environments.tensor_graphs.onnx_io.writing.lowering import OnnxNode, lower
-from environments.tensor_graphs.onnx_io.writing.naming import Names
 from environments.tensor_graphs.onnx_io.writing.placing import MAIN, place_nodes
+
+
+class _Names:
+    """The names of one model's values: those from the file, or else free ones.
+
+    Attributes:
+      copies: pairs (name of an output, name of its value) for outputs whose value has another name
+        already.
+    """
+
+    def __init__(self, graph: Graph, header: ModelHeader, nodes: Sequence[int]) -> None:
+        """Reserve the names that are fixed: those of inputs and outputs, and those in subgraphs."""
+        self._graph, self._header = graph, header
+        self._names: dict[Ref, str] = {}
+        self.copies: list[tuple[str, str]] = []
+        for number in graph.inputs:
+            self._names[Ref(number)] = graph.nodes[number].attribute("name")
+        self._taken = {*self._names.values(), *graph.output_names}
+        for number in nodes:
+            node = graph.nodes[number]
+            if node.op == OPAQUE and not has_bodies(node):
+                self._taken |= opaque.names_within(node)
+        self._node_names = {header.nodes[n].name for n in nodes if n in header.nodes}
+        copied: list[tuple[str, Ref]] = []
+        for name, ref in zip(graph.output_names, graph.outputs, strict=True):
+            if ref not in self._names and graph.nodes[ref.node].op != INPUT:
+                self._names[ref] = name
+            elif self._names[ref] != name:
+                copied.append((name, ref))
+        self.copies += [(name, self._names[ref]) for name, ref in copied]
+
+    def of(self, ref: Ref) -> str:
+        """Return the name of a value."""
+        if ref not in self._names:
+            name = self._header.value_names.get(ref)
+            if name is None or name in self._taken:
+                name = self.free(f"{self._graph.nodes[ref.node].op}_{ref.node}")
+            self._taken.add(name)
+            self._names[ref] = name
+        return self._names[ref]
+
+    def share(self, ref: Ref, source: Ref) -> None:
+        """Give a value the name of another one, which it stands for."""
+        self._names[ref] = self.of(source)
+
+    def free(self, wanted: str) -> str:
+        """Reserve a name that no value has: the wanted one, or the wanted one with a number."""
+        name, count = wanted, 1
+        while name in self._taken:
+            count += 1
+            name = f"{wanted}_{count}"
+        self._taken.add(name)
+        return name
+
+    def describe(self, node: onnx.NodeProto, number: int | None) -> None:
+        """Give a node its name and documentation: those of a node of the graph, if there is one."""
+        about = None if number is None else self._header.nodes.get(number)
+        if about is not None:
+            node.MergeFrom(about)
+            return
+        name = node.output[0]
+        while name in self._node_names:
+            name += "_"
+        self._node_names.add(name)
+        node.name = name
+
+    def described(self, nodes: Collection[int]) -> Iterator[tuple[Ref, str]]:
+        """Yield the inner values of these nodes whose types the file gave, with their names."""
+        among = set(nodes)
+        ends = {*self._graph.output_names, *(self._names[Ref(n)] for n in self._graph.inputs)}
+        for ref, name in self._names.items():
+            is_described = name in self._header.described and name not in ends
+            is_described &= ref.node in among
+            if is_described and self._header.value_names.get(ref) == name:
+                yield ref, name
+
 
 _INITIALISERS_ALONE = 4
 """The format since which an initialiser need not be an input too."""
@@ -86,7 +161,7 @@ class Writer:
         self._folder = ConstantFolder(graph)
         self._places = place_nodes(graph, self._folder)
         numbers = [number for place in self._places.values() for number in place.nodes]
-        self._names = Names(graph, self._header, numbers)
+        self._names = _Names(graph, self._header, numbers)
         self._main = self._written(MAIN)
         for name, source in self._names.copies:
             self._main.nodes.append(onnx.helper.make_node("Identity", [source], [name]))
@@ -221,17 +296,22 @@ class Writer:
 
     def _describe_ends(self, graph: onnx.GraphProto) -> None:
         """Describe the types of inputs and outputs, with the file's own entries if it has any."""
-        for infos, ends in (
-            (graph.input, [(self._names.of(Ref(n)), Ref(n)) for n in self._graph.inputs]),
-            (graph.output, list(zip(self._graph.output_names, self._graph.outputs, strict=True))),
+        shell = self._header.shell.graph
+        for infos, own, ends in (
+            (
+                graph.input,
+                shell.input,
+                [(self._names.of(Ref(n)), Ref(n)) for n in self._graph.inputs],
+            ),
+            (
+                graph.output,
+                shell.output,
+                zip(self._graph.output_names, self._graph.outputs, strict=True),
+            ),
         ):
-            entries = {info.name: info for info in infos}
-            described = [entries.get(name) or self._described(name, ref) for name, ref in ends]
-            copies = [
-                onnx.ValueInfoProto.FromString(info.SerializeToString()) for info in described
-            ]
+            entries = {info.name: info for info in own}
             del infos[:]
-            infos.extend(copies)
+            infos.extend(entries.get(name) or self._described(name, ref) for name, ref in ends)
 
     def _described(self, name: str, ref: Ref) -> onnx.ValueInfoProto:
         tensor_type = self._graph.type_of(ref)

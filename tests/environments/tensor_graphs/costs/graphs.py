@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 from onnx import numpy_helper
 
 from environments.tensor_graphs import onnx_io
+from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.costs.objectives import Objective
 from environments.tensor_graphs.graph.graph import Graph
 from tests.environments.tensor_graphs.execution.models import parsed
 
 X = (1, 8, 16)
+_WORK = ((1.0, math.inf, 0.0), (math.inf, 1.0, 0.0), (math.inf, math.inf, 1.0))
 
 
 def graph_of(
@@ -35,3 +38,8 @@ def layer_norm(shape: Sequence[int | str]) -> Graph:
 def graph_cost(objective: Objective, graph: Graph) -> float:
     """The cost of a graph in ms."""
     return sum(objective.node_cost_ms(graph, number) for number in graph.order())
+
+
+def work_of(graph: Graph) -> list[float]:
+    """The operations, bytes and kernels of a graph: its costs where only one of them costs."""
+    return [graph_cost(AnalyticObjective(*speeds), graph) for speeds in _WORK]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+import pytest
 
 from environments.tensor_graphs import models, onnx_io
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
@@ -53,23 +52,22 @@ def test_groups_of_convolutions() -> None:
     assert all(len(group) <= 6 for group in groups)
 
 
-def test_groups_of_sums_of_products() -> None:
-    """Of matrices, one of two products becomes the other one's bias; of rank 3 neither does."""
-    for shape, expected in (
-        ([8, 16], [["MatMul", "MatMul", "Add"]]),
-        ([1, 8, 16], [["MatMul"], ["MatMul"], ["Add"]]),
-    ):
-        weights = {"w": np.ones([16, 16], np.float32), "v": np.zeros([16, 16], np.float32)}
-        graph = graph_of("m = MatMul(x, w) n = MatMul(x, v) y = Add(m, n)", shape, **weights)
-        assert groups_of(graph) == expected
-
-
-def test_what_is_returned_or_used_twice_is_computed() -> None:
-    weights: dict[str, Any] = {"w": np.ones([16, 16], np.float32), "b": np.ones(16, np.float32)}
-    total = graph_of("m = MatMul(x, w) y = Add(m, b)", **weights)
-    assert groups_of(total) == [["MatMul", "Add"]]
-    both = graph_of("m = MatMul(x, w) s = Add(m, b) y = Mul(m, s)", **weights)
-    assert groups_of(both) == [["MatMul"], ["Add", "Mul"]]
+@pytest.mark.parametrize(
+    ("nodes", "shape", "expected"),
+    [
+        # Of matrices, one of two products becomes the other one's bias; of rank 3 neither does.
+        ("m = MatMul(x, w) n = MatMul(x, v) y = Add(m, n)", [8, 16], [["MatMul", "MatMul", "Add"]]),
+        ("m = MatMul(x, w) n = MatMul(x, v) y = Add(m, n)", [1, 8, 16],
+         [["MatMul"], ["MatMul"], ["Add"]]),
+        # What is used twice is computed.
+        ("m = MatMul(x, w) y = Add(m, b)", [1, 8, 16], [["MatMul", "Add"]]),
+        ("m = MatMul(x, w) s = Add(m, b) y = Mul(m, s)", [1, 8, 16], [["MatMul"], ["Add", "Mul"]]),
+    ],
+)  # fmt: skip
+def test_groups_of_products(nodes, shape, expected) -> None:
+    weights = {"w": np.ones((16, 16)), "v": np.zeros((16, 16)), "b": np.ones(16)}
+    arrays = {name: array.astype(np.float32) for name, array in weights.items()}
+    assert groups_of(graph_of(nodes, shape, **arrays)) == expected
 
 
 def test_changes_of_groups_are_found() -> None:

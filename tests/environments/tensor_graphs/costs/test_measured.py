@@ -6,7 +6,6 @@ import json
 import pathlib
 import random
 import zlib
-from typing import Any
 
 import numpy as np
 import onnx
@@ -101,27 +100,23 @@ def test_measured_once(backend: CountedBackend, tmp_path: pathlib.Path) -> None:
     ]
 
 
-def test_order_of_a_sum_does_not_matter(backend: CountedBackend) -> None:
+@pytest.mark.parametrize(
+    ("variants", "shape", "weight", "num_measured"),
+    [
+        # The product, and what a view costs: onnxruntime makes rank 2 of rank 3 and back.
+        (("m = MatMul(x, w) y = Add(m, b)", "m = MatMul(x, w) y = Add(b, m)"),
+         (1, 8, 16), (16, 16), 2),
+        # onnxruntime makes the same of both.
+        (("c = Conv(x, w) n = BatchNormalization(c, b, b, b, b) y = Relu(n)",
+          "n = Conv(x, w, b) y = Relu(n)"), (1, 16, 8, 8), (16, 16, 3, 3), 1),
+    ],
+)  # fmt: skip
+def test_equal_work_costs_the_same(backend, variants, shape, weight, num_measured) -> None:
     objective = MeasuredObjective(backend, CostTable())
-    weights: dict[str, Any] = {"w": np.ones([16, 16], np.float32), "b": np.ones(16, np.float32)}
-    costs = [
-        graph_cost(objective, graph_of(f"m = MatMul(x, w) y = Add({terms})", **weights))
-        for terms in ("m, b", "b, m")
-    ]
+    weights = {"w": np.ones(weight, np.float32), "b": np.ones(16, np.float32)}
+    costs = [graph_cost(objective, graph_of(nodes, shape, **weights)) for nodes in variants]
     assert costs[0] == costs[1]
-    # The product, and what a view costs: onnxruntime makes rank 2 of rank 3 and back.
-    assert objective.num_measured == 2
-
-
-def test_what_the_backend_makes_the_same_of_costs_the_same(backend: CountedBackend) -> None:
-    objective = MeasuredObjective(backend, CostTable())
-    weights = {"w": np.ones([16, 16, 3, 3], np.float32), "b": np.ones(16, np.float32)}
-    costs = [
-        graph_cost(objective, graph_of(f"{nodes} y = Relu(n)", (1, 16, 8, 8), **weights))
-        for nodes in ("c = Conv(x, w) n = BatchNormalization(c, b, b, b, b)", "n = Conv(x, w, b)")
-    ]
-    assert costs[0] == costs[1]
-    assert objective.num_measured == 1
+    assert objective.num_measured == num_measured
 
 
 def test_part_of_a_graph() -> None:
@@ -137,14 +132,6 @@ def test_part_of_a_graph() -> None:
     # The sigmoid of 0 is 1/2.
     assert outputs["y0"] == pytest.approx(0.5)
     assert outputs["y2"] == pytest.approx(2 + 1 / (1 + np.exp(-2)))
-
-
-def test_alone(backend: CountedBackend) -> None:
-    objective = MeasuredObjective(backend, CostTable())
-    graph = layer_norm([1, 8, 16])
-    total = next(number for number, node in graph.nodes.items() if node.op == "Add")
-    assert objective.node_cost_ms(graph, total) == 0
-    assert objective.alone.node_cost_ms(graph, total) > 0
 
 
 def test_what_fuses_into_something_slow_is_seen() -> None:

@@ -49,36 +49,32 @@ def test_a_constant_is_traced_to_the_input(nodes, expected):
     np.testing.assert_allclose(layer["x"], expected)
 
 
-def test_parts_of_an_input_have_their_own():
-    """A slice is compared with 50, the rest with nothing; a second input shares the layer."""
-    text = """g (float[3] x, float[1] z) => (float[1] y)
-        <int64[1] two = {2}, int64[1] three = {3}, float fifty = {50}, float ten = {10}>
-        { a = Slice(x, two, three) b = Sub(a, fifty) c = Sub(z, ten) y = Add(b, c) }"""
-    (layer,) = layers(text)
-    np.testing.assert_array_equal(layer["x"], [np.nan, np.nan, 50])
-    np.testing.assert_array_equal(layer["z"], [10])
-
-
-def test_two_constants_for_one_element_are_two_layers():
-    text = """g (float[1] x) => (float[1] y) <float ten = {10}, float fifty = {50}>
-        { a = Sub(x, ten) b = Sub(x, fifty) y = Mul(a, b) }"""
-    assert sorted(float(layer["x"][0]) for layer in layers(text)) == [10, 50]
-
-
-def test_a_batch_normalisation_subtracts_its_mean():
-    text = """g (float[1,2,1] x) => (float[1,2,1] y)
-        <float[2] one = {1, 1}, float[2] mean = {7, 1000}>
-        { y = BatchNormalization(x, one, one, mean, one) }"""
-    (layer,) = layers(text)
-    assert layer["x"].reshape(-1).tolist() == [7, 1000]
-
-
-def test_what_a_branch_compares():
-    text = """g (bool c, float[1] x) => (float[1] y) <float ten = {10}> { y = If (c) <
-        then_branch = t () => (float[1] a) { a = Sub(x, ten) },
-        else_branch = e () => (float[1] b) { b = Neg(x) }> }"""
-    (layer,) = layers(text)
-    assert layer["x"].tolist() == [10]
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # A slice is compared with 50, the rest with nothing; a second input shares the layer.
+        ("""g (float[3] x, float[1] z) => (float[1] y)
+            <int64[1] two = {2}, int64[1] three = {3}, float fifty = {50}, float ten = {10}>
+            { a = Slice(x, two, three) b = Sub(a, fifty) c = Sub(z, ten) y = Add(b, c) }""",
+         [{"x": [np.nan, np.nan, 50], "z": [10]}]),
+        # Two constants for one element are two layers.
+        ("""g (float[1] x) => (float[1] y) <float ten = {10}, float fifty = {50}>
+            { a = Sub(x, ten) b = Sub(x, fifty) y = Mul(a, b) }""", [{"x": [10]}, {"x": [50]}]),
+        # A batch normalisation subtracts its mean.
+        ("""g (float[1,2,1] x) => (float[1,2,1] y)
+            <float[2] one = {1, 1}, float[2] mean = {7, 1000}>
+            { y = BatchNormalization(x, one, one, mean, one) }""", [{"x": [7, 1000]}]),
+        ("""g (bool c, float[1] x) => (float[1] y) <float ten = {10}> { y = If (c) <
+            then_branch = t () => (float[1] a) { a = Sub(x, ten) },
+            else_branch = e () => (float[1] b) { b = Neg(x) }> }""", [{"x": [10]}]),
+    ],
+)  # fmt: skip
+def test_layers(text, expected):
+    traced = [
+        {name: array.reshape(-1).tolist() for name, array in layer.items()}
+        for layer in layers(text)
+    ]
+    np.testing.assert_equal(sorted(traced, key=lambda layer: layer["x"][-1]), expected)
 
 
 def test_inputs_are_drawn_near_them():

@@ -23,6 +23,43 @@ def points(choice):
     return [point.to_json() for point in choice.points]
 
 
+HEIGHT_48 = (
+    open_sizes(x=["N", 3, "h", "w"]),
+    {"accept": lambda at: at["h"] == 48 and at["N"] == 1},
+    [{"N": 1, "h": 48, "w": 256}, {"N": 1, "h": 48, "w": 128}, {"N": 1, "h": 48, "w": 512}],
+)
+AUDIO = (
+    open_sizes(x=["batch", "sequence"]),
+    {"accept": lambda at: at["sequence"] == 576},
+    [{"batch": 1, "sequence": 576}, {"batch": 2, "sequence": 576}],
+)
+UNNAMED = open_sizes(x=["?", 3, "?"])
+ONE = open_sizes(x=["n", 3])
+OWN = [ONE.at({"n": size}) for size in (5, 6, 5)]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "settings", "expected"),
+    [
+        # Sizes that work are found by trying; a text recogniser's half height does not run.
+        HEIGHT_48,
+        AUDIO,
+        # The sizes of weights are tried too.
+        (open_sizes(x=["n", "features"]),
+         {"accept": lambda at: at["features"] == 771, "hints": [771]},
+         [{"n": 1, "features": 771}, {"n": 2, "features": 771}]),
+        # A name that says nothing stands for all sizes that have it.
+        (UNNAMED, {"requested": {"?": (7,)}}, [{"x[0]": 7, "x[2]": 7}]),
+        (UNNAMED, {"requested": {"?": (7,), "x[0]": (2,)}}, [{"x[0]": 2, "x[2]": 7}]),
+        # Sizes of the user's inputs.
+        (ONE, {"own": OWN}, [{"n": 5}, {"n": 6}]),
+        (ONE, {"requested": {"n": (8,)}, "own": OWN}, [{"n": 8}, {"n": 5}, {"n": 6}]),
+    ],
+)  # fmt: skip
+def test_chosen_sizes(sizes, settings, expected):
+    assert points(chosen(sizes, **settings)) == expected
+
+
 def test_a_batch_is_1_and_others_are_usual_sizes_with_half_and_double():
     choice = chosen(open_sizes(x=["?", 3, "h", "w"]))
     assert points(choice) == [
@@ -31,26 +68,6 @@ def test_a_batch_is_1_and_others_are_usual_sizes_with_half_and_double():
         {"?": 2, "h": 512, "w": 512},
     ]
     assert choice.hint == "--dimension '?=1' --dimension h=256 --dimension w=256"
-
-
-def test_sizes_that_work_are_found_by_trying():
-    """A height of up to 48, as in a text recogniser; half of it does not run."""
-    choice = chosen(
-        open_sizes(x=["N", 3, "h", "w"]), accept=lambda at: at["h"] == 48 and at["N"] == 1
-    )
-    assert points(choice) == [
-        {"N": 1, "h": 48, "w": 256},
-        {"N": 1, "h": 48, "w": 128},
-        {"N": 1, "h": 48, "w": 512},
-    ]
-    audio = chosen(open_sizes(x=["batch", "sequence"]), accept=lambda at: at["sequence"] == 576)
-    assert points(audio) == [{"batch": 1, "sequence": 576}, {"batch": 2, "sequence": 576}]
-
-
-def test_the_sizes_of_weights_are_tried_too():
-    sizes = open_sizes(x=["n", "features"])
-    choice = chosen(sizes, accept=lambda at: at["features"] == 771, hints=[771])
-    assert points(choice)[0] == {"n": 1, "features": 771}
 
 
 def test_given_sizes_are_combined_and_nothing_is_added_to_them():
@@ -64,19 +81,6 @@ def test_given_sizes_are_completed():
     choice = chosen(open_sizes(x=["n", "w"]), {"w": (8, 4)})
     assert points(choice)[:2] == [{"n": 1, "w": 8}, {"n": 1, "w": 4}]
     assert choice.hint == "--dimension n=1"
-
-
-def test_a_name_that_says_nothing_stands_for_all_sizes_that_have_it():
-    sizes = open_sizes(x=["?", 3, "?"])
-    assert points(chosen(sizes, {"?": (7,)})) == [{"x[0]": 7, "x[2]": 7}]
-    assert points(chosen(sizes, {"?": (7,), "x[0]": (2,)})) == [{"x[0]": 2, "x[2]": 7}]
-
-
-def test_sizes_of_the_users_inputs():
-    sizes = open_sizes(x=["n", 3])
-    own = [sizes.at({"n": size}) for size in (5, 6, 5)]
-    assert points(chosen(sizes, own=own)) == [{"n": 5}, {"n": 6}]
-    assert points(chosen(sizes, {"n": (8,)}, own=own)) == [{"n": 8}, {"n": 5}, {"n": 6}]
 
 
 def test_sizes_that_cannot_be_used():

@@ -8,8 +8,7 @@ import pytest
 from environments.tensor_graphs import onnx_io
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.execution.backends import backend
-from environments.tensor_graphs.execution.inner_sizes import with_inner_sizes
-from environments.tensor_graphs.execution.sizes import OpenSizes
+from environments.tensor_graphs.execution.sizes import OpenSizes, with_inner_sizes
 from tests.environments.tensor_graphs.execution.models import of_x, parsed
 
 PLAIN = backend("onnxruntime-disable")

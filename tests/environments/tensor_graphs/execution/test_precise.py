@@ -14,48 +14,43 @@ from environments.tensor_graphs.execution.precise import ImpreciseError, Precise
 from tests.environments.tensor_graphs.execution.models import parsed
 
 
-def run(text: str, *, opset: int = 17, **inputs):
+def run(text: str, **inputs):
     arrays = {name: np.asarray(value) for name, value in inputs.items()}
-    return Precise(onnx_io.read(parsed(text, opset))).run(arrays)["y"]
+    return Precise(onnx_io.read(parsed(text))).run(arrays)["y"]
 
 
-def test_digits_that_float32_has_not():
-    """1e8 + 1 is no float32, and 1/3 has more digits than one."""
-    text = """g (float[n] x) => (float[n] y) <float one = {1}, float three = {3}>
-        { a = Add(x, one) b = Sub(a, x) y = Div(b, three) }"""
-    y = run(text, x=np.float32([1e8, 0]))
-    assert y.dtype == np.float64
-    np.testing.assert_array_equal(y, [1 / 3, 1 / 3])
+BRANCH = """g (bool c, float[1] x) => (float[1] y) { r = Identity(x) y = If (c) <
+    then_branch = t () => (float[1] a) { a = Add(r, x) },
+    else_branch = e () => (float[1] b) { b = Neg(r) }> }"""
 
 
-def test_sizes_that_are_open():
-    """A Reshape to [2·n], and one whose size is that of another input."""
-    text = """g (float[n,2] x, float[m] z) => (float[k] y) <int64[1] all = {-1}>
-        { a = Reshape(x, all) s = Shape(z) b = Reshape(z, s) y = Concat <axis = 0> (a, b) }"""
-    y = run(text, x=np.float32([[1, 2], [3, 4], [5, 6]]), z=np.float32([7]))
-    assert y.tolist() == [1, 2, 3, 4, 5, 6, 7]
-
-
-@pytest.mark.parametrize("is_true, expected", [(True, [2.0]), (False, [-1.0])])
-def test_a_branch(is_true, expected):
-    text = """g (bool c, float[1] x) => (float[1] y) { r = Identity(x) y = If (c) <
-        then_branch = t () => (float[1] a) { a = Add(r, x) },
-        else_branch = e () => (float[1] b) { b = Neg(r) }> }"""
-    assert run(text, c=is_true, x=np.float32([1])).tolist() == expected
-
-
-def test_operators_that_only_others_know():
-    """CumSum runs in onnxruntime; Hardmax, which has no float64 there, in onnx."""
-    text = "g (float[3] x) => (float[3] y) <int64 a = {0}> { y = CumSum(x, a) }"
-    assert run(text, x=np.float32([1e8, 1, 1])).tolist() == [1e8, 1e8 + 1, 1e8 + 2]
-    text = "g (float[1,3] x) => (float[1,3] y) { y = Hardmax(x) }"
-    assert run(text, x=np.float32([[1, 3, 2]])).tolist() == [[0, 1, 0]]
-
-
-def test_integers_and_truth_values_stay_as_they_are():
-    text = "g (int64[2] x, int64[2] z) => (bool[2] y) { a = Mul(x, x) y = Less(a, z) }"
-    y = run(text, x=np.int64([2**40, 3]), z=np.int64([0, 10]))
-    assert y.dtype == bool and y.tolist() == [False, True]  # 2^80 wraps around to 0
+@pytest.mark.parametrize(
+    ("text", "inputs", "expected"),
+    [
+        # 1e8 + 1 is no float32, and 1/3 has more digits than one.
+        ("""g (float[n] x) => (float[n] y) <float one = {1}, float three = {3}>
+            { a = Add(x, one) b = Sub(a, x) y = Div(b, three) }""",
+         {"x": np.float32([1e8, 0])}, [1 / 3, 1 / 3]),
+        # A Reshape to [2·n], and one whose size is that of another input.
+        ("""g (float[n,2] x, float[m] z) => (float[k] y) <int64[1] all = {-1}>
+            { a = Reshape(x, all) s = Shape(z) b = Reshape(z, s) y = Concat <axis = 0> (a, b) }""",
+         {"x": np.float32([[1, 2], [3, 4], [5, 6]]), "z": np.float32([7])},
+         [1.0, 2, 3, 4, 5, 6, 7]),
+        (BRANCH, {"c": True, "x": np.float32([1])}, [2.0]),
+        (BRANCH, {"c": False, "x": np.float32([1])}, [-1.0]),
+        # CumSum runs in onnxruntime; Hardmax, which has no float64 there, in onnx.
+        ("g (float[3] x) => (float[3] y) <int64 a = {0}> { y = CumSum(x, a) }",
+         {"x": np.float32([1e8, 1, 1])}, [1e8, 1e8 + 1, 1e8 + 2]),
+        ("g (float[1,3] x) => (float[1,3] y) { y = Hardmax(x) }",
+         {"x": np.float32([[1, 3, 2]])}, [[0.0, 1, 0]]),
+        # Integers and truth values stay as they are: 2^80 wraps around to 0.
+        ("g (int64[2] x, int64[2] z) => (bool[2] y) { a = Mul(x, x) y = Less(a, z) }",
+         {"x": np.int64([2**40, 3]), "z": np.int64([0, 10])}, [False, True]),
+    ],
+)  # fmt: skip
+def test_models_computed_by_hand(text, inputs, expected):
+    y = run(text, **inputs)
+    assert y.dtype == np.array(expected).dtype and y.tolist() == expected
 
 
 @pytest.mark.parametrize("name", ["bert-tiny", "squeezenet-1.1"])

@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 
 from environments.errors import UserError
 from environments.tensor_graphs import onnx_io
-from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.execution.inputs import random_inputs
 from environments.tensor_graphs.execution.sizes import OpenSizes, Sizes, together
-from tests.environments.tensor_graphs.costs.graphs import graph_cost
 from tests.environments.tensor_graphs.execution.models import open_sizes, relus
 
 
@@ -81,14 +79,6 @@ def test_costs_and_inputs_have_the_same_sizes(shapes, data):
         for name, axis in size.places:
             assert inputs[name].shape[axis] == numbers[size.name]
     assert sizes.of_arrays(inputs) == point
-
-
-def test_the_analytic_cost_is_that_of_the_sizes():
-    """Relu of [N, 1000] reads and writes 8000·N bytes, at 15 million a ms, and starts in 2 µs."""
-    graph = onnx_io.read(relus(x=["N.x", 1000]))
-    for n in (1, 300):
-        objective = AnalyticObjective(sizes=OpenSizes(graph).at({"N.x": n}))
-        assert graph_cost(objective, graph) == pytest.approx(0.002 + 8000 * n / 1.5e7)
 
 
 def test_inputs_must_agree_where_the_file_says_so():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import onnx
 import pytest
@@ -14,7 +12,7 @@ from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.models import families
 from environments.tensor_graphs.models.builder import Builder
 from environments.tensor_graphs.models.families.exporter import Exporter
-from environments.tensor_graphs.models.families.transformers import Design
+from environments.tensor_graphs.models.families.transformers import draw_design
 from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.rules import files as rule_files
 from environments.tensor_graphs.search import Budget, search
@@ -68,7 +66,7 @@ def test_spellings_compute_the_same():
     for kind in ("first", "inside", "last"):
         build = Builder("gelu", 0, 1, 14)
         export = Exporter(build, np.random.default_rng(0))
-        export.spelling = dataclasses.replace(export.spelling, gelu=kind)
+        export.spelling.gelu = kind
         y = export.activate("gelu", build.input("x", [1, 4]))
         models_by_spelling[kind] = build.finish(y=(y, [1, 4]))
     last = models_by_spelling["last"]
@@ -78,7 +76,7 @@ def test_spellings_compute_the_same():
 
 
 def test_no_design_is_the_one_of_bert():
-    designs = [Design.draw(np.random.default_rng(seed)) for seed in range(300)]
+    designs = [draw_design(np.random.default_rng(seed)) for seed in range(300)]
     assert {design.order for design in designs} == {"before", "after", "beside"}
     assert not any((design.order, design.activation) == ("after", "gelu") for design in designs)
 

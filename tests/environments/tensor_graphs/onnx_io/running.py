@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 from onnx import numpy_helper
 
+from environments.tensor_graphs.execution.backends import backend
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.onnx_io import read, write
 
@@ -32,13 +32,7 @@ def parsed(text: str, **changes: Any) -> onnx.ModelProto:
 
 def run(model: onnx.ModelProto | pathlib.Path, inputs: Mapping[str, Any]) -> list[Any]:
     """Run a model without any optimisation; return its outputs."""
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 4
-    source = str(model) if isinstance(model, pathlib.Path) else model.SerializeToString()
-    session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
-    return session.run(None, dict(inputs))
+    return list(backend("onnxruntime-disable").open(model).run(inputs).values())
 
 
 def random_inputs(model: onnx.ModelProto, unknown: int = 2, seed: int = 0) -> dict[str, Any]:

@@ -52,15 +52,6 @@ g (int64 n, float[1] x) => (float[m] y) {
 }
 """
 
-SCANNED = """
-g (float[2] start, float[5,3,2] xs) => (float[2] end, float[5,2,3] ys) {
-    end, ys = Scan <num_scan_inputs = 1, scan_output_axes = [0], body = b
-        (float[2] s, float[3,2] x) => (float[2] t, float[2,3] y)
-        { m = ReduceMax <axes = [0], keepdims = 0> (x) t = Add(s, m) y = Transpose(x) }>
-        (start, xs)
-}
-"""
-
 NESTED = """
 g (int64 n, float[2] x, float[2] z) => (float[2] y) {
     go = Constant <value = bool {1}> ()
@@ -155,12 +146,6 @@ def test_a_state_that_grows():
     assert isinstance(size, str)
 
 
-def test_scans():
-    xs = np.arange(30, dtype=np.float32).reshape(5, 3, 2)
-    graph, _, _ = checked_round_trip(SCANNED, {"start": X, "xs": xs})
-    assert "Transpose" in {node.op for node in graph.nodes.values()}
-
-
 @pytest.mark.parametrize("count", [0, 1, 4])
 def test_bodies_in_bodies(count):
     inputs = {"n": np.array(count), "x": X, "z": np.array([0.5, 3], np.float32)}
@@ -180,37 +165,54 @@ def test_bodies_in_bodies(count):
 
 def test_a_branch_that_is_always_taken_takes_the_place_of_the_if():
     """Exporters ask whether a size is 1, which may be known."""
-    _, written, _ = checked_round_trip(
-        """g (float[N,1] x) => (float[N] y) {
-            sizes = Shape(x)
-            one = Constant <value = int64 {1}> ()
-            size = Gather(sizes, one)
-            yes = Equal(size, one)
-            y = If(yes) <
-                then_branch = t () => (float[M] u)
-                    { axes = Constant <value = int64[1] {1}> () u = Squeeze(x, axes) },
-                else_branch = e () => (float[N,1] v) { v = Identity(x) }
-            >
-        }""",
-        {"x": np.array([[1], [2], [3]], np.float32)},
-    )
+    text = """g (float[N,1] x) => (float[N] y) <int64 one = {1}> {
+        sizes = Shape(x) size = Gather(sizes, one) yes = Equal(size, one)
+        y = If(yes) <
+            then_branch = t () => (float[M] u)
+                { axes = Constant <value = int64[1] {1}> () u = Squeeze(x, axes) },
+            else_branch = e () => (float[N,1] v) { v = Identity(x) }
+        >
+    }"""
+    _, written, _ = checked_round_trip(text, {"x": np.float32([[1], [2], [3]])})
     assert [node.op_type for node in written.graph.node] == ["Reshape"]
 
 
-def test_outputs_that_no_node_of_the_body_computes():
-    """What a body takes in, captures, or holds as a constant is returned through an Identity."""
-    checked_round_trip(
-        """g (int64 n, float[2] x) => (float[2] a, float[2] b, float[2] c) {
-            go = Constant <value = bool {1}> ()
-            a, b, c = Loop(n, go, x, x, x) <body = l
-                (int64 i, bool e, float[2] p, float[2] q, float[2] r)
-                => (bool f, float[2] s, float[2] t, float[2] u) {
-                f = Identity(e) s = Identity(p) t = Identity(x)
-                u = Constant <value = float[2] {3.0, 4.0}> ()
-            }>
-        }""",
-        {"n": np.array(2), "x": X},
-    )
+SCANNED = """
+g (float[2] start, float[5,3,2] xs) => (float[2] end, float[5,2,3] ys) {
+    end, ys = Scan <num_scan_inputs = 1, scan_output_axes = [0], body = b
+        (float[2] s, float[3,2] x) => (float[2] t, float[2,3] y)
+        { m = ReduceMax <axes = [0], keepdims = 0> (x) t = Add(s, m) y = Transpose(x) }>
+        (start, xs)
+}
+"""
+# What a body takes in, captures, or holds as a constant is returned through an Identity.
+PASSED_ON = """
+g (int64 n, float[2] x) => (float[2] a, float[2] b, float[2] c) {
+    go = Constant <value = bool {1}> ()
+    a, b, c = Loop(n, go, x, x, x) <body = l
+        (int64 i, bool e, float[2] p, float[2] q, float[2] r)
+        => (bool f, float[2] s, float[2] t, float[2] u) {
+        f = Identity(e) s = Identity(p) t = Identity(x)
+        u = Constant <value = float[2] {3.0, 4.0}> ()
+    }>
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "inputs", "op"),
+    [
+        (
+            SCANNED,
+            {"start": X, "xs": np.arange(30, dtype=np.float32).reshape(5, 3, 2)},
+            "Transpose",
+        ),
+        (PASSED_ON, {"n": np.array(2), "x": X}, "Constant"),
+    ],
+)
+def test_what_bodies_return(text, inputs, op):
+    graph, _, _ = checked_round_trip(text, inputs)
+    assert op in {node.op for node in graph.nodes.values()}
 
 
 @pytest.mark.parametrize(("size", "around", "inside"), [(2, 0, 2), (64, 1, 0)])

@@ -19,14 +19,8 @@ from tests.environments.tensor_graphs.onnx_io.running import (
 from tests.environments.tensor_graphs.small_models import model_of
 
 
-def test_sequences_pass_through():
-    model = parsed(
-        """g (float[2] x, float[2] z) => (float[4] y) {
-            s = SequenceConstruct(x, z)
-            y = ConcatFromSequence <axis = 0> (s)
-        }"""
-    )
-    round_trip(model)
+def operators(graph) -> list[str]:
+    return [node.op for node in graph.nodes.values() if node.op not in ("Input", "Constant")]
 
 
 def test_types_that_numpy_has_not_pass_through():
@@ -64,18 +58,6 @@ def test_maps_pass_through():
     assert run(model, {"x": x}) == run(written, {"x": x}) == [[{3: 1, 7: -2}, {3: 0.5, 7: 4}]]
 
 
-def test_optional_values_pass_through():
-    model = parsed(
-        """g (optional(float[2]) o, float[2] x) => (float[2] y, bool has) {
-            has = OptionalHasElement(o)
-            v = OptionalGetElement(o)
-            y = Add(v, x)
-        }""",
-        opset=18,
-    )
-    round_trip(model, {"o": np.array([1, 2], np.float32), "x": np.array([3, -4], np.float32)})
-
-
 def test_operators_of_onnxruntime_pass_through():
     """onnx knows nothing about them; onnxruntime tells the shapes of what comes after one."""
     model = parsed(
@@ -85,9 +67,7 @@ def test_operators_of_onnxruntime_pass_through():
         }""".replace("x) =>", "x, float[3] w) =>")
     )
     graph, written = round_trip(model)
-    assert [node.op for node in graph.nodes.values() if not node.is_model_input] == [
-        *("Opaque", "Neg", "Opaque")
-    ]
+    assert operators(graph) == ["Opaque", "Neg", "Opaque"]
     assert [node.op_type for node in written.graph.node] == ["Gelu", "Neg", "BiasGelu"]
 
 
@@ -102,9 +82,7 @@ def test_operators_that_the_opset_does_not_have_pass_through(described):
     model.opset_import[0].version = 13
     if described:
         model.graph.value_info.append(helper.make_tensor_value_info("n", 1, [2, 3]))
-    graph, _ = round_trip(model)
-    ops = [node.op for node in graph.nodes.values() if node.op != "Input"]
-    assert ops == ["Neg", "Opaque", "Neg"]
+    assert operators(round_trip(model)[0]) == ["Neg", "Opaque", "Neg"]
 
 
 def test_types_that_only_the_file_knows():
@@ -112,9 +90,9 @@ def test_types_that_only_the_file_knows():
     model = parsed("g (float[2] x) => (float[2] y) { a = Neg(x) y = Neg(a) }")
     model.graph.node[0].domain = "own"
     model.opset_import.add(domain="own", version=1)
-    assert [node.op for node in read(model).nodes.values()] == ["Input", "Opaque", "Opaque"]
+    assert operators(read(model)) == ["Opaque", "Opaque"]
     model.graph.value_info.append(helper.make_tensor_value_info("a", 1, [2]))
-    assert [node.op for node in read(model).nodes.values()] == ["Input", "Opaque", "Neg"]
+    assert operators(read(model)) == ["Opaque", "Neg"]
 
 
 def test_a_squeeze_of_no_axes_passes_through():
@@ -140,18 +118,14 @@ def test_functions_by_the_name_of_an_operator(domain, op):
     model.functions.append(helper.make_function(domain, op, ["p"], ["q"], [double], opsets))
     if domain:
         model.opset_import.add(domain=domain, version=1)
-    graph, _ = round_trip(model)
-    ops = [node.op for node in graph.nodes.values() if not node.is_model_input]
-    assert ops == ["Neg", "Opaque", "Neg"]
+    assert operators(round_trip(model)[0]) == ["Neg", "Opaque", "Neg"]
 
 
 def test_references_to_attributes_of_functions_outside_of_functions():
     """onnxruntime takes the default instead: LeakyRelu's 0.01."""
     model = parsed("g (float[2] x) => (float[2] y) { a = Neg(x) y = LeakyRelu(a) }")
     model.graph.node[1].attribute.add(name="alpha", ref_attr_name="slope", type=1)
-    graph, _ = round_trip(model, {"x": np.float32([1, -2])})
-    ops = [node.op for node in graph.nodes.values() if not node.is_model_input]
-    assert ops == ["Neg", "Opaque"]
+    assert operators(round_trip(model, {"x": np.float32([1, -2])})[0]) == ["Neg", "Opaque"]
 
 
 def test_a_node_that_gives_nothing_is_no_error():
@@ -186,25 +160,3 @@ def test_float16_stays_float16():
     graph, written = round_trip(model, {"x": np.array([[1, 2, 3], [-4, -5, -6]], np.float16)})
     assert {node.op for node in graph.nodes.values()} == {"Input", "Constant", "Mul", "Relu"}
     assert [tensor.data_type for tensor in written.graph.initializer] == [10]
-
-
-def test_sparse_initializers_are_read():
-    model = parsed("g (float[2,3] x, float[2,3] w) => (float[2,3] y) { y = Add(x, w) }")
-    del model.graph.input[1]
-    values = onnx.numpy_helper.from_array(np.array([5, 7], np.float32), "w")
-    indices = onnx.numpy_helper.from_array(np.array([1, 5], np.int64))
-    model.graph.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [2, 3]))
-    written = write(read(model))
-    # Elements 1 and 5 of 2 × 3: row 0, column 1, and row 1, column 2.
-    (y,) = run(written, {"x": np.zeros((2, 3), np.float32)})
-    assert y.tolist() == [[0, 5, 0], [0, 0, 7]]
-
-
-def test_initializers_that_are_inputs_stay_replaceable():
-    model = parsed("g (float[2] x, float[2] w) => (float[2] y) { y = Mul(x, w) }")
-    default = onnx.numpy_helper.from_array(np.array([2, 3], np.float32), "w")
-    model.graph.initializer.append(default)
-    written = write(read(model))
-    x = np.array([1, -1], np.float32)
-    assert run(written, {"x": x})[0].tolist() == [2, -3]
-    assert run(written, {"x": x, "w": np.array([5, 5], np.float32)})[0].tolist() == [5, -5]

@@ -45,15 +45,20 @@ def external(model: onnx.ModelProto, tmp_path: pathlib.Path) -> pathlib.Path:
     return path
 
 
-def test_large_weights_go_into_another_file(model, tmp_path):
-    path = tmp_path / "large.onnx"
+def moves_weights(model: onnx.ModelProto, inputs: list, path: pathlib.Path) -> None:
+    """Save a model with its weights in another file, and run it from there."""
     save(read(model), path, max_embedded_bytes=1000)
+    assert path.stat().st_size < 2000
+    for arrays in inputs:
+        assert equal(run(model, arrays), run(path, arrays))
+
+
+def test_large_weights_go_into_another_file(model, tmp_path):
+    path, inputs = tmp_path / "large.onnx", random_inputs(model)
+    moves_weights(model, [inputs], path)
     names = sorted(path.name for path in tmp_path.iterdir())
     assert len(names) == 2 and names[0] == "large.onnx" and names[1].endswith(".data")
-    assert path.stat().st_size < 2000
     onnx.checker.check_model(str(path), full_check=True)
-    inputs = random_inputs(model)
-    assert equal(run(model, inputs), run(path, inputs))
     again = tmp_path / "again.onnx"
     save(read(path), again)
     assert equal(run(model, inputs), run(again, inputs))
@@ -83,12 +88,8 @@ def test_large_defaults_of_inputs_go_into_another_file_too(model, tmp_path):
     for tensor in model.graph.initializer:
         info = onnx.helper.make_tensor_value_info(tensor.name, 1, tensor.dims)
         model.graph.input.append(info)
-    path = tmp_path / "large.onnx"
-    save(read(model), path, max_embedded_bytes=1000)
-    assert path.stat().st_size < 2000
     x = {"x": np.ones((1, SIZE), np.float32)}
-    for inputs in (x, {**x, "w": np.eye(SIZE, dtype=np.float32)}):
-        assert equal(run(model, inputs), run(path, inputs))
+    moves_weights(model, [x, {**x, "w": np.eye(SIZE, dtype=np.float32)}], tmp_path / "m.onnx")
 
 
 def test_what_is_refused_is_not_written(model, tmp_path):
@@ -120,19 +121,23 @@ def test_a_disk_that_takes_no_more(max_embedded_bytes, model, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_weights_behind_a_link_are_refused(external, tmp_path):
-    (tmp_path / "w.bin").rename(tmp_path.parent / "elsewhere.bin")
-    (tmp_path / "w.bin").symlink_to(tmp_path.parent / "elsewhere.bin")
-    with pytest.raises(UserError, match="outside of the model's directory"):
-        read(external)
+def behind_a_link(weights: pathlib.Path) -> None:
+    weights.rename(weights.parent.parent / "elsewhere.bin")
+    weights.symlink_to(weights.parent.parent / "elsewhere.bin")
 
 
-def test_weights_that_are_too_short_or_missing_are_named(external, tmp_path):
-    (tmp_path / "w.bin").write_bytes(b"1234")
-    with pytest.raises(UserError, match=r"tensor 'w' of shape \[128, 128\]: expected 65536 bytes"):
-        read(external)
-    (tmp_path / "w.bin").unlink()
-    with pytest.raises(UserError, match=r"tensor 'w': its data are in the file 'w.bin', which is"):
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (behind_a_link, "outside of the model's directory"),
+        (lambda weights: weights.write_bytes(b"1234"),
+         r"tensor 'w' of shape \[128, 128\]: expected 65536 bytes"),
+        (pathlib.Path.unlink, r"tensor 'w': its data are in the file 'w.bin', which is"),
+    ],
+)  # fmt: skip
+def test_weights_that_cannot_be_read(external, tmp_path, spoil, message):
+    spoil(tmp_path / "w.bin")
+    with pytest.raises(UserError, match=message):
         read(external)
 
 
@@ -160,12 +165,9 @@ def test_large_weights_in_a_body_go_into_another_file_too(tmp_path):
         }""",
         w=np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32),
     )
-    path = tmp_path / "large.onnx"
-    save(read(model), path, max_embedded_bytes=1000)
-    assert path.stat().st_size < 2000
-    for yes in (False, True):
-        inputs = {"yes": np.array(yes), "x": np.ones((1, 64), np.float32)}
-        assert equal(run(model, inputs), run(path, inputs))
+    x = np.ones((1, 64), np.float32)
+    inputs = [{"yes": np.array(yes), "x": x} for yes in (False, True)]
+    moves_weights(model, inputs, tmp_path / "m.onnx")
 
 
 MEASURED = """
@@ -199,26 +201,6 @@ def test_a_model_of_more_than_2_gib(tmp_path, opset):
     assert len(products) == 10
     first, last = (graph.nodes[products[k].inputs[1].node].value for k in (0, -1))
     assert last[0, 0] - first[0, 0] == pytest.approx(9 / 1000, abs=1e-6)
-
-
-@pytest.mark.parametrize("listed", [False, True])
-def test_weights_of_an_older_opset(tmp_path, listed):
-    """In old formats they are listed as inputs too."""
-    path = tmp_path / "m.onnx"
-    write_large(path, opset=11, num_layers=2, size=64)
-    if listed:
-        model = onnx.load(path, load_external_data=False)
-        for tensor in model.graph.initializer:
-            info = onnx.helper.make_tensor_value_info(tensor.name, 1, tensor.dims)
-            model.graph.input.append(info)
-        model.ir_version = 3
-        onnx.save(model, path)
-    written = write(read(path))
-    assert written.opset_import[0].version == 11
-    names = [info.name for info in written.graph.input]
-    assert names[0] == "x" and len(names) == 1 + listed * len(written.graph.initializer)
-    x = {"x": np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 64)}
-    assert equal(run(path, x), run(written, x))
 
 
 @pytest.fixture

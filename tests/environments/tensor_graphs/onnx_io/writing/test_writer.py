@@ -9,13 +9,11 @@ from onnx import numpy_helper
 
 from environments.errors import UserError
 from environments.tensor_graphs.graph.graph import Graph
-from environments.tensor_graphs.graph.nodes import INPUT, Ref, TensorType
-from environments.tensor_graphs.onnx_io import part_model, read, write
+from environments.tensor_graphs.graph.nodes import INPUT, TensorType
+from environments.tensor_graphs.onnx_io import read, write
 from environments.tensor_graphs.operators import building
 from tests.environments.tensor_graphs.onnx_io.running import (
-    equal,
     parsed,
-    random_inputs,
     round_trip,
     run,
 )
@@ -97,11 +95,6 @@ def test_constants_are_computed_once_in_double_precision():
     assert weights(written)["abc"].tolist() == (a * b * c).astype(np.float32).tolist()
 
 
-def test_an_output_may_be_constant():
-    model = parsed("g (float[2] x) => (float[2] y) <float[2] w = {1, 4}> { y = Sqrt(w) }")
-    assert equal(run(model, random_inputs(model)), run(write(read(model)), random_inputs(model)))
-
-
 def test_large_tensors_of_one_number_are_not_written_out():
     model = parsed(
         """g (float[512,512] x) => (float[512,512] y) <int64[2] size = {512, 512}> {
@@ -127,17 +120,6 @@ def test_products_of_small_factors_are_written_out():
     edit.set_outputs(building.add(edit, "MatMul", x, product), ["y"])
     written = write(edit.finish()[0])
     assert [node.op_type for node in written.graph.node] == ["MatMul"]
-
-
-def test_a_graph_without_a_file_can_be_written():
-    edit = Graph().edit()
-    x = edit.add(INPUT, [], (("name", "x"),), [TensorType("float32", ("N", 4))])
-    (y,) = building.add(edit, "Reshape", x, shape=(2, -1, 2))
-    (z,) = building.add(edit, "ReduceSum", y, axes=(1,))
-    edit.set_outputs([z], ["z"])
-    written = write(edit.finish()[0])
-    onnx.checker.check_model(written, full_check=True)
-    assert run(written, {"x": np.ones((3, 4), np.float32)})[0].tolist() == [[[3, 3]], [[3, 3]]]
 
 
 @pytest.mark.parametrize(
@@ -170,34 +152,3 @@ def test_an_operator_that_the_opset_lacks_is_refused():
     edit.set_outputs(building.add(edit, "Gelu", graph.outputs[0]), ["y"])
     with pytest.raises(UserError, match="opset 17 has no operator Gelu"):
         write(edit.finish()[0])
-
-
-def test_models_of_single_nodes():
-    """The costs of nodes are measured with such models."""
-    model = parsed(
-        """g (float[2,3] x, int64[2] i) => (float[2,4] y)
-        <float[3,4] w = {1,2,3,4,5,6,7,8,9,10,11,12}, int64[1] axes = {0}, float[4] b = {1,2,3,4}> {
-            h = MatMul(x, w)
-            c = Celu(h)
-            d = Gather(c, i)
-            v = Mul(b, b)
-            y = Add(d, v)
-        }"""
-    )
-    graph = read(model)
-    for number in graph.order():
-        node = graph.nodes[number]
-        if node.op == "Input" or graph.is_constant(number):
-            with pytest.raises(ValueError, match="not computed"):
-                part_model(graph, [number])
-            continue
-        alone = part_model(graph, [number])
-        onnx.checker.check_model(alone, full_check=True)
-        assert len(alone.graph.node) == 1
-        (output,) = run(alone, {**random_inputs(alone), **_indices(alone)})
-        assert output.shape == graph.type_of(Ref(number)).shape
-
-
-def _indices(model: onnx.ModelProto) -> dict[str, np.ndarray]:
-    infos = [info for info in model.graph.input if info.type.tensor_type.elem_type == 7]
-    return {info.name: np.zeros(2, np.int64) for info in infos}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from environments.tensor_graphs.execution.accuracy import excess, usual_error
+from environments.tensor_graphs.execution.reference import excess, usual_error
 
 ONES = np.ones((64, 3))
 

@@ -62,7 +62,8 @@ class IsolatedFunction:
     def __reduce__(self) -> tuple[Any, ...]:
         """Send what it takes to start another process."""
         arguments = (self._name, *self._shape, self._bounds, self._pickled, self._source_sha256)
-        return _restored, (arguments, self.evaluations)
+        # The objective counts with the same object.
+        return IsolatedFunction, arguments, {"evaluations": self.evaluations}
 
     def load(self) -> tuple[np.ndarray, np.ndarray, str | None]:
         """Load the function; return the bounds of its domain, and the digest of its source.
@@ -117,12 +118,6 @@ class IsolatedFunction:
         dimensions, free = self._shape
         first = loading.describe(point, dimensions - free)
         return f"expected {len(rows)} values for points beginning with {first}"
-
-
-def _restored(arguments: tuple[Any, ...], evaluations: Evaluations) -> IsolatedFunction:
-    function = IsolatedFunction(*arguments)
-    function.evaluations = evaluations
-    return function
 
 
 def isolated_objective(

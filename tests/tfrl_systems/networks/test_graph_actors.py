@@ -14,6 +14,7 @@ from tf_agents.trajectories import time_step as ts
 from environments.errors import UserError
 from tests.tfrl_systems import graph_problems
 from tests.tfrl_systems.graph_problems import RULES, SIZES, batch, random_observation
+from tfrl_systems.agents.policy_gradients import Config
 from tfrl_systems.networks import graph_actors, graph_encoder
 from tfrl_systems.networks.graph_actions import MASKED
 from tfrl_systems.policies import distributions
@@ -28,8 +29,8 @@ FEATURES = ("nodes", "edges", "action_features")
 def make_actor(head="pointer", sizes=SIZES, rules=RULES, seed=0, max_logit=4.0):
     specs = tensor_spec.from_spec(graph_problems.specs(sizes, rules))
     action = tensor_spec.BoundedTensorSpec([2], tf.int32, 0, [len(rules), sizes.max_locations - 1])
-    settings = graph_actors.GraphSettings(8, 3, head, max_logit)
-    actor = graph_actors.GraphActorNetwork(specs, action, settings, np.random.default_rng(seed))
+    config = Config(graph_width=8, graph_rounds=3, head=head, max_logit=max_logit)
+    actor = graph_actors.GraphActorNetwork(specs, action, config, np.random.default_rng(seed))
     noise = np.random.default_rng(seed + 1)
     for variable in actor.trainable_variables:
         variable.assign_add(noise.normal(scale=0.3, size=variable.shape))
@@ -37,10 +38,7 @@ def make_actor(head="pointer", sizes=SIZES, rules=RULES, seed=0, max_logit=4.0):
 
 
 def make_value(actor, has_spread=False):
-    generator = np.random.default_rng(2)
-    return graph_actors.GraphValueNetwork(
-        actor.input_tensor_spec, actor.trunk, 8, generator, has_spread
-    )
+    return graph_actors.GraphValueNetwork(actor, np.random.default_rng(2), has_spread)
 
 
 def twin(actor):
@@ -301,6 +299,6 @@ def test_an_observation_is_encoded_once_for_both(monkeypatch):
 def test_an_action_of_another_kind_is_refused():
     specs = tensor_spec.from_spec(graph_problems.specs())
     action = tensor_spec.BoundedTensorSpec([], tf.int64, 0, 3)
-    settings = graph_actors.GraphSettings(8, 1, "pointer", 4.0)
+    config = Config(graph_width=8, graph_rounds=1)
     with pytest.raises(UserError, match=r"action: expected \(xfer_id, location\), int32 \[2\]"):
-        graph_actors.GraphActorNetwork(specs, action, settings, np.random.default_rng(0))
+        graph_actors.GraphActorNetwork(specs, action, config, np.random.default_rng(0))

@@ -16,6 +16,7 @@ from tf_agents.specs import tensor_spec
 
 from tests.tfrl_systems import graph_problems
 from tests.tfrl_systems.graph_problems import RULES, random_observation
+from tfrl_systems.agents.policy_gradients import Config
 from tfrl_systems.networks import graph_actors
 from tfrl_systems.policies.numpy_controller import NumpyController
 from tfrl_systems.policies.numpy_graph import NumpyGraphNetwork
@@ -152,11 +153,11 @@ def test_policies_of_call_sites():
 
 @pytest.mark.parametrize("head", ["pointer", "hierarchical"])
 def test_policies_of_graphs(head):
-    settings = graph_actors.GraphSettings(8, 2, head, 4.0)
+    config = Config(graph_width=8, graph_rounds=2, head=head, max_logit=4.0)
     specs = tensor_spec.from_spec(graph_problems.specs())
     most = [len(RULES), graph_problems.SIZES.max_locations - 1]
     action = tensor_spec.BoundedTensorSpec([2], tf.int32, 0, most)
-    actor = graph_actors.GraphActorNetwork(specs, action, settings, np.random.default_rng(0))
+    actor = graph_actors.GraphActorNetwork(specs, action, config, np.random.default_rng(0))
     arrays = {name: variable.numpy() for name, variable in actor.named_variables().items()}
     policy = GraphPolicy(NumpyGraphNetwork(actor.describe(), arrays))
     generator = np.random.default_rng(5)

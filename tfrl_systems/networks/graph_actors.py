@@ -53,9 +53,17 @@ _BLOCK = 64
 class Trunk(snt.Module):
     """The encoder of observations, which actor and value network share."""
 
-    def __init__(self, encoder: graph_encoder.GraphEncoder) -> None:
+    def __init__(
+        self, observation_spec: Mapping[str, Any], config: Any, generator: np.random.Generator
+    ) -> None:
         super().__init__(name="trunk")
-        self.encoder = encoder
+        self.encoder = graph_encoder.GraphEncoder(
+            graph_encoder.Features.of(observation_spec),
+            config.graph_width,
+            config.graph_rounds,
+            generator,
+            has_globals=config.head != graph_heads.LocalHead.kind,
+        )
         self._cache: list[tuple[list[tf.Tensor], graphs.GraphsTuple]] | None = None
 
     def __call__(self, observation: Mapping[str, tf.Tensor]) -> graphs.GraphsTuple:
@@ -121,15 +129,7 @@ class GraphActorNetwork(Actor):
             )
         super().__init__(input_tensor_spec=observation_spec, state_spec=(), name="actor")
         self._config = config
-        self.trunk = Trunk(
-            graph_encoder.GraphEncoder(
-                graph_encoder.Features.of(observation_spec),
-                config.graph_width,
-                config.graph_rounds,
-                generator,
-                has_globals=config.head != graph_heads.LocalHead.kind,
-            )
-        )
+        self.trunk = Trunk(observation_spec, config, generator)
         self.head = graph_heads.make_head(config, observation_spec, action_spec, generator)
         num_listed = observation_spec["action_mask"].shape[0]
         listed = {

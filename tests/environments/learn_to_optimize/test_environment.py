@@ -12,7 +12,7 @@ import environments
 from environments.errors import UserError
 from environments.learn_to_optimize.environment import LearnToOptimizeEnvironment
 from environments.learn_to_optimize.functions import FUNCTIONS, make_objective
-from environments.learn_to_optimize.samplers import LatinHypercube, Random, make_samplers
+from environments.learn_to_optimize.samplers import LatinHypercube, make_samplers, random
 from environments.learn_to_optimize.settings import Settings
 from environments.testing import EnvironmentContractTest
 from tests.environments.learn_to_optimize.user_modules import write_module
@@ -38,7 +38,7 @@ class TestContractOfOtherSettings(EnvironmentContractTest):
 def starts_at(*points):
     """A sampler that draws these points, in turn."""
     remaining = iter(points)
-    return lambda generator, count=None: np.array([next(remaining) for _ in range(count)])
+    return lambda generator, count: np.array([next(remaining) for _ in range(count)])
 
 
 def play(environment, *actions):
@@ -330,7 +330,7 @@ def test_an_action_of_another_shape():
 
 
 def test_a_sampler_of_another_dimension():
-    environment = LearnToOptimizeEnvironment("ackley", sampler=Random(3), batch_size=4)
+    environment = LearnToOptimizeEnvironment("ackley", sampler=random(3), batch_size=4)
     with pytest.raises(ValueError, match=r"expected points \(4, 2\), found \(4, 3\)"):
         environment.reset()
 

@@ -118,7 +118,6 @@ def sum_of_squares(rows):
     ("settings", "num_answers"),
     [
         pytest.param({}, 4000, id="one step"),
-        pytest.param({"steps": 2}, 1000, id="two steps"),
         pytest.param({"polish": 3, "function": sum_of_squares}, 200, id="polished"),
     ],
 )

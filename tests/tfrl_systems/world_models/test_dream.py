@@ -30,7 +30,7 @@ class TestContract(EnvironmentContractTest):
             TestContract.model = make_model(num_members=2)
             TestContract.starts = starts_of(TestContract.model)
         dream = dreams.Dream(TestContract.model, temperature=1.2, disagreement=0.5)
-        return dreams.DreamEnvironment(dream, TestContract.starts, ACTION_SPEC, 7, seed=seed)
+        return dreams.DreamEnvironment(dream, TestContract.starts, ACTION_SPEC, 7, seed)
 
 
 def test_dreams_of_twenty_steps_are_right(fitted):
@@ -95,9 +95,10 @@ def test_temperature_widens_dreams():
     assert spreads[0] < 1e-2 and spreads == sorted(set(spreads))
 
 
-def test_memories_are_those_of_the_episodes(fitted, unseen):
+def test_memories_are_those_of_the_episodes(fitted, unseen, monkeypatch):
     """The memory before step t is what t steps leave behind; at the start it is empty."""
-    starts = dreams.Remembering(fitted)(unseen, at_once=7)
+    monkeypatch.setattr(dreams, "_EPISODES_AT_ONCE", 7)
+    starts = dreams.Remembering(fitted)(unseen)
     (memory,) = starts.state.memories
     number = int(np.argmax(unseen.is_real.sum(axis=1)))
     rows = unseen.place[number]
@@ -118,24 +119,21 @@ def test_where_dreams_begin(fitted, unseen, only_first):
     assert is_empty.all() if only_first else 0 < is_empty.sum() < 100
 
 
-def test_a_batch_of_dreams(fitted, unseen):
-    """Each dream ends for itself; after its end its rewards are 0."""
+def test_a_dream_of_the_environment_ends_where_the_episode_would(fitted, unseen):
     starts = dreams.Remembering(fitted)(unseen)
-    environment = dreams.DreamEnvironment(
-        dreams.Dream(fitted, 0.1), starts, ACTION_SPEC, 50, only_first=True, batch_size=8
-    )
-    time_step = environment.reset()
-    begun = np.argmax(time_step.observation["latent"], axis=1)
-    returns = np.zeros(8)
-    while not time_step.is_last().all():
-        # To the right, and jump.
-        mask = time_step.observation["action_mask"]
-        time_step = environment.step(np.where(mask[:, 2], 2, 1).astype(np.int32))
-        returns += time_step.reward
-    info = environment.get_info()
-    assert info["steps"].tolist() == (5 - begun).tolist() and len(set(begun)) > 1
-    np.testing.assert_allclose(info["predicted_return"], returns, rtol=1e-5)
-    np.testing.assert_allclose(returns, 10 - (4 - begun), atol=0.1)
+    environment = dreams.DreamEnvironment(dreams.Dream(fitted, 0.1), starts, ACTION_SPEC, 50)
+    for _ in range(8):
+        time_step, total = environment.reset(), 0.0
+        begun = int(np.argmax(time_step.observation["latent"]))
+        while not time_step.is_last():
+            # To the right, and jump.
+            action = 2 if time_step.observation["action_mask"][2] else 1
+            time_step = environment.step(np.int32(action))
+            total += time_step.reward
+        info = environment.get_info()
+        assert info["steps"] == 5 - begun
+        assert info["predicted_return"] == pytest.approx(total, rel=1e-5)
+        assert total == pytest.approx(10 - (4 - begun), abs=0.1)
 
 
 def test_real_segments(fitted):

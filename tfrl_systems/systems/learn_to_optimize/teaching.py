@@ -47,20 +47,16 @@ class Teaching:
     descent_rounds: int = 30
 
     def __post_init__(self) -> None:
-        """Check the settings.
+        """Check the teachers.
 
         Raises:
-          UserError: there is no such minimiser, or a number is too small.
+          UserError: there is no such minimiser.
         """
         for name in self.teachers:
             if name not in _TEACHERS:
                 raise UserError(
                     f"teachers: expected some of {', '.join(_TEACHERS)}; found {name!r}; correct it"
                 )
-        for name in ("explored", "descent_rounds"):
-            if getattr(self, name) < 0:
-                number = getattr(self, name)
-                raise UserError(f"{name}: expected 0 or more, found {number}; correct it")
 
 
 class Teacher:

@@ -77,13 +77,7 @@ ActFn = Callable[[dict[str, tf.Tensor], tf.Tensor], tuple[tf.Tensor, Any]]
 
 
 class Dream:
-    """Steps through dreams.
-
-    Args:
-      model: the model.
-      temperature: τ of the next latents.
-      disagreement: λ, how much of the members' disagreement is subtracted from rewards.
-    """
+    """Steps through dreams; `temperature` is the τ of next latents, `disagreement` is λ."""
 
     def __init__(
         self, model: WorldModel, temperature: float = 1.0, disagreement: float = 0.0
@@ -181,13 +175,10 @@ def real_segments(
 
     Args:
       dream: says what a controller sees.
-      starts: the states at the N steps of `episodes`.
+      starts: the states at the N steps of the episodes.
       episodes: the episodes.
       info: what was kept of each action, arrays [N, …].
-      num_steps: T.
-
-    Returns:
-      Segments of T steps, or of fewer at the ends of episodes. Each step is in one segment.
+      num_steps: T; segments are shorter at the ends of episodes. Each step is in one segment.
     """
     lengths = episodes.is_real.sum(axis=1).astype(np.int64)
     firsts = episodes.place[:, 0]

@@ -31,7 +31,7 @@ class OptimizerPolicy:
 
     Args:
       network: network of a policy from points (x, c) to the next x.
-      num_tuned: n - k, the number of coordinates of x.
+      num_tuned: n - k.
       polish: the most evaluations of the function that make each answer better; 0 for none.
       function: rows (x, c) float64 [N, n] of the box [-1, 1]^n -> values [N]; only to polish.
 

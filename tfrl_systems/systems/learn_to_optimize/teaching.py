@@ -63,12 +63,8 @@ class Teacher:
     """Gives the best answers for the free parameters of a chunk (`jobs.Runner`).
 
     The info of its experience is `cost`, f at the answer, and `learned_cost`, f at the last
-    policy's; NaN if there is no learned policy yet. Each episode has one step.
-
-    Args:
-      environments: they draw the points, in turn; all have the same function.
-      actor: the policy.
-      teaching: who teaches.
+    policy's; NaN if there is no learned policy yet. Each episode has one step. The environments
+    draw the points, in turn; all have the same function.
     """
 
     def __init__(

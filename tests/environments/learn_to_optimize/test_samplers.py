@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from environments.errors import UserError
@@ -38,6 +38,7 @@ def test_heterogeneous_is_one_of_each():
         assert np.array_equal(sampler(generator(), 6), one_of_them(generator(), 6))
 
 
+@settings(max_examples=30)
 @given(st.lists(st.integers(0, 9), max_size=6), st.integers(0, 2**32))
 def test_many_points_are_as_many_single_ones(counts, seed):
     for sampler in all_samplers():
@@ -113,7 +114,7 @@ def test_what_are_no_entropies(entropy_fn, description):
 
 
 @pytest.mark.parametrize(
-    "name, settings, message",
+    "name, arguments, message",
     [
         ("sobol", {}, "expected one of random, latin_hypercube, .*, found 'sobol'"),
         ("uncertainty", {}, "the policy's entropy function, found none"),
@@ -126,6 +127,6 @@ def test_what_are_no_entropies(entropy_fn, description):
         ),
     ],
 )
-def test_what_cannot_be_made(name, settings, message):
+def test_what_cannot_be_made(name, arguments, message):
     with pytest.raises(UserError, match=message):
-        make_samplers(name, 2, **settings)
+        make_samplers(name, 2, **arguments)

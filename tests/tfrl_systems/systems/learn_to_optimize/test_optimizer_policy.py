@@ -80,19 +80,14 @@ def test_a_question_starts_at_zero(saved):
     c = np.random.default_rng(1).uniform(-1, 1, (6, 2)).astype(np.float32)
     expected = load_network(saved["ppo"]).mode(np.hstack([np.zeros((6, 3), np.float32), c]))
     policy = OptimizerPolicy.load(saved["ppo"])
+    answer = policy(c)
     for _ in range(2):
         np.testing.assert_allclose(policy(c), expected, atol=1e-6)
+        policy(-c)
+        np.testing.assert_allclose(answer, expected, atol=1e-6)
         np.testing.assert_allclose(policy(c[0]), expected[0], atol=1e-6)
         np.testing.assert_allclose(policy(c[:1]), expected[:1], atol=1e-6)
     assert policy(c[0].astype(np.float64).tolist()).shape == (3,)
-
-
-def test_an_answer_stays_as_it_was(saved):
-    policy = OptimizerPolicy.load(saved["ppo"])
-    first = policy([0.5, 0.5])
-    copy = first.copy()
-    policy([-0.5, 0.1])
-    np.testing.assert_array_equal(first, copy)
 
 
 def test_c_of_another_size_is_refused(saved):
@@ -179,6 +174,7 @@ def test_policies_of_something_else_are_refused(saved, copy):
         OptimizerPolicy.load(copy)
 
 
+@pytest.mark.usefixtures("no_saved_models")
 def test_equal_policies_have_equal_digests(tmp_path, saved):
     again = export.save_policy(tmp_path / "again", make_policy("ppo", "float"), {})
     assert again == policy_files.load_policy_json(saved["ppo"])["arrays_sha256"]

@@ -20,13 +20,6 @@ def test_random_is_of_its_seed():
     assert x.shape == (21, 2) and np.array_equal(x, same) and not np.array_equal(x, reseeded)
 
 
-def test_ignoring_c_is_perfect_where_the_thesis_looks():
-    """Its Ackley and Sphere are least at x = 0 whatever c is."""
-    for name in ("ackley", "sphere"):
-        objective = make_objective(name)
-        assert errors(objective, make_baseline("constant", objective)(C), C).mse < 1e-12
-
-
 def test_ignoring_c_costs_where_the_minimum_moves():
     """Shifted sphere: errors (5.12 (x - m(c)))^2, symmetric in c, so that x = 0 is the best."""
     objective = make_objective("shifted_sphere")
@@ -51,7 +44,7 @@ def test_no_other_constant_is_better():
     def error(x: float) -> float:
         return errors(objective, np.full((21, 1), x), C).mse
 
-    assert all(error(best[0]) <= error(x) for x in [*np.linspace(-1, 1, 401), *(best + 1e-4)])
+    assert all(error(best[0]) <= error(x) for x in [*np.linspace(-1, 1, 81), *(best + 1e-4)])
 
 
 @pytest.mark.parametrize("dimensions, free", [(2, 1), (4, 2)])

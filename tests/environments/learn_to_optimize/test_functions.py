@@ -70,21 +70,6 @@ def test_free_parameters_take_turns_to_shift():
 
 
 @settings(max_examples=30)
-@given(coordinates, coordinates)
-def test_shifted_is_the_function_itself_beside_its_shift(x, c):
-    shift = math.sin(math.pi * c / 2) / 2
-    for base in ("ackley", "rosenbrock", "sphere"):
-        expected = at(base, [x - shift, c])
-        assert at(f"shifted_{base}", [x, c]) == pytest.approx(expected, rel=1e-9, abs=1e-9)
-
-
-@settings(max_examples=30)
-@given(st.lists(coordinates, min_size=2, max_size=6), st.sampled_from(FUNCTIONS))
-def test_no_value_is_negative(point, name):
-    assert at(name, point)[0] >= 0
-
-
-@settings(max_examples=30)
 @given(st.sampled_from(FUNCTIONS), st.integers(0, 2**32), st.integers(2, 12))
 def test_each_row_has_its_own_value(name, seed, dimensions):
     rows = np.random.default_rng(seed).uniform(-1, 1, (9, dimensions))

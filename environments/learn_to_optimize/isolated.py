@@ -21,7 +21,7 @@ from environments.learn_to_optimize.evaluations import Evaluations
 from environments.learn_to_optimize.functions import (
     Objective,
     check_free,
-    identity_of,
+    identified,
     make_objective,
 )
 
@@ -33,8 +33,7 @@ class IsolatedFunction:
 
     Args:
       name: `module:callable`.
-      dimensions: n.
-      free: k.
+      dimensions, free: n and k.
       bounds: the function's domain, as {"low": …, "high": …}; None for its attribute.
       pickled: the function itself, if others cannot import it.
       source_sha256: what the function must be; None for whatever it is.
@@ -141,18 +140,9 @@ def isolated_objective(
         pickled, source_sha256 = _pickled(loaded), loaded.source_sha256
     function = IsolatedFunction(name, dimensions, free, domain, pickled)
     low, high, read_sha256 = function.load()
-    source_sha256 = source_sha256 or read_sha256
-    return Objective(
-        name,
-        dimensions,
-        free,
-        function,
-        low,
-        high,
-        identity_of(name, dimensions, free, low, high, source_sha256),
-        source_sha256=source_sha256,
-        evaluations=function.evaluations,
-    )
+    sha256 = source_sha256 or read_sha256
+    shape = dimensions, free
+    return identified(name, shape, function, (low, high), sha256, function.evaluations)
 
 
 def _pickled(loaded: loading.Loaded) -> bytes:

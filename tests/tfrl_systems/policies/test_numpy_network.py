@@ -101,7 +101,7 @@ def test_batches_of_any_size():
     policy = OptimizerPolicy(NumpyNetwork(*actor_parts({(): 5})), 3)
     generator = np.random.default_rng(3)
     questions = [generator.uniform(-1, 1, (size, 2)) for size in (1, 2, 2, 3, 4, 5, 7, 7)]
-    assert count_wrong([policy] * NUM_THREADS, questions, 500) == 0
+    assert count_wrong([policy] * NUM_THREADS, questions, 1500) == 0
 
 
 @pytest.mark.parametrize("head", ["pointer", "hierarchical"])

@@ -98,9 +98,6 @@ def test_a_truncated_replay_is_refused(tmp_path):
         Replay(model).restore(tmp_path, replay.steps)
 
 
-def test_rewards_are_measured_in_their_own_spread():
-    model = make_model()
-    replay = Replay(model)
-    replay.add(chain.played_by_chance(8, seed=0))
-    Fitter(model, 1e-3).fit(replay, 1, 4, np.random.default_rng(0))
-    assert model.reward_scale.numpy() == pytest.approx(np.std(replay.steps.reward))
+def test_rewards_are_measured_in_their_own_spread(fitted):
+    rewards = Replay(fitted).add(chain.played_by_chance(100, seed=0, max_steps=14)).steps.reward
+    assert fitted.reward_scale.numpy() == pytest.approx(np.std(rewards))

@@ -103,12 +103,7 @@ def flat(observation: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
 class GraphActorNetwork(Actor):
     """Maps graph observations to a distribution over the allowed actions, (xfer_id, location).
 
-    Args:
-      observation_spec: graphs with a list of actions.
-      action_spec: (xfer_id, location).
-      config: settings of networks (`agents.policy_gradients.NetworkConfig`).
-      generator: draws the initial weights.
-      state_dependent_std: makes no difference.
+    It is made from the arguments of `actors.ActorNetwork`; no action is a float.
 
     Raises:
       UserError: the action spec is another one.

@@ -244,7 +244,7 @@ class Remembering:
 class DreamEnvironment(py_environment.PyEnvironment):
     """Dreams as a TF-Agents environment.
 
-    Context: a state at which a real episode began.
+    Context: one of the `starts` at which a real episode began.
 
     Observation: a dict: `latent` float32 [L], `hidden` float32 [H], the first member's memory, and
       what is allowed (`networks.permits`), if the real environment tells that.
@@ -255,13 +255,6 @@ class DreamEnvironment(py_environment.PyEnvironment):
 
     End: where the model predicts it, where nothing is allowed, or after `num_steps` steps. The
       discount is 1 before the end and 0 at the end.
-
-    Args:
-      dream: the dream.
-      starts: states to begin at.
-      action_spec: the real environment's.
-      num_steps: the most steps of a dream.
-      seed: decides where dreams begin, and everything in them.
     """
 
     def __init__(

@@ -55,11 +55,15 @@ def test_scipy_solves_what_has_one_minimum(dimensions, free):
 
 
 def test_cma_solves_what_has_many_minima():
-    objective = make_objective("shifted_ackley", 3, 1)
-    c = reference_points(1)[[5]]
-    x = make_baseline("cma", objective)(c)
-    assert errors(objective, x, c).mse < 1e-9
-    assert np.array_equal(make_baseline("cma", objective)(c), x)
+    objective = make_objective("rotated_rosenbrock", 4, 2)
+    c = reference_points(2)[[50]]
+    assert errors(objective, make_baseline("cma", objective)(c), c).mse < 1e-9
+
+
+def test_cma_is_of_its_seed():
+    objective, c = make_objective("shifted_sphere", 3, 1), reference_points(1)[[5]]
+    x, same, reseeded = (make_baseline("cma", objective, seed)(c) for seed in (1, 1, 2))
+    assert np.array_equal(x, same) and not np.array_equal(x, reseeded)
 
 
 @pytest.mark.parametrize(

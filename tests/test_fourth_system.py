@@ -1,4 +1,4 @@
-"""The examples of CONTRIBUTING.md work as printed: a system, and an agent for all systems."""
+"""The examples of CONTRIBUTING.md work as printed: a system, an agent and a network."""
 
 from __future__ import annotations
 
@@ -16,8 +16,28 @@ from tests import house_rules
 from tests.checkout import ROOT, copy_sources
 
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
-TABLE = "ENVIRONMENTS: dict[str, tuple[str, str]] = {\n"
-AGENTS = '"world_model", "bc_max")'
+# What else a reader adds: behind which words of which file, and what; of the system it is printed.
+ADDED = (
+    ("environments/__init__.py", "ENVIRONMENTS: dict[str, tuple[str, str]] = {\n", None),
+    ("tfrl_systems/agents/table.py", '"world_model", "bc_max"', ', "a2c"'),
+    ("tfrl_systems/agents/policy_gradients.py", "import actors, adam, graph_actors", ", slots"),
+    (
+        "tfrl_systems/agents/policy_gradients.py",
+        "NETWORKS: tuple[type[actors.Actor], ...] = (",
+        "slots.SlotsNetwork, ",
+    ),
+    (
+        "tfrl_systems/policies/numpy_actor.py",
+        "from tfrl_systems.policies.numpy_network import NumpyNetwork\n",
+        "from tfrl_systems.policies.numpy_slots import NumpySlots\n",
+    ),
+    (
+        "tfrl_systems/policies/numpy_actor.py",
+        "NETWORKS: Mapping[str, type] = {",
+        '"slots": NumpySlots, ',
+    ),
+    ("tfrl_systems/policies/policy_files.py", "FIELDS = {", '"slots": ("actions",), '),
+)
 TIMEOUT_S = 300
 
 
@@ -42,25 +62,27 @@ def example():
 
 
 @pytest.fixture(scope="module")
-def checkout(example, tmp_path_factory):
+def others():
+    """The files of an agent and of a network, by path."""
+    chapters = ("Adding an agent", "Adding a network")
+    files = [block.split("\n", 1) for chapter in chapters for block in blocks(chapter)]
+    return {path.removeprefix("# "): text for path, text in files}
+
+
+@pytest.fixture(scope="module")
+def checkout(example, others, tmp_path_factory):
     """A copy of both packages with the examples in it, as a reader would have added them."""
     files, line = example
     directory = copy_sources(tmp_path_factory.mktemp("checkout"))
-    for path, text in files.items():
+    for path, text in {**files, **others}.items():
         target = directory / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
-    table = directory / "environments" / "__init__.py"
-    text = table.read_text(encoding="utf-8")
-    assert text.count(TABLE) == 1
-    table.write_text(text.replace(TABLE, TABLE + line), encoding="utf-8")
-    (agent,) = blocks("Adding an agent")
-    path, text = agent.split("\n", 1)
-    (directory / path.removeprefix("# ")).write_text(text, encoding="utf-8")
-    table = directory / "tfrl_systems" / "agents" / "table.py"
-    text = table.read_text(encoding="utf-8")
-    assert text.count(AGENTS) == 1
-    table.write_text(text.replace(AGENTS, AGENTS[:-1] + ', "a2c")'), encoding="utf-8")
+    for path, place, addition in ADDED:
+        text = (directory / path).read_text(encoding="utf-8")
+        assert text.count(place) == 1
+        text = text.replace(place, place + (addition or line))
+        (directory / path).write_text(text, encoding="utf-8")
     system = directory / "environments" / "caching"
     (system / "__init__.py").write_text('"""Caching."""\n', encoding="utf-8")
     return directory
@@ -126,9 +148,9 @@ def outcomes(checkout):
 def test_its_contract_and_its_episode_by_hand_pass(outcomes):
     status, said = outcomes[0]
     contract = [name for name in dir(EnvironmentContractTest) if name.startswith("test_")]
-    by_hand = 2
+    by_hand, of_the_network = 2, 1
     assert status == 0, said
-    assert f"{len(contract) + by_hand} passed" in said
+    assert f"{len(contract) + by_hand + of_the_network} passed" in said
 
 
 def test_it_learns_and_is_compared_with_chance(checkout, outcomes):
@@ -145,6 +167,13 @@ def test_it_learns_and_is_compared_with_chance(checkout, outcomes):
     assert learned["requests"] == dreamed["requests"] == chance["requests"] == 30
     assert learned["misses"] < 0.95 * chance["misses"]
     assert 0 < dreamed["misses"] <= 30
+
+
+def test_it_learns_with_a_network_of_ones_own(checkout, outcomes):
+    status, said = outcomes[1]
+    assert status == 0, said
+    policy = json.loads((checkout / "learned" / "policy" / "policy.json").read_text())
+    assert policy["kind"] == "slots"
 
 
 def test_an_agent_of_ones_own_learns(checkout, outcomes):
@@ -170,9 +199,10 @@ def test_its_tests_can_fail(example, monkeypatch):
         by_hand["test_one_trace_by_hand"]()
 
 
-def test_it_follows_the_rules_of_the_house(example, checkout):
+def test_they_follow_the_rules_of_the_house(example, others, checkout):
     files, _ = example
-    assert len(files) == 3
+    assert (len(files), len(others)) == (3, 4)
+    files = files | others
     for path, text in files.items():
         source = house_rules.Source(path, text)
         assert not [str(violation) for rule in house_rules.RULES for violation in rule(source)]

@@ -18,10 +18,9 @@ import numpy as np
 from environments.errors import UserError
 from environments.learn_to_optimize import references, solvers
 from environments.learn_to_optimize.descent import descend
-from environments.learn_to_optimize.functions import Objective, signed_log1p
+from environments.learn_to_optimize.functions import Objective
 
 NAMES = ("random", "constant", "scipy", "cma")
-MEASURES = ("mse", "msle")
 
 # Maps c [M, k] to x [M, n - k] in the box.
 Baseline = Callable[[np.ndarray], np.ndarray]
@@ -33,32 +32,22 @@ _SEARCH_POINTS = 100
 _MAX_ROWS = 1 << 17
 
 
-def make_baseline(name: str, objective: Objective, measure: str = "mse", seed: int = 0) -> Baseline:
-    """Make a baseline by its name; it maps c [M, k] to x [M, n - k].
-
-    Args:
-      name: one of `NAMES`.
-      objective: the function that the baseline minimises.
-      measure: one of `MEASURES`, the error that "constant" minimises.
-      seed: random seed of "random" and "cma".
+def make_baseline(name: str, objective: Objective, seed: int = 0) -> Baseline:
+    """Make a baseline by its name, which minimises the objective.
 
     Raises:
-      UserError: no baseline or measure has that name, or "cma" does not fit this objective or is
-        not installed.
+      UserError: no baseline has that name, or "cma" does not fit this objective or is not
+        installed.
     """
     if name not in NAMES:
         raise UserError(
             f"baseline: expected one of {', '.join(NAMES)}, found {name!r}; correct the name"
         )
-    if measure not in MEASURES:
-        raise UserError(
-            f"measure: expected one of {', '.join(MEASURES)}, found {measure!r}; correct the name"
-        )
     if name == "random":
         generator = np.random.default_rng(seed)
         return lambda free: generator.uniform(-1, 1, (len(free), objective.num_tuned))
     if name == "constant":
-        best = best_constant(objective, measure)
+        best = best_constant(objective)
         return lambda free: np.tile(best, (len(free), 1))
     if name == "cma":
         _check_cma(objective)
@@ -66,30 +55,27 @@ def make_baseline(name: str, objective: Objective, measure: str = "mse", seed: i
     return lambda free: np.stack([solve(objective, c, seed) for c in free])
 
 
-def best_constant(objective: Objective, measure: str = "mse") -> np.ndarray:
+def best_constant(objective: Objective) -> np.ndarray:
     """Return the constant x [n - k] with the least mean squared error at the reference points."""
     free = references.reference_points(objective.num_free)
     best = references.truth(objective, free).values
     # A part of the c is enough to find the valley; the exact minimum takes all of them.
     some = slice(None, None, -(-len(free) // _SEARCH_POINTS))
-    rough = _error_of_constants(objective, measure, free[some], best[some])
+    rough = _error_of_constants(objective, free[some], best[some])
     x, _ = solvers.minimise(rough, objective.num_tuned, np.zeros((1, 0)))
-    exact = _error_of_constants(objective, measure, free, best)
+    exact = _error_of_constants(objective, free, best)
     return descend(lambda _, points: exact(points[0])[np.newaxis], x)[0]
 
 
 def _error_of_constants(
-    objective: Objective, measure: str, free: np.ndarray, best: np.ndarray
+    objective: Objective, free: np.ndarray, best: np.ndarray
 ) -> Callable[[np.ndarray], np.ndarray]:
     """Return a function from rows x [N, n - k] to the mean squared error [N] of each over all c."""
-
-    def level(values: np.ndarray) -> np.ndarray:
-        return signed_log1p(values) if measure == "msle" else values
 
     def errors_of(rows: np.ndarray) -> np.ndarray:
         points = objective.join(rows[:, np.newaxis], free[np.newaxis])
         values = objective(points.reshape(-1, objective.dimensions)).reshape(len(rows), -1)
-        return references.mean_square(objective, level(values) - level(best))
+        return references.mean_square(objective, values - best)
 
     size = max(1, _MAX_ROWS // len(free))
     return lambda rows: np.concatenate(
@@ -132,13 +118,8 @@ def _solve_by_cma(objective: Objective, c: np.ndarray, seed: int) -> np.ndarray:
     def values(points: list[np.ndarray]) -> list[float]:
         return objective(objective.join(np.asarray(points), c)).tolist()
 
-    options = {
-        "bounds": [-1, 1],
-        # cma takes the seed 0 to mean the clock.
-        "seed": seed + 1,
-        "verbose": -9,
-        "verb_log": 0,
-    }
+    # cma takes the seed 0 to mean the clock.
+    options = {"bounds": [-1, 1], "seed": seed + 1, "verbose": -9, "verb_log": 0}
     x, _ = cma.fmin2(
         None,
         np.zeros(objective.num_tuned),

@@ -83,17 +83,10 @@ def _first_inverse(downhill: np.ndarray) -> np.ndarray:
 
 
 def _update(inverse: np.ndarray, step: np.ndarray, change: np.ndarray) -> np.ndarray:
-    """Update the inverse Hessian in place by BFGS, in the rows with s'y > 0.
+    """Update the inverse Hessian H [R, m, m] in place by BFGS; return where s'y > 0 allows it.
 
-    H <- (1 - r s y') H (1 - r y s') + r s s', with r = 1 / s'y.
-
-    Args:
-      inverse: H [R, m, m].
-      step: s [R, m], the change of x.
-      change: y [R, m], the change of the gradient.
-
-    Returns:
-      bool [R], which rows were updated.
+    With the change s of x and y of the gradient: H <- (1 - r s y') H (1 - r y s') + r s s', where
+    r = 1 / s'y.
     """
     product = np.einsum("ri,ri->r", step, change)
     size = np.linalg.norm(step, axis=1) * np.linalg.norm(change, axis=1)

@@ -35,41 +35,27 @@ class LearnToOptimizeEnvironment(py_environment.PyEnvironment):
       compare them:
       "difference"  f(s) - f(s'), as in the thesis, in units of f.
       "log1p"       L(f(s)) - L(f(s')), L(v) = sign(v) log(1 + |v|), the scale of the MSLE. For
-                    functions that span orders of magnitude, such as Rosenbrock: otherwise their
-                    large values drown the small ones.
+                    functions that span orders of magnitude, such as Rosenbrock.
       "scaled"      (f(s) - f(s')) / d, where d is the standard deviation of f over 256 fixed points
                     of the box. One learning rate then suits functions of any size.
 
       With `reference` "mean", the mean of f (or of L(f)) over the 256 points replaces f(s) (or
-      L(f(s))). No action can change f(s), so with gamma = 0 both references teach the same. But a
-      value network that cannot predict every wave of f sees f(s) as noise, and this noise can be
-      larger than the effect of an action. The thesis uses "old".
+      L(f(s))), which a value network could only see as noise. The thesis uses "old".
 
     End: after `episode_length` steps. The discount is `discount` until then and 0 at the end.
 
-    Which episode length and gamma to choose, where rewards compare with the old point. The rewards
-    of an episode telescope: without discounting their sum is f(first s) - f(last s), which only the
-    last action decides. Let gamma be the agent's discount times the environment's. An action that
-    moves to s' earns f(s) - f(s') now and gamma f(s') with the next step, so only the share
-    1 - gamma of its value counts. At gamma 0.99 every action except the last learns from 1% of its
-    signal. This buys nothing: the next step replaces x anyway, so no step can prepare a later one.
-    Therefore take gamma = 0 in the agent, which lets every step count its action's whole value.
-    Episodes of 1 step do the same with any gamma.
-
-    With gamma = 0 the length only decides how experience is collected. A step costs one evaluation
-    of f, and an episode one more for its start. But the steps of an episode share their c, and each
-    step after the first starts where the policy went, not where the sampler chose. The default of 2
-    is the thesis's: three evaluations for two steps, and the sampler chooses half of the starts.
+    Take gamma = 0 in the agent. The next step replaces x anyway, so no step can prepare a later
+    one; and as rewards telescope, with a gamma above 0 only the share 1 - gamma of an action's
+    value would count. The length then only decides how experience is collected: after the first
+    step, an episode keeps its c and goes on from where the policy went. A step costs one evaluation
+    of f, and an episode one more, in the same call as its first step.
 
     Batched, with `batch_size` B, all leaves of time steps and actions have a leading axis [B]. The
-    B episodes run side by side and end together. They equal B episodes played one after another:
-    the start points are the same, and so are the states for the same actions. Rewards differ only
-    by the rounding of matrix products in f.
+    B episodes run side by side and end together. They equal B episodes played one after another, up
+    to the rounding of matrix products in f.
 
-    The environment is deterministic: its seed and the actions decide everything. If the user's own
-    function fails, `step` raises `UserError`, which names the point. The next call of `step` may
-    try another action, and `reset` starts the next episode. Each step calls f once; the first step
-    of an episode evaluates the start points in the same call.
+    If the user's own function fails, `step` raises `UserError`, which names the point. The next
+    call of `step` may try another action, and `reset` starts the next episode.
 
     Args:
       function: a name for `functions.make_objective`, or an objective that it returned.
@@ -118,9 +104,14 @@ class LearnToOptimizeEnvironment(py_environment.PyEnvironment):
         self._num_rows = rows
         self._action_shape = (rows, function.num_tuned)
         # These are the same for all rows and episodes, so they are made once and cannot be written.
-        self._first = _constants(batch_size, ts.StepType.FIRST, 1)
-        self._middle = _constants(batch_size, ts.StepType.MID, settings.discount)
-        self._last = _constants(batch_size, ts.StepType.LAST, 0)
+        self._first, self._middle, self._last = (
+            (_constant(batch_size, kind, np.int32), _constant(batch_size, discount, np.float32))
+            for kind, discount in (
+                (ts.StepType.FIRST, 1),
+                (ts.StepType.MID, settings.discount),
+                (ts.StepType.LAST, 0),
+            )
+        )
         self._no_reward = _constant(batch_size, 0, np.float32)
         self._num_steps = settings.episode_length
         self._start = self._state = np.empty((rows, function.dimensions), np.float32)
@@ -279,12 +270,6 @@ def _make_sampler(
         entropy_fn=entropy_fn,
     )
     return drawing
-
-
-def _constants(
-    batch_size: int | None, step_type: np.ndarray, discount: float
-) -> tuple[np.ndarray, np.ndarray]:
-    return _constant(batch_size, step_type, np.int32), _constant(batch_size, discount, np.float32)
 
 
 def _constant(batch_size: int | None, value: Any, dtype: type) -> np.ndarray:

@@ -42,6 +42,7 @@ import numpy as np
 
 from environments.errors import UserError
 from environments.learn_to_optimize import loading
+from environments.learn_to_optimize.bounds import Domain
 from environments.learn_to_optimize.evaluations import Evaluations
 
 RowFunction = Callable[[np.ndarray], np.ndarray]
@@ -258,34 +259,46 @@ def _builtin_objective(name: str, dimensions: int, free: int) -> Objective:
 
 def user_objective(loaded: loading.Loaded, dimensions: int, free: int, bounds: Any) -> Objective:
     """Make an objective of a user's function; see `make_objective`."""
-    low, high = loading.domain(loaded, dimensions, bounds)
+    domain = loading.domain(loaded, dimensions, bounds)
     evaluations = Evaluations()
+    function = loading.guard(loaded, *domain, dimensions - free, evaluations)
+    shape = dimensions, free
+    return identified(loaded.name, shape, function, domain, loaded.source_sha256, evaluations)
+
+
+def identified(
+    name: str,
+    shape: tuple[int, int],
+    function: RowFunction,
+    domain: Domain,
+    source_sha256: str | None,
+    evaluations: Evaluations,
+) -> Objective:
+    """Return a user's function over the box as an objective, which its source tells from others.
+
+    Args:
+      name: `module:callable`.
+      shape: n and k.
+      function: maps rows of the box to values.
+      domain: what -1 and 1 stand for.
+      source_sha256: digest of its source; None if that cannot be read.
+      evaluations: counts how often it is evaluated.
+    """
+    low, high = domain
+    identity = None
+    if source_sha256 is not None:
+        bounds = hashlib.sha256(low.tobytes() + high.tobytes()).hexdigest()
+        identity = " ".join(map(str, (name, *shape, bounds, source_sha256)))
     return Objective(
-        loaded.name,
-        dimensions,
-        free,
-        loading.guard(loaded, low, high, dimensions - free, evaluations),
+        name,
+        *shape,
+        function,
         low,
         high,
-        identity_of(loaded.name, dimensions, free, low, high, loaded.source_sha256),
-        source_sha256=loaded.source_sha256,
+        identity,
+        source_sha256=source_sha256,
         evaluations=evaluations,
     )
-
-
-def identity_of(
-    name: str,
-    dimensions: int,
-    free: int,
-    low: np.ndarray,
-    high: np.ndarray,
-    source_sha256: str | None,
-) -> str | None:
-    """Return what tells a user's function from all others; None without a source."""
-    if source_sha256 is None:
-        return None
-    domain = hashlib.sha256(low.tobytes() + high.tobytes()).hexdigest()
-    return f"{name} {dimensions} {free} {domain} {source_sha256}"
 
 
 def _plain(in_domain: RowFunction, half_width: float, *_: int) -> RowFunction:

@@ -21,7 +21,7 @@ from environments.learn_to_optimize.evaluations import Evaluations
 from environments.learn_to_optimize.functions import (
     Objective,
     check_free,
-    identity_of,
+    identified,
     make_objective,
 )
 
@@ -33,8 +33,7 @@ class IsolatedFunction:
 
     Args:
       name: `module:callable`.
-      dimensions: n.
-      free: k.
+      dimensions, free: n and k.
       bounds: the function's domain, as {"low": …, "high": …}; None for its attribute.
       pickled: the function itself, if others cannot import it.
       source_sha256: what the function must be; None for whatever it is.
@@ -62,7 +61,8 @@ class IsolatedFunction:
     def __reduce__(self) -> tuple[Any, ...]:
         """Send what it takes to start another process."""
         arguments = (self._name, *self._shape, self._bounds, self._pickled, self._source_sha256)
-        return _restored, (arguments, self.evaluations)
+        # The objective counts with the same object.
+        return IsolatedFunction, arguments, {"evaluations": self.evaluations}
 
     def load(self) -> tuple[np.ndarray, np.ndarray, str | None]:
         """Load the function; return the bounds of its domain, and the digest of its source.
@@ -119,12 +119,6 @@ class IsolatedFunction:
         return f"expected {len(rows)} values for points beginning with {first}"
 
 
-def _restored(arguments: tuple[Any, ...], evaluations: Evaluations) -> IsolatedFunction:
-    function = IsolatedFunction(*arguments)
-    function.evaluations = evaluations
-    return function
-
-
 def isolated_objective(
     name: str, dimensions: int = 2, free: int = 1, bounds: Any = None
 ) -> Objective:
@@ -146,18 +140,9 @@ def isolated_objective(
         pickled, source_sha256 = _pickled(loaded), loaded.source_sha256
     function = IsolatedFunction(name, dimensions, free, domain, pickled)
     low, high, read_sha256 = function.load()
-    source_sha256 = source_sha256 or read_sha256
-    return Objective(
-        name,
-        dimensions,
-        free,
-        function,
-        low,
-        high,
-        identity_of(name, dimensions, free, low, high, source_sha256),
-        source_sha256=source_sha256,
-        evaluations=function.evaluations,
-    )
+    sha256 = source_sha256 or read_sha256
+    shape = dimensions, free
+    return identified(name, shape, function, (low, high), sha256, function.evaluations)
 
 
 def _pickled(loaded: loading.Loaded) -> bytes:

@@ -125,9 +125,8 @@ def guard(
       evaluations: counts the points that finding a fault takes.
 
     Returns:
-      A function from rows float64 [N, n] of [-1, 1]^n, N >= 1, to float64 [N]. It raises UserError
-      if the user's function raises, or does not return N real numbers. It does not check that they
-      are finite.
+      A function from rows float64 [N, n] of [-1, 1]^n, N >= 1, to float64 [N], finite or not. It
+      raises UserError if the user's function raises, or does not return N real numbers.
     """
 
     def function(rows: np.ndarray) -> np.ndarray:
@@ -227,11 +226,7 @@ def _callables(module: ModuleType) -> list[str]:
 def _find_fault(
     loaded: Loaded, points: np.ndarray, error: BaseException, evaluations: Evaluations
 ) -> tuple[int, BaseException]:
-    """Find, by halving, the fewest rows that make the function fail.
-
-    Returns:
-      The number of the first of these rows, and what the function raised for them.
-    """
+    """Find, by halving, the fewest rows that make the function fail: the first, and its error."""
     first, count = 0, len(points)
     while count > 1:
         half = count // 2

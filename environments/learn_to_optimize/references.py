@@ -58,10 +58,7 @@ _known: weakref.WeakKeyDictionary[Objective, dict[bytes, Solution]] = weakref.We
 def reference_points(num_free: int, count: int = 1000) -> np.ndarray:
     """Return the c at which policies are compared: -1, -0.9, ..., 1 for each free parameter.
 
-    Args:
-      num_free: k.
-      count: the most points. If there are more combinations, this many of them are drawn, always
-        the same ones.
+    If there are more combinations than `count`, so many of them are drawn, always the same ones.
 
     Returns:
       c float64 [M, k]; one empty c for k = 0.
@@ -110,12 +107,9 @@ def truth(objective: Objective, free: np.ndarray, cache: Cache | None = None) ->
 
 
 def values_of(objective: Objective, policy_x: np.ndarray, free: np.ndarray) -> np.ndarray:
-    """Return the values [M] that a policy reaches.
+    """Return the values [M] that a policy reaches with x [M, n - k] for c [M, k].
 
-    Args:
-      objective: the function.
-      policy_x: the policy's x for each c, [M, n - k]; clipped to the box, as actions are.
-      free: c, [M, k].
+    Its x are clipped to the box, as actions are.
 
     Raises:
       UserError: the function fails, for instance because the policy's x is NaN.

@@ -1,9 +1,8 @@
 """Samplers of start points in the box [-1, 1]^n.
 
-`sampler(generator, count)` draws many points, float64 [count, n]. `sampler(generator)` draws one
-point [n], as a context sampler does. A sampler draws one stream of points from each generator:
-`count` points at once equal `count` single draws. A new generator begins a new stream, so an
-environment's seed decides all of its start points.
+`sampler(generator, count)` draws points, float64 [count, n]. It draws one stream of points from
+each generator, whatever the counts. A new generator begins a new stream, so an environment's seed
+decides all of its start points.
 
 Heterogeneous sampling (thesis, 5.3.4) gives each driver its own sampler. It is therefore a list of
 samplers (`make_samplers`), with an environment for each.
@@ -12,11 +11,12 @@ samplers (`make_samplers`), with an environment for each.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 
 from environments.errors import UserError
+
+Sampler = Callable[[np.random.Generator, int], np.ndarray]
 
 # Maps observations float32 [N, n] to the entropy of the policy's distribution at each, [N].
 EntropyFn = Callable[[np.ndarray], np.ndarray]
@@ -24,37 +24,9 @@ EntropyFn = Callable[[np.ndarray], np.ndarray]
 NAMES = ("random", "latin_hypercube", "uncertainty", "heterogeneous")
 
 
-class Sampler(Protocol):
-    """Draws start points.
-
-    Attributes:
-      name: one of `NAMES`, or a name of its own.
-    """
-
-    name: str
-
-    def __call__(self, generator: np.random.Generator, count: int | None = None) -> np.ndarray:
-        """Draw points float64 [count, n], or one point [n] if no count is given."""
-        ...
-
-
-class Random:
-    """Draws uniform and independent points (thesis, eq. 5.1).
-
-    Args:
-      dimensions: n.
-    """
-
-    name = "random"
-
-    def __init__(self, dimensions: int) -> None:
-        self._dimensions = dimensions
-
-    def __call__(self, generator: np.random.Generator, count: int | None = None) -> np.ndarray:
-        """Draw points float64 [count, n], or one point [n] if no count is given."""
-        if count is None:
-            return generator.uniform(-1, 1, self._dimensions)
-        return generator.uniform(-1, 1, (count, self._dimensions))
+def random(dimensions: int) -> Sampler:
+    """Return a sampler of uniform and independent points (thesis, eq. 5.1)."""
+    return lambda generator, count: generator.uniform(-1, 1, (count, dimensions))
 
 
 class LatinHypercube:
@@ -72,9 +44,7 @@ class LatinHypercube:
       UserError: `num_strata` is less than 1.
     """
 
-    name = "latin_hypercube"
-
-    def __init__(self, dimensions: int, num_strata: int = 64) -> None:
+    def __init__(self, dimensions: int, num_strata: int) -> None:
         # scipy.stats is slow to import, and not every worker needs it.
         from scipy.stats import qmc
 
@@ -84,67 +54,53 @@ class LatinHypercube:
         self._ahead = np.empty((0, dimensions))
         self._generator: np.random.Generator | None = None
 
-    def __call__(self, generator: np.random.Generator, count: int | None = None) -> np.ndarray:
-        """Draw points float64 [count, n], or one point [n] if no count is given."""
+    def __call__(self, generator: np.random.Generator, count: int) -> np.ndarray:
+        """Draw points float64 [count, n]."""
         if generator is not self._generator:
             # An engine that gets the generator when it is made draws from a child of it.
             self._generator = self._engine.rng = generator
             self._ahead = self._ahead[:0]
-        wanted = 1 if count is None else count
         cubes = [self._ahead]
-        missing = wanted - len(self._ahead)
+        missing = count - len(self._ahead)
         for _ in range(-(-missing // self._num_strata)):
             cubes.append(2 * self._engine.random(self._num_strata) - 1)
         points = np.concatenate(cubes)
-        self._ahead = points[wanted:]
-        return points[0] if count is None else points[:wanted]
+        self._ahead = points[count:]
+        return points[:count]
 
 
-class Uncertainty:
-    """Draws points where the policy is least sure (thesis, eq. 5.3).
+def uncertainty(dimensions: int, entropy_fn: EntropyFn, num_candidates: int) -> Sampler:
+    """Return a sampler of points where the policy is least sure (thesis, eq. 5.3).
 
     Each point is the best of `num_candidates` uniform points: the one at which the policy's
     distribution has the highest entropy, and the first if several do. If the spread of a policy
-    does not depend on the observation, which is common with PPO, this equals `Random`.
+    does not depend on the observation, which is common with PPO, this equals `random`.
 
     Args:
       dimensions: n.
-      entropy_fn: maps observations float32 [N, n] to entropies [N]. It is called for each draw, so
-        it should use the policy as it is at that time.
+      entropy_fn: called for each draw, so it should use the policy as it is at that time.
       num_candidates: the number of points that compete for each start point.
 
     Raises:
       UserError: `num_candidates` is less than 1.
+      ValueError: of the sampler: the entropies are not one finite number for each candidate.
     """
+    _check_positive("num_candidates", num_candidates)
 
-    name = "uncertainty"
-
-    def __init__(self, dimensions: int, entropy_fn: EntropyFn, num_candidates: int = 64) -> None:
-        _check_positive("num_candidates", num_candidates)
-        self._dimensions = dimensions
-        self._entropy_fn = entropy_fn
-        self._num_candidates = num_candidates
-
-    def __call__(self, generator: np.random.Generator, count: int | None = None) -> np.ndarray:
-        """Draw points float64 [count, n], or one point [n] if no count is given.
-
-        Raises:
-          ValueError: the entropies are not one finite number for each candidate.
-        """
-        wanted = 1 if count is None else count
-        shape = (wanted, self._num_candidates, self._dimensions)
-        candidates = generator.uniform(-1, 1, shape)
-        observations = candidates.reshape(-1, self._dimensions).astype(np.float32)
-        entropies = np.asarray(self._entropy_fn(observations))
+    def sampler(generator: np.random.Generator, count: int) -> np.ndarray:
+        candidates = generator.uniform(-1, 1, (count, num_candidates, dimensions))
+        observations = candidates.reshape(-1, dimensions).astype(np.float32)
+        entropies = np.asarray(entropy_fn(observations))
         if entropies.shape != (len(observations),) or not np.isfinite(entropies).all():
             raise ValueError(
                 f"entropy_fn: expected {len(observations)} finite numbers, found shape "
                 f"{entropies.shape} with {np.sum(~np.isfinite(entropies))} not finite; return one "
                 "for each observation (NaN: the policy has diverged)"
             )
-        most = entropies.reshape(wanted, self._num_candidates).argmax(axis=1)
-        points = candidates[np.arange(wanted), most]
-        return points[0] if count is None else points
+        most = entropies.reshape(count, num_candidates).argmax(axis=1)
+        return candidates[np.arange(count), most]
+
+    return sampler
 
 
 def make_samplers(
@@ -164,9 +120,6 @@ def make_samplers(
       num_candidates: candidates for each point of uncertainty sampling.
       entropy_fn: the policy's entropy; needed by "uncertainty" and "heterogeneous".
 
-    Returns:
-      One sampler, or three for "heterogeneous".
-
     Raises:
       UserError: no sampler has that name, a number is less than 1, or the entropy function is
         missing.
@@ -177,7 +130,7 @@ def make_samplers(
         )
     samplers: list[Sampler] = []
     if name in ("random", "heterogeneous"):
-        samplers.append(Random(dimensions))
+        samplers.append(random(dimensions))
     if name in ("latin_hypercube", "heterogeneous"):
         samplers.append(LatinHypercube(dimensions, num_strata))
     if name in ("uncertainty", "heterogeneous"):
@@ -186,7 +139,7 @@ def make_samplers(
                 f"sampler {name}: expected the policy's entropy function, found none; give "
                 "entropy_fn, or take random or latin_hypercube"
             )
-        samplers.append(Uncertainty(dimensions, entropy_fn, num_candidates))
+        samplers.append(uncertainty(dimensions, entropy_fn, num_candidates))
     return samplers
 
 

@@ -57,9 +57,7 @@ _MAX_ROWS = 1 << 17
 def minimise(
     function: RowFunction, num_tuned: int, free: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Find the x in [-1, 1]^m with the least f(x, c) for each c.
-
-    The same arguments give the same answer.
+    """Find the x in [-1, 1]^m with the least f(x, c) for each c, the same each time.
 
     Args:
       function: maps rows float64 [N, m + k], x first, to finite values [N].

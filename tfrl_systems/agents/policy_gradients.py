@@ -16,6 +16,12 @@ from tf_agents.trajectories import trajectory
 from environments.errors import UserError
 from tfrl_systems.networks import actors, adam, graph_actors
 
+NETWORKS: tuple[type[actors.Actor], ...] = (
+    graph_actors.GraphActorNetwork,
+    actors.ActorNetwork,
+)
+"""The actor networks; an agent has the first that suits its environment's specs."""
+
 # Shares of the training after which the standard deviation has fallen to `search_action_std`, falls
 # further, and has reached `final_action_std`.
 _SEARCH_BEGINS, _SEARCH_ENDS, _LAST_STD_BEGINS = 0.1, 0.7, 0.9
@@ -128,10 +134,11 @@ def make_parts(
     """
     std = config.action_std, config.state_dependent_std
     actor = make_actor(config, time_step_spec, action_spec, *std)
-    networks = actor, _value_network(config, time_step_spec.observation, actor, has_spread)
-    variables = [variable for net in networks for variable in net.trainable_variables]
-    optimizer = adam.Adam(config.learning_rate, variables, config.gradient_clipping)
-    return *networks, optimizer
+    _, generator = _generators(config)
+    value = actor.make_value(config, generator, has_spread)
+    value.create_variables()
+    variables = [*actor.trainable_variables, *value.trainable_variables]
+    return actor, value, adam.Adam(config.learning_rate, variables, config.gradient_clipping)
 
 
 def make_actor(
@@ -144,39 +151,11 @@ def make_actor(
     """Make the actor network of `make_parts`, for agents that need nothing else."""
     generator, _ = _generators(config)
     specs: tuple[Any, Any] = tensor_spec.from_spec((time_step_spec.observation, action_spec))
-    actor: actors.ActorNetwork | graph_actors.GraphActorNetwork
-    if graph_actors.are_graphs(specs[0]):
-        settings = graph_actors.GraphSettings(
-            config.graph_width, config.graph_rounds, config.head, config.max_logit
-        )
-        actor = graph_actors.GraphActorNetwork(*specs, settings, generator)
-    else:
-        of_actor = actors.ActorSettings(
-            tuple(config.hidden_sizes),
-            config.activation,
-            action_std,
-            state_dependent_std,
-        )
-        actor = actors.ActorNetwork(*specs, of_actor, generator)
+    network_type = next(network_type for network_type in NETWORKS if network_type.suits(*specs))
+    actor = network_type(*specs, config, generator, state_dependent_std)
     actor.create_variables()
+    actor.set_std(action_std)
     return actor
-
-
-def _value_network(
-    config: NetworkConfig, observation_spec: Any, actor: Any, has_spread: bool
-) -> Any:
-    _, generator = _generators(config)
-    seen = tensor_spec.from_spec(observation_spec)
-    value: actors.ValueNetwork | graph_actors.GraphValueNetwork
-    if graph_actors.are_graphs(seen):
-        value = graph_actors.GraphValueNetwork(
-            seen, actor.trunk, config.graph_width, generator, has_spread
-        )
-    else:
-        sizes = tuple(config.hidden_sizes)
-        value = actors.ValueNetwork(seen, sizes, config.activation, generator, has_spread)
-    value.create_variables()
-    return value
 
 
 def _generators(config: NetworkConfig) -> list[np.random.Generator]:

@@ -235,10 +235,9 @@ class WorldModelAgent(tf_agent.TFAgent):
         if self.model.actions.kind != "normal":
             return None
         config = self._config
-        settings = actors.ActorSettings(
-            config.hidden_sizes, config.activation, config.action_std, config.state_dependent_std
+        network = actors.ActorNetwork(
+            seen, action_spec, config, np.random.default_rng(0), config.state_dependent_std
         )
-        network = actors.ActorNetwork(seen, action_spec, settings, np.random.default_rng(0))
         network.create_variables()
 
         def aim(latents: tf.Tensor, hidden: tf.Tensor) -> tf.Tensor:
@@ -293,7 +292,7 @@ class WorldModelAgent(tf_agent.TFAgent):
         replay = Replay(self.model)
         starts = Remembering(self.model)(replay.add(new))
         dream = Dream(self.model, self._config.temperature, self._config.disagreement)
-        return DreamEnvironment(dream, starts, self.action_spec, num_steps, True, seed=seed)
+        return DreamEnvironment(dream, starts, self.action_spec, num_steps, seed)
 
     def report(self) -> dict[str, Any]:
         """Return the entry `world_model` of result.json."""

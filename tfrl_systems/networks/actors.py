@@ -20,7 +20,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,24 +71,6 @@ class Actions:
     num_places: int = 0
 
 
-@dataclasses.dataclass(frozen=True)
-class ActorSettings:
-    """Settings of an actor that its specs do not decide.
-
-    Attributes:
-      hidden_sizes: units of the hidden layers.
-      activation: activation of the hidden layers, "tanh" or "relu".
-      action_std: standard deviation of a float action at the start, as a share of half its range.
-      state_dependent_std: whether the standard deviation depends on the observation. It then lies
-        between the one that is set and e times that.
-    """
-
-    hidden_sizes: tuple[int, ...]
-    activation: str
-    action_std: float
-    state_dependent_std: bool
-
-
 def read_action_spec(action_spec: Any) -> Actions:
     """Return the kind, size and bounds of an action spec.
 
@@ -119,20 +100,66 @@ def read_action_spec(action_spec: Any) -> Actions:
     )
 
 
+class Actor(network.Network):
+    """A network from observations [B, …] or [B, T, …] to distributions over actions.
+
+    `call` returns the distribution and the network's state, which is (). A kind of network has a
+    twin of the same arithmetic in NumPy, in `policies.numpy_actor.NETWORKS`. Each is made from the
+    arguments of `ActorNetwork`.
+    """
+
+    @property
+    def can_be_normalized(self) -> bool:
+        """Return whether PPO may normalise observations."""
+        return False
+
+    @staticmethod
+    def suits(observation_spec: Any, action_spec: Any) -> bool:
+        """Return whether the network is for these tensor specs."""
+        raise NotImplementedError
+
+    def make_value(
+        self, config: Any, generator: np.random.Generator, has_spread: bool
+    ) -> network.Network:
+        """Make a value network for the same observations; see `ValueNetwork`."""
+        return ValueNetwork(self.input_tensor_spec, config, generator, has_spread)
+
+    def describe(self) -> dict[str, Any]:
+        """Return all that the twin must know beside the variables, as JSON values.
+
+        Its "kind" names the twin, and "actions" holds the "dtype" of actions.
+        """
+        raise NotImplementedError
+
+    def named_variables(self) -> dict[str, tf.Variable]:
+        """Return the variables by the names that the twin knows them by."""
+        raise NotImplementedError
+
+    def set_std(self, share: float) -> None:
+        """Set the standard deviation of float actions, as a share of half their range."""
+
+    def once(self) -> contextlib.AbstractContextManager[None]:
+        """Return a context in which what actor and value network share is computed once.
+
+        Within it the variables must not change, and all calls must be in the same graph function.
+        """
+        return contextlib.nullcontext()
+
+
 class _Perceptron(network.Network):
     """A perceptron over the joined inputs: hidden layers, then a linear layer."""
 
     def __init__(
         self,
         observation_spec: Any,
-        hidden_sizes: Sequence[int],
-        activation: str,
+        config: Any,
         num_outputs: int,
         generator: np.random.Generator,
         name: str,
     ) -> None:
         super().__init__(input_tensor_spec=observation_spec, state_spec=(), name=name)
         self.inputs = inputs.read_observation_spec(observation_spec)
+        hidden_sizes, activation = config.hidden_sizes, config.activation
         self._activation = ACTIVATIONS[activation]
         sizes = [sum(leaf.size for leaf in self.inputs), *hidden_sizes, num_outputs]
         # One list of kernel, bias, kernel, …, because Keras keeps its order in `variables`.
@@ -163,19 +190,33 @@ class _Perceptron(network.Network):
         return tf.reshape(outputs, tf.concat([outer_shape, [outputs.shape[-1]]], axis=0))
 
 
-class ActorNetwork(_Perceptron):
-    """A network from observations to a distribution over actions.
+class ActorNetwork(_Perceptron, Actor):
+    """A perceptron from observations to a distribution over actions.
+
+    Args:
+      observation_spec: a nest of numbers.
+      action_spec: one of the kinds of the module's docstring.
+      config: settings of networks (`agents.policy_gradients.NetworkConfig`).
+      generator: draws the initial weights.
+      state_dependent_std: whether the standard deviation depends on the observation. It then lies
+        between the one that is set and e times that.
 
     Raises:
       UserError: a spec is of another kind.
     """
 
+    @staticmethod
+    def suits(observation_spec: Any, action_spec: Any) -> bool:
+        """Return True: what no other network is for is for this one, which says what it lacks."""
+        return True
+
     def __init__(
         self,
         observation_spec: Any,
         action_spec: Any,
-        settings: ActorSettings,
+        config: Any,
         generator: np.random.Generator,
+        state_dependent_std: bool = False,
     ) -> None:
         actions = read_action_spec(action_spec)
         self._permits = permits.Permits.read(observation_spec, action_spec)
@@ -187,21 +228,19 @@ class ActorNetwork(_Perceptron):
         is_normal = actions.kind == "normal"
         super().__init__(
             observation_spec,
-            settings.hidden_sizes,
-            settings.activation,
-            actions.size * (2 if is_normal and settings.state_dependent_std else 1)
-            + actions.num_places,
+            config,
+            actions.size * (2 if is_normal and state_dependent_std else 1) + actions.num_places,
             generator,
             "actor",
         )
         self._actions = actions
-        self._settings = settings
+        self._config = config
+        self._state_dependent_std = state_dependent_std
         self._log_std = None
         if is_normal:
             low, high = np.array(actions.low, np.float32), np.array(actions.high, np.float32)
             self._middle, self._half_range = (low + high) / 2, (high - low) / 2
-            start = np.full(low.shape, math.log(settings.action_std), np.float32)
-            self._log_std = tf.Variable(start, trainable=False, name="actor/log_std")
+            self._log_std = tf.Variable(tf.zeros(low.shape), trainable=False, name="actor/log_std")
             self._set_log_std_fn = ArrayFunction(self._log_std.assign)
 
     def call(
@@ -219,7 +258,7 @@ class ActorNetwork(_Perceptron):
             )
             return distribution, network_state
         log_std = self._log_std
-        if self._settings.state_dependent_std:
+        if self._state_dependent_std:
             outputs, log_std_change = tf.split(outputs, 2, axis=-1)
             log_std = log_std + (1 + tf.tanh(log_std_change)) / 2
         std = tf.exp(tf.clip_by_value(log_std, *LOG_STD_LIMITS)) * self._half_range
@@ -230,13 +269,9 @@ class ActorNetwork(_Perceptron):
         return distribution, network_state
 
     def set_std(self, share: float) -> None:
-        """Set the standard deviation of float actions, as a share of half their range."""
+        """See `Actor.set_std`."""
         if self._log_std is not None:
             self._set_log_std_fn(np.full(self._log_std.shape, math.log(share), np.float32))
-
-    def once(self) -> contextlib.AbstractContextManager[None]:
-        """Return a context that does nothing: actor and value network share no computation here."""
-        return contextlib.nullcontext()
 
     @property
     def can_be_normalized(self) -> bool:
@@ -244,21 +279,21 @@ class ActorNetwork(_Perceptron):
         return inputs.are_floats(self.inputs)
 
     def describe(self) -> dict[str, Any]:
-        """Return what `policies.numpy_actor` needs beside the variables, as JSON values."""
+        """See `Actor.describe`."""
         return {
             "kind": "actor",
             "inputs": [dataclasses.asdict(leaf) for leaf in self.inputs],
             "actions": dataclasses.asdict(self._actions),
-            "hidden_sizes": list(self._settings.hidden_sizes),
-            "activation": self._settings.activation,
-            "state_dependent_std": self._settings.state_dependent_std,
+            "hidden_sizes": list(self._config.hidden_sizes),
+            "activation": self._config.activation,
+            "state_dependent_std": self._state_dependent_std,
             "log_std_limits": list(LOG_STD_LIMITS),
             "permits": self._permits.name,
             "masked": MASKED,
             "max_place_logit": MAX_PLACE_LOGIT,
         }
 
-    def named_variables(self) -> Mapping[str, tf.Variable]:
+    def named_variables(self) -> dict[str, tf.Variable]:
         """Return kernel_0, bias_0, … of all layers, and log_std if actions are floats."""
         named = {
             f"{('kernel', 'bias')[number % 2]}_{number // 2}": variable
@@ -273,13 +308,11 @@ class ValueNetwork(_Perceptron):
     def __init__(
         self,
         observation_spec: Any,
-        hidden_sizes: tuple[int, ...],
-        activation: str,
+        config: Any,
         generator: np.random.Generator,
         has_spread: bool = False,
     ) -> None:
-        outputs = 2 if has_spread else 1
-        super().__init__(observation_spec, hidden_sizes, activation, outputs, generator, "value")
+        super().__init__(observation_spec, config, 2 if has_spread else 1, generator, "value")
 
     def call(
         self, observation: Any, step_type: Any = (), network_state: Any = (), training: bool = False

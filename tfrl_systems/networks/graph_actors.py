@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from tf_agents.trajectories import time_step as ts
 
 from environments.errors import UserError
 from tfrl_systems.networks import graph_encoder, graph_heads
+from tfrl_systems.networks.actors import Actor
 from tfrl_systems.networks.graph_actions import MASKED, ListedActions
 
 HEADS = (
@@ -49,44 +50,19 @@ NEEDED = (
 _BLOCK = 64
 
 
-@dataclasses.dataclass(frozen=True)
-class GraphSettings:
-    """Settings of graph networks, beside the specs.
-
-    Attributes:
-      width: numbers in the vector of a node, and of a graph.
-      rounds: number of rounds of message passing.
-      head: one of `HEADS`.
-      max_logit: bound of the logits of matches; 0 for no bound. The hierarchical head ignores it.
-    """
-
-    width: int
-    rounds: int
-    head: str
-    max_logit: float
-
-
-def are_graphs(observation_spec: Any) -> bool:
-    """Return whether observations are graphs with a list of actions."""
-    return isinstance(observation_spec, Mapping) and observation_spec.keys() >= set(NEEDED)
-
-
 class Trunk(snt.Module):
     """The encoder of observations, which actor and value network share."""
 
     def __init__(
-        self,
-        observation_spec: Mapping[str, Any],
-        settings: GraphSettings,
-        generator: np.random.Generator,
+        self, observation_spec: Mapping[str, Any], config: Any, generator: np.random.Generator
     ) -> None:
         super().__init__(name="trunk")
         self.encoder = graph_encoder.GraphEncoder(
             graph_encoder.Features.of(observation_spec),
-            settings.width,
-            settings.rounds,
+            config.graph_width,
+            config.graph_rounds,
             generator,
-            has_globals=settings.head != graph_heads.LocalHead.kind,
+            has_globals=config.head != graph_heads.LocalHead.kind,
         )
         self._cache: list[tuple[list[tf.Tensor], graphs.GraphsTuple]] | None = None
 
@@ -103,10 +79,7 @@ class Trunk(snt.Module):
 
     @contextlib.contextmanager
     def once(self) -> Iterator[None]:
-        """Encode each observation once within this context, for actor and value network together.
-
-        Within it the variables must not change, and all calls must be in the same graph function.
-        """
+        """Encode each observation once within this context; see `actors.Actor.once`."""
         self._cache = []
         try:
             yield
@@ -127,8 +100,10 @@ def flat(observation: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     }
 
 
-class GraphActorNetwork(network.Network):
+class GraphActorNetwork(Actor):
     """Maps graph observations to a distribution over the allowed actions, (xfer_id, location).
+
+    It is made from the arguments of `actors.ActorNetwork`; no action is a float.
 
     Raises:
       UserError: the action spec is another one.
@@ -138,8 +113,9 @@ class GraphActorNetwork(network.Network):
         self,
         observation_spec: Mapping[str, Any],
         action_spec: Any,
-        settings: GraphSettings,
+        config: Any,
         generator: np.random.Generator,
+        state_dependent_std: bool = False,
     ) -> None:
         if action_spec.shape != (2,) or action_spec.dtype != tf.int32:
             raise UserError(
@@ -147,16 +123,9 @@ class GraphActorNetwork(network.Network):
                 "something else than graphs, or choose among what is listed"
             )
         super().__init__(input_tensor_spec=observation_spec, state_spec=(), name="actor")
-        self._settings = settings
-        self.trunk = Trunk(observation_spec, settings, generator)
-        self.head = graph_heads.make_head(
-            settings.head,
-            observation_spec,
-            action_spec,
-            settings.width,
-            settings.max_logit,
-            generator,
-        )
+        self._config = config
+        self.trunk = Trunk(observation_spec, config, generator)
+        self.head = graph_heads.make_head(config, observation_spec, action_spec, generator)
         num_listed = observation_spec["action_mask"].shape[0]
         listed = {
             "logits": tf.TensorSpec([num_listed], tf.float32),
@@ -168,6 +137,17 @@ class GraphActorNetwork(network.Network):
                 tf.TensorShape([2]), tf.int32, distribution_utils.Params(ListedActions, listed)
             ),
         )
+
+    @staticmethod
+    def suits(observation_spec: Any, action_spec: Any) -> bool:
+        """Return whether observations are graphs with a list of actions."""
+        return isinstance(observation_spec, Mapping) and observation_spec.keys() >= set(NEEDED)
+
+    def make_value(
+        self, config: Any, generator: np.random.Generator, has_spread: bool
+    ) -> GraphValueNetwork:
+        """Make a value network that shares the encoder."""
+        return GraphValueNetwork(self, generator, has_spread)
 
     def call(
         self,
@@ -183,23 +163,18 @@ class GraphActorNetwork(network.Network):
         return ListedActions(logits, actions), network_state
 
     def once(self) -> contextlib.AbstractContextManager[None]:
-        """See `Trunk.once`."""
+        """See `actors.Actor.once`."""
         return self.trunk.once()
 
-    def set_std(self, share: float) -> None:
-        """Do nothing: only networks with float actions have a standard deviation."""
-
-    @property
-    def can_be_normalized(self) -> bool:
-        """Return False: the features of graphs already have similar sizes."""
-        return False
-
     def describe(self) -> dict[str, Any]:
-        """Return all that a NumPy twin must know beside the variables, as JSON values."""
+        """See `actors.Actor.describe`."""
         return {
             "kind": "graph_actor",
             "actions": {"kind": "listed", "dtype": "int32"},
-            **dataclasses.asdict(self._settings),
+            "width": self._config.graph_width,
+            "rounds": self._config.graph_rounds,
+            "head": self._config.head,
+            "max_logit": self._config.max_logit,
             "features": dataclasses.asdict(self.trunk.encoder.features),
             "hash_size": graph_heads.HASH_SIZE,
             "norm_epsilon": graph_encoder.NORM_EPSILON,
@@ -217,20 +192,16 @@ class GraphActorNetwork(network.Network):
 class GraphValueNetwork(network.Network):
     """Maps graph observations to values, and with `has_spread` to the usual |return - value|.
 
-    `encode_fn` is an actor's trunk, and `width` the length of the vectors that it makes.
+    It encodes them with the actor's trunk.
     """
 
     def __init__(
-        self,
-        observation_spec: Mapping[str, Any],
-        encode_fn: Callable[[Mapping[str, tf.Tensor]], graphs.GraphsTuple],
-        width: int,
-        generator: np.random.Generator,
-        has_spread: bool = False,
+        self, actor: GraphActorNetwork, generator: np.random.Generator, has_spread: bool = False
     ) -> None:
-        super().__init__(input_tensor_spec=observation_spec, state_spec=(), name="value")
+        super().__init__(input_tensor_spec=actor.input_tensor_spec, state_spec=(), name="value")
+        trunk, width = actor.trunk, actor.trunk.encoder.width
         # With a function in place of the trunk, the trunk's variables are not this network's too.
-        self._encode = lambda observation: encode_fn(observation)
+        self._encode = lambda observation: trunk(observation)
         self.hidden = graph_encoder.linear(generator, (width, width), "hidden")
         self.out = graph_encoder.linear(generator, (width, 2 if has_spread else 1), "out", 0.01)
         _is_built(self, tf.TensorSpec([], tf.float32))

@@ -173,21 +173,20 @@ class HierarchicalHead(snt.Module):
 
 
 def make_head(
-    name: str,
+    config: Any,
     observation_spec: Mapping[str, Any],
     action_spec: Any,
-    width: int,
-    max_logit: float,
     generator: np.random.Generator,
 ) -> PointerHead | HierarchicalHead:
-    """Make a head by its `kind`; `max_logit`, C, is for a PointerHead or LocalHead."""
-    if name == HierarchicalHead.kind:
+    """Make the head whose `kind` is `config.head`."""
+    width = config.graph_width
+    if config.head == HierarchicalHead.kind:
         most = np.broadcast_to(action_spec.maximum, (2,)).tolist()
         return HierarchicalHead(most[0] + 1, most[1] + 1, width, generator)
-    pointer = LocalHead if name == LocalHead.kind else PointerHead
+    pointer = LocalHead if config.head == LocalHead.kind else PointerHead
     num_features = int(observation_spec["action_features"].shape[-1])
     num_kinds = Features.of(observation_spec).num_kinds
-    return pointer(num_kinds, num_features, width, max_logit, generator)
+    return pointer(num_kinds, num_features, width, config.max_logit, generator)
 
 
 def _mean_of_nodes(

@@ -50,14 +50,7 @@ class Parts(NamedTuple):
 
 
 class ControllerPolicy(tf_policy.TFPolicy):
-    """The policy; its state is the memory.
-
-    Args:
-      time_step_spec: spec of the environment's time steps.
-      action_spec: spec of its actions.
-      parts: what it decides with.
-      is_greedy: whether it takes the likeliest action, and ignores `by_chance`.
-    """
+    """The policy; its state is the memory. A greedy one ignores `by_chance`."""
 
     def __init__(
         self, time_step_spec: ts.TimeStep, action_spec: Any, parts: Parts, is_greedy: bool

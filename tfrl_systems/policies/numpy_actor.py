@@ -144,13 +144,12 @@ def read_policy(policy: tf_policy.TFPolicy) -> tuple[Any, dict[str, tf.Variable]
     import tensorflow as tf
     from tf_agents.utils import tensor_normalizer
 
-    from tfrl_systems.networks import actors, graph_actors
+    from tfrl_systems.networks.actors import Actor
     from tfrl_systems.policies.controller_policy import ControllerPolicy
 
     if isinstance(policy, ControllerPolicy):
         return policy, dict(policy.named_variables())
-    kinds = (actors.ActorNetwork, graph_actors.GraphActorNetwork)
-    networks = [submodule for submodule in policy.submodules if isinstance(submodule, kinds)]
+    networks = [submodule for submodule in policy.submodules if isinstance(submodule, Actor)]
     normalisers = [
         submodule
         for submodule in policy.submodules

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from tfrl_systems.policies import distributions
 from tfrl_systems.policies.numpy_network import Memoryless
 
 Arrays = Mapping[str, np.ndarray]
@@ -119,10 +118,6 @@ class NumpyGraphNetwork(Memoryless):
             (places,) = np.nonzero(allowed)
             logits[number, places] = self._head(*self._encoder(graph), graph, places)
         return {"logits": logits, "actions": observation["actions"]}
-
-    def mode(self, observation: Arrays) -> np.ndarray:
-        """Return the likeliest action of each row, int32 [B, 2]."""
-        return distributions.mode(self.parameters(observation))
 
 
 class _Round:

@@ -113,6 +113,10 @@ class Memoryless:
         """Draw one action for each row."""
         return distributions.draw(parameters, generator)
 
+    def mode(self, observation: Any) -> np.ndarray:
+        """Return the likeliest action of each row."""
+        return distributions.mode(self.parameters(observation))
+
     def new_episode(self) -> Memoryless:
         """Return the network to play another episode with: this one."""
         return self

@@ -21,7 +21,7 @@ ARRAYS_NAME = "numpy_policy.npz"
 FORMAT = "tfrl-policy"
 FORMAT_VERSION = 1
 
-_FIELDS = {
+FIELDS = {
     "actor": (
         "inputs",
         "actions",
@@ -73,12 +73,12 @@ def load_policy_json(directory: pathlib.Path | str) -> dict[str, Any]:
             f"{described.get('format_version')}; export the policy again with this version"
         )
     kind = described.get("kind")
-    if "kind" in described and (not isinstance(kind, str) or kind not in _FIELDS):
+    if "kind" in described and (not isinstance(kind, str) or kind not in FIELDS):
         raise UserError(
-            f"{path}: expected a policy of the kind {', '.join(_FIELDS)}, found {str(kind)[:80]}; "
+            f"{path}: expected a policy of the kind {', '.join(FIELDS)}, found {str(kind)[:80]}; "
             "use the version that it was made with"
         )
-    needed = ("kind",) if kind is None else _FIELDS[kind]
+    needed = ("kind",) if kind is None else FIELDS[kind]
     missing = [name for name in (*needed, "arrays_sha256") if name not in described]
     if missing:
         raise UserError(

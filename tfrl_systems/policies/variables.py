@@ -88,9 +88,6 @@ class Layout:
     def read(self, data: bytes) -> tuple[int, list[np.ndarray]]:
         """Return a buffer's version, and its values as read-only arrays that share its memory.
 
-        Args:
-          data: the buffer.
-
         Raises:
           VariablesError: names the first variable that does not fit, or those that are missing.
         """

@@ -32,6 +32,9 @@ from tfrl_systems.world_models import predicted as predictions
 from tfrl_systems.world_models.fitting import Sequences
 from tfrl_systems.world_models.mdn_rnn import WorldModel
 
+# The number of episodes that are read again together.
+_EPISODES_AT_ONCE = 64
+
 
 class DreamState(NamedTuple):
     """The states of N dreams.
@@ -74,13 +77,7 @@ ActFn = Callable[[dict[str, tf.Tensor], tf.Tensor], tuple[tf.Tensor, Any]]
 
 
 class Dream:
-    """Steps through dreams.
-
-    Args:
-      model: the model.
-      temperature: τ of the next latents.
-      disagreement: λ, how much of the members' disagreement is subtracted from rewards.
-    """
+    """Steps through dreams; `temperature` is the τ of next latents, `disagreement` is λ."""
 
     def __init__(
         self, model: WorldModel, temperature: float = 1.0, disagreement: float = 0.0
@@ -96,12 +93,7 @@ class Dream:
     def step(
         self, state: DreamState, actions: tf.Tensor, seed: tf.Tensor
     ) -> tuple[DreamState, tf.Tensor, tf.Tensor]:
-        """Take one step.
-
-        Args:
-          state: the dreams, [N].
-          actions: [N, …].
-          seed: int32 [2].
+        """Take one step of N dreams with actions [N, …]; `seed` is int32 [2].
 
         Returns:
           The dreams after it, rewards float32 [N], and whether the dreams ended, bool [N].
@@ -126,18 +118,7 @@ class Dream:
 def imagine(
     dream: Dream, act_fn: ActFn, start: DreamState, num_steps: int, seed: tf.Tensor
 ) -> Imagined:
-    """Play N dreams.
-
-    Args:
-      dream: the dream.
-      act_fn: chooses the actions.
-      start: where the dreams begin.
-      num_steps: T.
-      seed: int32 [2].
-
-    Returns:
-      The dreams.
-    """
+    """Play N dreams of T = `num_steps` steps that begin at `start`; `seed` is int32 [2]."""
 
     def play_step(state: DreamState, number: tf.Tensor) -> tuple[DreamState, tuple]:
         seeds = tf.random.experimental.stateless_split(
@@ -194,13 +175,10 @@ def real_segments(
 
     Args:
       dream: says what a controller sees.
-      starts: the states at the N steps of `episodes`.
+      starts: the states at the N steps of the episodes.
       episodes: the episodes.
       info: what was kept of each action, arrays [N, …].
-      num_steps: T.
-
-    Returns:
-      Segments of T steps, or of fewer at the ends of episodes. Each step is in one segment.
+      num_steps: T; segments are shorter at the ends of episodes. Each step is in one segment.
     """
     lengths = episodes.is_real.sum(axis=1).astype(np.int64)
     firsts = episodes.place[:, 0]
@@ -226,26 +204,17 @@ def real_segments(
 
 
 class Remembering:
-    """Finds the states of real episodes: their latents, and the memories that lead to them.
-
-    Args:
-      model: the model.
-    """
+    """Finds the states of real episodes: their latents, and the memories that lead to them."""
 
     def __init__(self, model: WorldModel) -> None:
         self._model = model
         self._states_fn = ArrayFunction(self._states, [1, 1, 2])
 
-    def __call__(self, episodes: Sequences, at_once: int = 64) -> Starts:
-        """Return the state at each real step.
-
-        Args:
-          episodes: the episodes.
-          at_once: number of episodes that are processed together.
-        """
+    def __call__(self, episodes: Sequences) -> Starts:
+        """Return the state at each real step."""
         parts = []
-        for first in range(0, len(episodes.place), at_once):
-            rows = slice(first, first + at_once)
+        for first in range(0, len(episodes.place), _EPISODES_AT_ONCE):
+            rows = slice(first, first + _EPISODES_AT_ONCE)
             place = episodes.place[rows]
             low = int(place.min())
             taken = np.arange(low, int(place.max()) + 1)
@@ -275,7 +244,7 @@ class Remembering:
 class DreamEnvironment(py_environment.PyEnvironment):
     """Dreams as a TF-Agents environment.
 
-    Context: a state that dreams can begin at.
+    Context: one of the `starts` at which a real episode began.
 
     Observation: a dict: `latent` float32 [L], `hidden` float32 [H], the first member's memory, and
       what is allowed (`networks.permits`), if the real environment tells that.
@@ -286,16 +255,6 @@ class DreamEnvironment(py_environment.PyEnvironment):
 
     End: where the model predicts it, where nothing is allowed, or after `num_steps` steps. The
       discount is 1 before the end and 0 at the end.
-
-    Args:
-      dream: the dream.
-      starts: states to begin at.
-      action_spec: the real environment's.
-      num_steps: the most steps of a dream.
-      only_first: whether dreams begin only where real episodes began.
-      batch_size: number of dreams side by side, which end together after `num_steps` steps, the
-        rewards after a dream's own end being 0; None for one at a time.
-      seed: decides where dreams begin, and everything in them.
     """
 
     def __init__(
@@ -304,29 +263,16 @@ class DreamEnvironment(py_environment.PyEnvironment):
         starts: Starts,
         action_spec: Any,
         num_steps: int,
-        only_first: bool = False,
-        batch_size: int | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__(handle_auto_reset=True)
         self._dream, self._starts = dream, starts
         self._action_spec = tensor_spec.to_nest_array_spec(tensor_spec.from_spec(action_spec))
-        self._num_steps, self._only_first = num_steps, only_first
-        self._batch_size = batch_size
+        self._num_steps = num_steps
         self._step_fn = ArrayFunction(dream.step)
         self._state: DreamState | None = None
         self._info: dict[str, Any] = {}
         self.seed(seed)
-
-    @property
-    def batched(self) -> bool:
-        """Return whether the environment has a batch size."""
-        return self._batch_size is not None
-
-    @property
-    def batch_size(self) -> int | None:
-        """Return the number of dreams side by side, or None."""
-        return self._batch_size
 
     def observation_spec(self) -> dict[str, Any]:
         """Return the spec of what a controller sees."""
@@ -339,7 +285,7 @@ class DreamEnvironment(py_environment.PyEnvironment):
         return self._action_spec
 
     def get_info(self) -> dict[str, Any]:
-        """Return `predicted_return` and `steps` of the dreams that ended last."""
+        """Return `predicted_return` and `steps` of the dream that ended last."""
         return dict(self._info)
 
     def seed(self, seed: int) -> None:
@@ -348,37 +294,26 @@ class DreamEnvironment(py_environment.PyEnvironment):
         self._current_time_step = None
 
     def _reset(self) -> ts.TimeStep:
-        rows = self._batch_size or 1
-        self._state = self._starts.drawn(rows, self._only_first, self._generator)
-        self._is_over = np.zeros(rows, np.bool_)
-        self._returns, self._lengths = np.zeros(rows), np.zeros(rows, np.int64)
-        return self._time_step(ts.StepType.FIRST, np.zeros(rows, np.float32), 1.0)
+        self._state = self._starts.drawn(1, True, self._generator)
+        self._return, self._length = 0.0, 0
+        return ts.restart(self._observation())
 
     def _step(self, action: np.ndarray) -> ts.TimeStep:
         seed = self._generator.integers(1 << 31, size=2).astype(np.int32)
-        acted = np.asarray(action, self._action_spec.dtype)
-        acted = acted if self.batched else acted[np.newaxis]
-        state, reward, is_end = self._step_fn(self._state, acted, seed)
-        self._state = state
-        reward = np.where(self._is_over, np.float32(0), reward)
-        self._returns += reward
-        self._lengths += ~self._is_over
-        self._is_over = self._is_over | is_end
-        if not (self._is_over.all() or self._lengths.max() >= self._num_steps):
-            return self._time_step(ts.StepType.MID, reward, 1.0)
-        info = {"predicted_return": self._returns.copy(), "steps": self._lengths.copy()}
-        if not self.batched:
-            info = {name: values[0].item() for name, values in info.items()} | {"context": "dream"}
-        self._info = info
-        return self._time_step(ts.StepType.LAST, reward, 0.0)
+        acted = np.asarray(action, self._action_spec.dtype)[np.newaxis]
+        self._state, (reward,), (is_end,) = self._step_fn(self._state, acted, seed)
+        self._return += float(reward)
+        self._length += 1
+        if not is_end and self._length < self._num_steps:
+            return ts.transition(self._observation(), reward)
+        self._info = {
+            "predicted_return": self._return,
+            "steps": self._length,
+            "context": "dream",
+        }
+        return ts.termination(self._observation(), reward)
 
-    def _time_step(self, step_type: Any, reward: np.ndarray, discount: float) -> ts.TimeStep:
+    def _observation(self) -> dict[str, np.ndarray]:
         assert self._state is not None
-        rows = len(reward)
-        time_step = ts.TimeStep(
-            np.full(rows, step_type, np.int32),
-            reward.astype(np.float32),
-            np.full(rows, discount, np.float32),
-            tree.map_structure(np.array, self._dream.observed(self._state)),
-        )
-        return time_step if self.batched else tree.map_structure(lambda array: array[0], time_step)
+        seen = self._dream.observed(self._state)
+        return {name: np.array(rows[0]) for name, rows in seen.items()}

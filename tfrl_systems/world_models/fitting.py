@@ -141,11 +141,7 @@ class Replay:
         np.savez_compressed(directory / _ARRAYS_NAME, lengths=self.lengths, **named)
 
     def restore(self, directory: pathlib.Path, like: Steps) -> None:
-        """Read what `save` wrote.
-
-        Args:
-          directory: the directory.
-          like: steps of the same structure.
+        """Read what `save` wrote; `like` are steps of the same structure.
 
         Raises:
           UserError: the file is missing or damaged.
@@ -206,12 +202,7 @@ def sequences(steps: Steps, lengths: np.ndarray, rows: np.ndarray) -> Sequences:
 
 
 class Fitter(tf.Module):
-    """Trains a model.
-
-    Args:
-      model: the model.
-      learning_rate: learning rate at the start.
-    """
+    """Trains a model; `learning_rate` is that at the start of each fit."""
 
     def __init__(self, model: WorldModel, learning_rate: float) -> None:
         super().__init__(name="fitter")
@@ -223,19 +214,9 @@ class Fitter(tf.Module):
         self._update_fn = ArrayFunction(self._update, [open_axes])
 
     def fit(
-        self,
-        replay: Replay,
-        num_updates: int,
-        num_episodes: int,
-        generator: np.random.Generator,
+        self, replay: Replay, num_updates: int, num_episodes: int, generator: np.random.Generator
     ) -> Losses:
-        """Train on the replay.
-
-        Args:
-          replay: the steps.
-          num_updates: steps of Adam.
-          num_episodes: episodes that each of them sees.
-          generator: draws the episodes.
+        """Train on the replay; each step of Adam sees `num_episodes` episodes.
 
         Returns:
           The losses, means over the last quarter of the updates.

@@ -61,11 +61,7 @@ class Judgement:
 
 
 class Judge:
-    """Judges a model.
-
-    Args:
-      model: the model.
-    """
+    """Judges a model."""
 
     def __init__(self, model: WorldModel) -> None:
         self._model = model
@@ -73,12 +69,7 @@ class Judge:
         self._ahead_fn = ArrayFunction(self._ahead, [1, 1, 2])
 
     def judge(self, episodes: Sequences, generator: np.random.Generator) -> Judgement:
-        """Judge the model on real episodes.
-
-        Args:
-          episodes: the episodes.
-          generator: draws the actions of `invalid_share`.
-        """
+        """Judge the model on real episodes; the generator draws the actions of `invalid_share`."""
         steps, place = episodes.steps, episodes.place
         is_real, has_next = episodes.is_real > 0, episodes.has_next > 0
         after = np.minimum(place + 1, len(steps.reward) - 1)

@@ -94,16 +94,7 @@ class _Tower(snt.Module):
 
 
 class Member(snt.Module):
-    """One member of the ensemble.
-
-    Args:
-      latent_size: L.
-      action_spec: spec of actions.
-      num_permits: P.
-      shape: sizes.
-      generator: draws the initial weights.
-      name: name of the module.
-    """
+    """One member of the ensemble, for latents of size L and P permits."""
 
     def __init__(
         self,

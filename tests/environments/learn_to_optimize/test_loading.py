@@ -63,12 +63,6 @@ def test_without_bounds_its_domain_is_the_box(write):
     assert objective(np.array([[0.25, 0]])).tolist() == [0.25]
 
 
-def test_fifty_dimensions(write):
-    objective = make(write, "return (points ** 2).sum(axis=1)", 50, 3, bounds=(-2, 2))
-    assert objective.num_tuned == 47
-    assert objective(np.full((4, 50), 0.5)) == pytest.approx([50.0] * 4)
-
-
 def test_a_method_of_an_object(write):
     name = write(
         """
@@ -106,12 +100,6 @@ def test_the_point_at_which_it_raises(write, num_rows):
         "expected a value at x = (9.5), c = (2.5), found RuntimeError: too hot; correct the "
         "function there, or its bounds"
     )
-
-
-def test_a_function_that_ends_the_process_is_refused(write):
-    name = write("import sys\ndef cost(points):\n    sys.exit(0)")
-    with pytest.raises(UserError, match="expected a value at .*, found SystemExit: 0"):
-        make_objective(f"{name}:cost")(np.zeros((2, 2)))
 
 
 def test_an_error_that_no_single_point_causes(write):
@@ -184,11 +172,6 @@ def test_what_cannot_be_loaded(write, text, name, message):
     with pytest.raises(UserError, match=message) as caught:
         make_objective(name.format(write(text)))
     assert "\n" not in str(caught.value)
-
-
-def test_what_are_no_bounds_is_refused(write):
-    with pytest.raises(UserError, match=r"expected bounds \(low, high\), each .* or 3 of them"):
-        make(write, "return points[:, 0]", 3, 1, ([0, 0], [1, 1]))
 
 
 def test_it_is_found_in_the_current_directory(tmp_path):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import pathlib
-import subprocess
-import sys
+import types
 
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[3]
-
+from environments.learn_to_optimize import sources
 
 PARTS = {
     "cost.py": (
@@ -25,32 +22,49 @@ PARTS = {
 }
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_the_digest_covers_what_the_module_imports_from_beside_it(tmp_path, part):
+def test_it_covers_what_the_module_imports_from_beside_it(tmp_path):
     """Whatever is imported, wherever in the text; a file that nobody imports is not covered."""
 
-    def digest(directory: pathlib.Path) -> str:
-        code = (
-            "import sys; sys.path.insert(0, '.')\n"
-            "from environments.learn_to_optimize.functions import make_objective\n"
-            "print(make_objective('cost:cost').source_sha256)"
-        )
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            cwd=directory,
-            env={"PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return done.stdout
-
-    digests = []
-    for place, more in (("a", ""), ("b", ""), ("c", "\n# changed\n")):
+    def digest(place: str, changed: str = "") -> str | None:
         for name, text in PARTS.items():
             file = tmp_path / place / name
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text + more * (name == part))
-        digests.append(digest(tmp_path / place))
-    assert digests[0] == digests[1]
-    assert (digests[2] == digests[0]) == (part == "far.py")
+            file.write_text(text + "\n# changed\n" * (name == changed))
+        module = types.ModuleType("cost")
+        module.__file__ = str(tmp_path / place / "cost.py")
+        return sources.digest(print, module)
+
+    first = digest("a")
+    assert first is not None and digest("b") == first
+    for part in PARTS:
+        assert (digest("a", part) == first) == (part == "far.py"), part
+
+
+SCRIPT = """
+OFFSET = {offset}
+
+class Plant:
+    gain = 2
+    def cost(self, p):
+        return helper(p) + OFFSET
+
+def helper(p):
+    return {gain} * p[:, 0]
+
+plant = Plant()
+
+def cost(p):
+    return [helper(row)[0] + OFFSET for row in p]
+"""
+
+
+@pytest.mark.parametrize("get", [lambda names: names["cost"], lambda names: names["plant"].cost])
+def test_it_covers_each_part_of_a_script_that_the_function_uses(get):
+    def digest(offset: int, gain: int) -> str | None:
+        names = {"__name__": sources.MAIN}
+        exec(SCRIPT.format(offset=offset, gain=gain), names)
+        return sources.digest(get(names), types.ModuleType(sources.MAIN))
+
+    first = digest(1, 3)
+    assert first is not None and digest(1, 3) == first
+    assert len({first, digest(2, 3), digest(1, 4)}) == 3

@@ -75,22 +75,6 @@ def test_a_few_evaluations_polish_an_answer(trained, tfrl):
     assert smooth["mse"] < 1e-6 < rough["mse"]
 
 
-def test_evaluate_by_hand(tfrl, tmp_path, monkeypatch):
-    # |x - c| + 1: x = 0 is off by |c|, and so is whatever constant is best.
-    (tmp_path / "hand.py").write_text(
-        "import numpy as np\n\n\ndef distance(points):\n"
-        "    return 1 + np.abs(points[:, 0] - points[:, 1])\n"
-    )
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    arguments = ("--policy", "constant", "--function", "hand:distance", "--json")
-    ran = tfrl("evaluate", "learn_to_optimize", *arguments)
-    (constant,) = ran.json["policies"]
-    assert ran.status == 0
-    # The mean of c² over -1, -0.9, ..., 1.
-    assert constant["mse"] == pytest.approx(np.mean(np.linspace(-1, 1, 21) ** 2), rel=1e-6)
-
-
 def test_a_killed_run_goes_on(tfrl, tmp_path, trained):
     """A process that was killed and what went on leave what a run leaves that nobody stopped."""
     workdir = tmp_path / "run"

@@ -14,6 +14,7 @@ from tf_agents.trajectories import time_step as ts
 from environments.errors import UserError
 from tests.tfrl_systems import graph_problems
 from tests.tfrl_systems.graph_problems import RULES, SIZES, batch, random_observation
+from tfrl_systems.agents.policy_gradients import Config
 from tfrl_systems.networks import graph_actors, graph_encoder
 from tfrl_systems.networks.graph_actions import MASKED
 from tfrl_systems.policies import distributions
@@ -28,19 +29,22 @@ FEATURES = ("nodes", "edges", "action_features")
 def make_actor(head="pointer", sizes=SIZES, rules=RULES, seed=0, max_logit=4.0):
     specs = tensor_spec.from_spec(graph_problems.specs(sizes, rules))
     action = tensor_spec.BoundedTensorSpec([2], tf.int32, 0, [len(rules), sizes.max_locations - 1])
-    settings = graph_actors.GraphSettings(8, 3, head, max_logit)
-    actor = graph_actors.GraphActorNetwork(specs, action, settings, np.random.default_rng(seed))
+    config = Config(graph_width=8, graph_rounds=2, head=head, max_logit=max_logit)
+    actor = graph_actors.GraphActorNetwork(specs, action, config, np.random.default_rng(seed))
     noise = np.random.default_rng(seed + 1)
     for variable in actor.trainable_variables:
         variable.assign_add(noise.normal(scale=0.3, size=variable.shape))
     return actor
 
 
+@functools.cache
+def shared_actor(head="pointer", sizes=SIZES):
+    """An actor for several tests; do not change it."""
+    return make_actor(head, sizes)
+
+
 def make_value(actor, has_spread=False):
-    generator = np.random.default_rng(2)
-    return graph_actors.GraphValueNetwork(
-        actor.input_tensor_spec, actor.trunk, 8, generator, has_spread
-    )
+    return graph_actors.GraphValueNetwork(actor, np.random.default_rng(2), has_spread)
 
 
 def twin(actor):
@@ -99,14 +103,13 @@ def padded(graph, sizes, generator=None):
 @HEADS
 def test_padding_changes_no_bit(head):
     """Neither how much there is, nor what is in it; in TensorFlow and in NumPy."""
-    small, large = make_actor(head), make_actor(head, LARGER)
+    small, large = shared_actor(head), shared_actor(head, LARGER)
     graphs = observations()
     generator = np.random.default_rng(3)
     masks = [graph["action_mask"] for graph in graphs]
     expected = [logits_of(small, *graphs), numpy_logits(small, *graphs)]
     value = make_value(small)(batch(*graphs))[0].numpy()
-    for actor, sizes, noise in ((small, SIZES, generator), (large, LARGER, None),
-                                (large, LARGER, generator)):  # fmt: skip
+    for actor, sizes, noise in ((small, SIZES, generator), (large, LARGER, generator)):
         variants = [padded(graph, sizes, noise) for graph in graphs]
         logits = [logits_of(actor, *variants), numpy_logits(actor, *variants)]
         for before, after in zip(expected, logits, strict=True):
@@ -119,8 +122,8 @@ def test_padding_changes_no_bit(head):
 @HEADS
 def test_neither_names_nor_order_matter(head):
     """Nodes, edges and, of what is listed, actions in another order: the same logits."""
-    actor, generator = make_actor(head), np.random.default_rng(4)
-    for graph in observations(3):
+    actor, generator = shared_actor(head), np.random.default_rng(4)
+    for graph in observations(2):
         num_nodes, num_edges = int(graph["n_node"][0]), int(graph["n_edge"][0])
         num_actions = int(graph["action_mask"].sum())
         nodes = np.arange(SIZES.max_nodes + 1)
@@ -146,7 +149,7 @@ def test_the_local_head_knows_nothing_of_the_whole_graph():
     variant = {**graph, "globals": graph["globals"] + 1}
     for head, is_same in (("local", True), ("pointer", False)):
         first, second = (
-            make_actor(head)(tensors(each))[0].logits.numpy() for each in (graph, variant)
+            shared_actor(head)(tensors(each))[0].logits.numpy() for each in (graph, variant)
         )
         assert np.array_equal(first, second) == is_same
 
@@ -158,7 +161,7 @@ def test_the_pointer_knows_rules_by_what_they_are():
         *[dataclasses.replace(RULES[0], name=f"new{i}") for i in range(3)],
         *RULES[:2],
     )
-    few, many = make_actor(), make_actor(rules=more)
+    few, many = shared_actor(), make_actor(rules=more)
     for graph in observations(4):
         variant = graph | {
             name: observation[name]
@@ -191,7 +194,7 @@ def test_however_large_scores_become_logits_are_bounded(head):
 
 
 def test_unknown_kinds_of_nodes_are_taken_for_none():
-    actor = make_actor()
+    actor = shared_actor()
     (graph,) = observations(1)
     no_kind, unknown_kind = ({**graph, "nodes": graph["nodes"].copy()} for _ in range(2))
     no_kind["nodes"][0, 0], unknown_kind["nodes"][0, 0] = 0, 10_000
@@ -204,7 +207,7 @@ def test_unknown_kinds_of_nodes_are_taken_for_none():
 
 @HEADS
 def test_numpy_has_the_same_arithmetic(head):
-    actor = make_actor(head)
+    actor = shared_actor(head)
     graphs = observations(6)
     parameters = twin(actor).parameters(batch(*graphs))
     distribution = actor(batch(*graphs))[0]
@@ -247,7 +250,7 @@ def test_first_the_rule_then_the_location_by_hand():
 
 @HEADS
 def test_gradients_of_all_weights_are_finite_and_reach_the_encoder(head):
-    actor = make_actor(head)
+    actor = shared_actor(head)
     graphs = batch(*observations())
     with tf.GradientTape() as tape:
         distribution = actor(graphs)[0]
@@ -266,7 +269,7 @@ def test_gradients_of_all_weights_are_finite_and_reach_the_encoder(head):
 
 def test_values_are_computed_where_something_is_decided_some_at_a_time(monkeypatch):
     monkeypatch.setattr(graph_actors, "_BLOCK", 2)
-    value = make_value(make_actor(), has_spread=True)
+    value = make_value(shared_actor(), has_spread=True)
     graphs = tensors(*observations(6))
     whole, spread = value.value_and_log_spread(graphs, training=True)
     for values, expected in zip(value.value_and_log_spread(graphs), (whole, spread), strict=True):
@@ -280,7 +283,7 @@ def test_values_are_computed_where_something_is_decided_some_at_a_time(monkeypat
 
 
 def test_an_observation_is_encoded_once_for_both(monkeypatch):
-    actor = make_actor()
+    actor = shared_actor()
     value = make_value(actor)
     calls, inner = [], graph_encoder.graphs_of
     monkeypatch.setattr(graph_encoder, "graphs_of", lambda seen: calls.append(1) or inner(seen))
@@ -301,6 +304,6 @@ def test_an_observation_is_encoded_once_for_both(monkeypatch):
 def test_an_action_of_another_kind_is_refused():
     specs = tensor_spec.from_spec(graph_problems.specs())
     action = tensor_spec.BoundedTensorSpec([], tf.int64, 0, 3)
-    settings = graph_actors.GraphSettings(8, 1, "pointer", 4.0)
+    config = Config(graph_width=8, graph_rounds=1)
     with pytest.raises(UserError, match=r"action: expected \(xfer_id, location\), int32 \[2\]"):
-        graph_actors.GraphActorNetwork(specs, action, settings, np.random.default_rng(0))
+        graph_actors.GraphActorNetwork(specs, action, config, np.random.default_rng(0))

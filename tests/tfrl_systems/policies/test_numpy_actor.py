@@ -44,17 +44,22 @@ def collect_policy(name: str, kind: str, seed: int = 0, **settings):
 
 
 @functools.cache
-def learned_policy(case: int):
-    """A collect policy that is far from its start, its normaliser too."""
+def learned_agent(case: int):
+    """An agent whose collect policy is far from its start, its normaliser too."""
     name, kind, settings = CASES[case]
-    policy = collect_policy(name, kind, **settings)
+    agent = make_agent(AGENTS[name], kind, **settings)
+    policy = agent.collect_policy
     generator = np.random.default_rng(1)
     for variable in policy.variables():
         if variable.dtype == tf.float32:
             noise = generator.normal(scale=0.5, size=variable.shape)
             # Counts and sums of squares are positive.
             variable.assign(variable + (noise if variable.trainable else 3 * np.abs(noise) + 1))
-    return policy
+    return agent
+
+
+def learned_policy(case: int):
+    return learned_agent(case).collect_policy
 
 
 def loaded(case: int) -> NumpyActor:
@@ -94,10 +99,8 @@ def test_distributions_are_those_of_tensorflow(case, num_rows):
 
 @pytest.mark.parametrize("case", range(len(CASES)))
 def test_experience_is_as_the_agent_expects_it(case):
-    name, kind, settings = CASES[case]
-    agent = make_agent(AGENTS[name], kind, **settings)
-    step = loaded(case).act(ts.restart(rows(kind, 6), 6), np.random.default_rng(0))
-    spec = agent.collect_data_spec
+    step = loaded(case).act(ts.restart(rows(CASES[case][1], 6), 6), np.random.default_rng(0))
+    spec = learned_agent(case).collect_data_spec
     tree.assert_same_structure(step.info, tree.map_structure(np.asarray, spec.policy_info))
     for array, leaf_spec in zip(
         tree.flatten((step.action, step.info)),

@@ -20,6 +20,11 @@ def starts_of(model, seed=5):
     return dreams.Remembering(model)(episodes)
 
 
+@pytest.fixture(scope="module")
+def remember(fitted):
+    return dreams.Remembering(fitted)
+
+
 class TestContract(EnvironmentContractTest):
     """A dream of a model with two members that was never fitted."""
 
@@ -30,15 +35,15 @@ class TestContract(EnvironmentContractTest):
             TestContract.model = make_model(num_members=2)
             TestContract.starts = starts_of(TestContract.model)
         dream = dreams.Dream(TestContract.model, temperature=1.2, disagreement=0.5)
-        return dreams.DreamEnvironment(dream, TestContract.starts, ACTION_SPEC, 7, seed=seed)
+        return dreams.DreamEnvironment(dream, TestContract.starts, ACTION_SPEC, 7, seed)
 
 
-def test_dreams_of_twenty_steps_are_right(fitted):
+def test_dreams_of_twenty_steps_are_right(fitted, remember):
     """Walks that go on for 20 steps or more: states, rewards, masks, and no end before its time."""
     episodes = Replay(fitted).add(chain.played_by_chance(400, seed=1))
     long = episodes.is_real[:, 20] > 0
     assert long.sum() > 40
-    starts = dreams.Remembering(fitted)(episodes)
+    starts = remember(episodes)
     place = episodes.place[long]
     state = tf.nest.map_structure(lambda array: array[place[:, 0]], starts.state)
     dream, right = dreams.Dream(fitted, temperature=0.1), np.ones(len(place), bool)
@@ -54,10 +59,10 @@ def test_dreams_of_twenty_steps_are_right(fitted):
     assert np.mean(right) >= 0.99
 
 
-def test_the_end_of_a_dream_is_right(fitted):
+def test_the_end_of_a_dream_is_right(fitted, remember):
     """From every state right to the end, and jump."""
     episodes = Replay(fitted).add(chain.played_by_chance(50, seed=2))
-    starts = dreams.Remembering(fitted)(episodes)
+    starts = remember(episodes)
     (where,) = np.nonzero(starts.is_first & (starts.state.latents[:, 0] == 1))
     state = tf.nest.map_structure(lambda array: array[where[:1]], starts.state)
     dream, outcomes = dreams.Dream(fitted, temperature=0.1), []
@@ -95,9 +100,10 @@ def test_temperature_widens_dreams():
     assert spreads[0] < 1e-2 and spreads == sorted(set(spreads))
 
 
-def test_memories_are_those_of_the_episodes(fitted, unseen):
+def test_memories_are_those_of_the_episodes(fitted, remember, unseen, monkeypatch):
     """The memory before step t is what t steps leave behind; at the start it is empty."""
-    starts = dreams.Remembering(fitted)(unseen, at_once=7)
+    monkeypatch.setattr(dreams, "_EPISODES_AT_ONCE", 7)
+    starts = remember(unseen)
     (memory,) = starts.state.memories
     number = int(np.argmax(unseen.is_real.sum(axis=1)))
     rows = unseen.place[number]
@@ -111,38 +117,35 @@ def test_memories_are_those_of_the_episodes(fitted, unseen):
 
 
 @pytest.mark.parametrize("only_first", [True, False])
-def test_where_dreams_begin(fitted, unseen, only_first):
-    starts = dreams.Remembering(fitted)(unseen)
+def test_where_dreams_begin(fitted, remember, unseen, only_first):
+    starts = remember(unseen)
     drawn = starts.drawn(300, only_first, np.random.default_rng(0))
     is_empty = np.all(drawn.memories[0].hidden == 0, axis=1)
     assert is_empty.all() if only_first else 0 < is_empty.sum() < 100
 
 
-def test_a_batch_of_dreams(fitted, unseen):
-    """Each dream ends for itself; after its end its rewards are 0."""
-    starts = dreams.Remembering(fitted)(unseen)
-    environment = dreams.DreamEnvironment(
-        dreams.Dream(fitted, 0.1), starts, ACTION_SPEC, 50, only_first=True, batch_size=8
-    )
-    time_step = environment.reset()
-    begun = np.argmax(time_step.observation["latent"], axis=1)
-    returns = np.zeros(8)
-    while not time_step.is_last().all():
-        # To the right, and jump.
-        mask = time_step.observation["action_mask"]
-        time_step = environment.step(np.where(mask[:, 2], 2, 1).astype(np.int32))
-        returns += time_step.reward
-    info = environment.get_info()
-    assert info["steps"].tolist() == (5 - begun).tolist() and len(set(begun)) > 1
-    np.testing.assert_allclose(info["predicted_return"], returns, rtol=1e-5)
-    np.testing.assert_allclose(returns, 10 - (4 - begun), atol=0.1)
+def test_a_dream_of_the_environment_ends_where_the_episode_would(fitted, remember, unseen):
+    starts = remember(unseen)
+    environment = dreams.DreamEnvironment(dreams.Dream(fitted, 0.1), starts, ACTION_SPEC, 50)
+    for _ in range(8):
+        time_step, total = environment.reset(), 0.0
+        begun = int(np.argmax(time_step.observation["latent"]))
+        while not time_step.is_last():
+            # To the right, and jump.
+            action = 2 if time_step.observation["action_mask"][2] else 1
+            time_step = environment.step(np.int32(action))
+            total += time_step.reward
+        info = environment.get_info()
+        assert info["steps"] == 5 - begun
+        assert info["predicted_return"] == pytest.approx(total, rel=1e-5)
+        assert total == pytest.approx(10 - (4 - begun), abs=0.1)
 
 
-def test_real_segments(fitted):
+def test_real_segments(fitted, remember):
     """An episode of 5 steps and one of 11 make segments of 4 steps, and shorter ones at the end."""
     episodes = Replay(fitted).add(chain.played_by_chance(60, seed=4))
     lengths = episodes.is_real.sum(axis=1).astype(int)
-    starts = dreams.Remembering(fitted)(episodes)
+    starts = remember(episodes)
     info = {"number": np.arange(lengths.sum())}
     segments = dreams.real_segments(dreams.Dream(fitted), starts, episodes, info, 4)
     expected = [min(4, length - begin) for length in lengths for begin in range(0, length, 4)]

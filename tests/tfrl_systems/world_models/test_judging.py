@@ -11,8 +11,13 @@ from tfrl_systems.world_models.fitting import Replay
 from tfrl_systems.world_models.judging import Judge, explained, f1
 
 
-def test_a_fitted_model_is_right_about_new_episodes(fitted, unseen):
-    judgement = Judge(fitted).judge(unseen, np.random.default_rng(0))
+@pytest.fixture(scope="module")
+def judge(fitted):
+    return Judge(fitted)
+
+
+def test_a_fitted_model_is_right_about_new_episodes(judge, unseen):
+    judgement = judge.judge(unseen, np.random.default_rng(0))
     assert (
         judgement.reward_r2 > 0.999 and judgement.mask_f1 > 0.999 and judgement.done_accuracy > 0.99
     )
@@ -22,13 +27,13 @@ def test_a_fitted_model_is_right_about_new_episodes(fitted, unseen):
     assert judgement.invalid_share < 0.02
 
 
-def test_a_wrong_reward_head_is_found(fitted):
+def test_a_wrong_reward_head_is_found(judge, fitted):
     unseen = Replay(fitted).add(chain.played_by_chance(100, seed=3, first=0))
     scale = float(fitted.reward_scale.numpy())
-    right = Judge(fitted).judge(unseen, np.random.default_rng(0))
+    right = judge.judge(unseen, np.random.default_rng(0))
     try:
         fitted.reward_scale.assign(-scale)
-        wrong = Judge(fitted).judge(unseen, np.random.default_rng(0))
+        wrong = judge.judge(unseen, np.random.default_rng(0))
     finally:
         fitted.reward_scale.assign(scale)
     assert wrong.reward_r2 < -1

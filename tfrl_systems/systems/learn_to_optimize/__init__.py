@@ -8,12 +8,13 @@ import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from environments import files
 from environments.learn_to_optimize.settings import Settings as EnvironmentSettings
 from tfrl_systems.reporting import Reporter
 from tfrl_systems.settings import Settings, option
-from tfrl_systems.systems.learn_to_optimize import tables, texts
-from tfrl_systems.systems.learn_to_optimize.evaluating import Evaluation, evaluate_policies
+from tfrl_systems.systems.learn_to_optimize import evaluating, texts
 from tfrl_systems.systems.learn_to_optimize.judging import Judging
+from tfrl_systems.systems.learn_to_optimize.optimizer_policy import OptimizerPolicy
 from tfrl_systems.systems.learn_to_optimize.problem import Problem, Resolved
 from tfrl_systems.training.system import GRAPH_SETTINGS, System
 from tfrl_systems.training.training_run import TrainingRun
@@ -121,7 +122,7 @@ class LearnToOptimize(System):
 
     name = "learn_to_optimize"
     problem_type = Problem
-    evaluation_type = Evaluation
+    evaluation_type = evaluating.Evaluation
     bench_type = Benchmarks
     policies = {
         "random": "a random x",
@@ -175,10 +176,10 @@ class LearnToOptimize(System):
         yield learning.online_task(run)
 
     def evaluate(
-        self, policies: Sequence[str], request: Evaluation, seed: int, reporter: Reporter
+        self, policies: Sequence[str], request: evaluating.Evaluation, seed: int, reporter: Reporter
     ) -> dict[str, Any]:
         """See `System.evaluate`."""
-        return evaluate_policies(policies, request, seed, reporter)
+        return evaluating.evaluate_policies(policies, request, seed, reporter)
 
     def bench(self, request: Benchmarks, reporter: Reporter) -> dict[str, Any]:
         """See `System.bench`."""
@@ -190,10 +191,10 @@ class LearnToOptimize(System):
         self, policy: str, form: str, compiler: str | None, output: pathlib.Path
     ) -> tuple[dict[str, Any], str]:
         """See `System.export`."""
-        from tfrl_systems.systems.learn_to_optimize.exporting import export_onnx
-
-        use = f"onnxruntime.InferenceSession('{output}').run(['x'], {{'c': c}})"
-        return export_onnx(policy, output), use
+        data = OptimizerPolicy.load(policy).to_onnx().SerializeToString()
+        files.replace(output, data)
+        about = {"policy": policy, "format": form, "path": str(output), "size_bytes": len(data)}
+        return about, f"onnxruntime.InferenceSession('{output}').run(['x'], {{'c': c}})"
 
     def outcome(self, result: Mapping[str, Any]) -> tuple[str, str]:
         """See `System.outcome`."""
@@ -209,7 +210,7 @@ class LearnToOptimize(System):
 
     def table(self, evaluation: Mapping[str, Any]) -> str:
         """See `System.table`."""
-        return tables.function_table(evaluation)
+        return evaluating.function_table(evaluation)
 
 
 SYSTEM = LearnToOptimize()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from environments.files import is_directory
 from environments.learn_to_optimize import baselines, references
 from environments.learn_to_optimize.functions import Objective
 from tfrl_systems.policies.policy_files import load_policy_json
-from tfrl_systems.reporting import Reporter
+from tfrl_systems.reporting import Reporter, format_table
 from tfrl_systems.settings import option
 from tfrl_systems.systems.learn_to_optimize import judging
 from tfrl_systems.systems.learn_to_optimize.optimizer_policy import OptimizerPolicy
@@ -63,6 +63,26 @@ def evaluate_policies(
         "truth_evaluations": sum(row.pop("truth_evaluations", 0) for row in rows),
         "policies": rows,
     }
+
+
+def function_table(evaluation: Mapping[str, Any]) -> str:
+    """Format for people how far off each policy is, and what it costs."""
+    policies = evaluation["policies"]
+    names = [name for name in ("cost", "mse", "msle") if name in policies[0]]
+    rows = [
+        [
+            policy["policy"],
+            *(f"{policy[name]:.3g}" for name in names),
+            f"{policy['evaluations']:,}",
+            f"{policy['microseconds_per_query']:.1f}",
+        ]
+        for policy in policies
+    ]
+    table = format_table([evaluation["function"], *names, "evaluations", "µs a query"], rows)
+    return (
+        f"{table}\n{evaluation['function_evaluations']:,} evaluations of the function in all, "
+        f"{evaluation['truth_evaluations']:,} of them to find the least values"
+    )
 
 
 def evaluate(name: str, choose: Choose, objective: Objective, judge: str) -> dict[str, Any]:

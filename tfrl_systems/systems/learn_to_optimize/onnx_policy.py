@@ -15,13 +15,12 @@ _OPSET, _IR_VERSION = 13, 7
 _ACTIVATIONS = {"tanh": "Tanh", "relu": "Relu"}
 
 
-def to_onnx(network: NumpyNetwork, num_free: int, steps: int = 1) -> onnx.ModelProto:
+def to_onnx(network: NumpyNetwork, num_free: int) -> onnx.ModelProto:
     """Return a model that computes what `OptimizerPolicy` does.
 
     Args:
       network: network of a policy from points (x, c) to the next x.
       num_free: k, the number of free parameters.
-      steps: how many times the policy is applied.
 
     Returns:
       A model with the input c, float32 [N, k], and the output x, float32 [N, n - k].
@@ -30,8 +29,7 @@ def to_onnx(network: NumpyNetwork, num_free: int, steps: int = 1) -> onnx.ModelP
     num_tuned = network.num_actions
     # As many rows of zeros as c has.
     x = builder.add("MatMul", "c", builder.constant("none", np.zeros((num_free, num_tuned))))
-    for _ in range(steps):
-        x = _step(builder, network, x)
+    x = _step(builder, network, x)
     builder.nodes.append(helper.make_node("Identity", [x], ["x"]))
     graph = helper.make_graph(
         builder.nodes,

@@ -1,12 +1,7 @@
 """A learned optimiser in NumPy: it returns a good x for given parameters c.
 
 learn_to_optimize trains a policy over points s = (x, c) of the box [-1, 1]^n. The likeliest action
-is the next x. A user gives only c, so the first x is always 0:
-
-    x_1 = π(0, …, 0, c),    x_{i+1} = π(x_i, c).
-
-One step is usually enough: in training, the value of an action does not depend on the x before it.
-A second step only repeats the answer from another start.
+is the next x, and its value does not depend on the x before it. A user gives only c: x = π(0, c).
 
 A caller who has the function can have each answer polished by a few evaluations of it.
 """
@@ -36,8 +31,7 @@ class OptimizerPolicy:
 
     Args:
       network: network of a policy from points (x, c) to the next x.
-      num_tuned: n - k, the number of coordinates of x.
-      steps: how many times the policy is applied, each time from its last x.
+      num_tuned: n - k.
       polish: the most evaluations of the function that make each answer better; 0 for none.
       function: rows (x, c) float64 [N, n] of the box [-1, 1]^n -> values [N]; only to polish.
 
@@ -49,7 +43,6 @@ class OptimizerPolicy:
         self,
         network: NumpyNetwork,
         num_tuned: int,
-        steps: int = 1,
         polish: int = 0,
         function: polishing.RowFunction | None = None,
     ) -> None:
@@ -62,26 +55,15 @@ class OptimizerPolicy:
         self._network = network
         self._num_tuned = num_tuned
         self._num_free = network.num_inputs - num_tuned
-        self._steps = steps
 
     @classmethod
     def load(
         cls,
         directory: pathlib.Path | str,
-        steps: int = 1,
         polish: int = 0,
         function: polishing.RowFunction | None = None,
     ) -> OptimizerPolicy:
         """Read a directory that `tfrl train learn_to_optimize` wrote, without TensorFlow.
-
-        Args:
-          directory: the policy's directory.
-          steps: see the class, as for the others.
-          polish: the most evaluations that make an answer better.
-          function: what is evaluated.
-
-        Returns:
-          The optimiser.
 
         Raises:
           UserError: there is no policy, one of something else, or its files are damaged; or only
@@ -102,13 +84,13 @@ class OptimizerPolicy:
                 f"{num_tuned}, found one from {network.num_inputs} to {network.num_actions}; "
                 "export the policy again"
             )
-        return cls(network, num_tuned, steps, polish, function)
+        return cls(network, num_tuned, polish, function)
 
     def to_onnx(self) -> onnx.ModelProto:
         """Return the optimiser, unpolished, as an ONNX model, from c [N, k] to x [N, n - k]."""
         from tfrl_systems.systems.learn_to_optimize import onnx_policy
 
-        return onnx_policy.to_onnx(self._network, self._num_free, self._steps)
+        return onnx_policy.to_onnx(self._network, self._num_free)
 
     def __call__(self, c: Any) -> np.ndarray:
         """Return the x for each c.
@@ -132,9 +114,6 @@ class OptimizerPolicy:
         points = np.zeros((num_rows, self._network.num_inputs), np.float32)
         points[:, self._num_tuned :] = free
         x = self._network.mode(points)
-        for _ in range(1, self._steps):
-            points[:, : self._num_tuned] = x
-            x = self._network.mode(points)
         if self._function is not None:
             x = self._polished(x, points[:, self._num_tuned :])
         return x[0] if free.ndim == 1 else x

@@ -47,32 +47,24 @@ class Teaching:
     descent_rounds: int = 30
 
     def __post_init__(self) -> None:
-        """Check the settings.
+        """Check the teachers.
 
         Raises:
-          UserError: there is no such minimiser, or a number is too small.
+          UserError: there is no such minimiser.
         """
         for name in self.teachers:
             if name not in _TEACHERS:
                 raise UserError(
                     f"teachers: expected some of {', '.join(_TEACHERS)}; found {name!r}; correct it"
                 )
-        for name in ("explored", "descent_rounds"):
-            if getattr(self, name) < 0:
-                number = getattr(self, name)
-                raise UserError(f"{name}: expected 0 or more, found {number}; correct it")
 
 
 class Teacher:
     """Gives the best answers for the free parameters of a chunk (`jobs.Runner`).
 
     The info of its experience is `cost`, f at the answer, and `learned_cost`, f at the last
-    policy's; NaN if there is no learned policy yet. Each episode has one step.
-
-    Args:
-      environments: they draw the points, in turn; all have the same function.
-      actor: the policy.
-      teaching: who teaches.
+    policy's; NaN if there is no learned policy yet. Each episode has one step. The environments
+    draw the points, in turn; all have the same function.
     """
 
     def __init__(

@@ -38,7 +38,7 @@ OF_AGENT = {
     "world_model": DREAMING,
 }
 ROOT = pathlib.Path(__file__).parents[4]
-PIPES = Collect("pipes", 2)
+PIPES = Collect("pipes", 1)
 HERE = Collect()
 
 
@@ -206,7 +206,7 @@ if __name__ == "__main__":
         workdir="run",
         iterations=1,
         settings={"num_chunks": 2, "episodes_per_chunk": 4, "hidden_sizes": (4,)},
-        collect=Collect("pipes", 2),
+        collect=Collect("pipes", 1),
         reporter=experiments.Reporter(),
     )
     found = experiments.evaluate("learn_to_optimize", policies=[run.policy, "scipy"])

@@ -7,7 +7,7 @@ import functools
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,13 +21,9 @@ from tfrl_systems.systems.learn_to_optimize.optimizer_policy import OptimizerPol
 
 _NUM_CALLS = 300
 _NUM_ROWS = 4096
-_SCALING = "pipes_scaling_sleep_1ms_"
 
 Figures = dict[str, dict[str, Any]]
 """Benchmarks by name, as --json shows them."""
-
-MeasureFn = Callable[[collecting.Setup, int], Figures]
-"""(setup, rounds) -> the figures."""
 
 MakeCollect = Callable[[collecting.Setup], contextlib.AbstractContextManager[collecting.CollectFn]]
 
@@ -38,13 +34,6 @@ class Way(NamedTuple):
     make: MakeCollect
     repeats: int
     what: str
-
-
-class Cost(NamedTuple):
-    """Medians of the time that one collect takes; the CPU time is that of children too."""
-
-    wall_ms: float
-    cpu_ms: float
 
 
 _OURS = Way(collecting.ours, 300, "NumPy policy, batched environment, in this process")
@@ -90,25 +79,17 @@ def measure(names: Sequence[str], rounds: int, reporter: Reporter) -> dict[str, 
     setup = collecting.Setup(reporter)
     benchmarks: Figures = {}
     advance = reporter.task("measuring", len(names))
-    for group, measure_fn in _groups(names):
-        benchmarks |= measure_fn(setup, rounds)
-        advance(len(group))
+    compared = [name for name in names if name in _OTHERS or name == "collect_ms"]
+    if compared:
+        benchmarks |= _compare(compared, setup, rounds)
+        advance(len(compared))
+    for name in names:
+        if name not in compared:
+            benchmarks[name] = _FIGURES[name](setup, rounds)
+            advance(1)
     return {
         "benchmarks": [{"name": name, **benchmarks[name]} for name in names if name in benchmarks]
     }
-
-
-def _groups(wanted: Sequence[str]) -> Iterator[tuple[list[str], MeasureFn]]:
-    """Yield groups of benchmarks that are measured together, each with the function to do so."""
-    compared = [name for name in wanted if name in _OTHERS or name == "collect_ms"]
-    if compared:
-        yield compared, functools.partial(_compare, compared)
-    for name in wanted:
-        if name.startswith(_SCALING):
-            num_workers = int(name.removeprefix(_SCALING))
-            yield [name], functools.partial(_scale, name, num_workers)
-        elif name not in compared:
-            yield [name], functools.partial(_FIGURES[name], name)
 
 
 def _compare(names: Sequence[str], setup: collecting.Setup, rounds: int) -> Figures:
@@ -118,29 +99,36 @@ def _compare(names: Sequence[str], setup: collecting.Setup, rounds: int) -> Figu
     ours = costs.pop("collect_ms")
     benchmarks = {name: _ratio(cost, ours, ways[name].what) for name, cost in costs.items()}
     if "collect_ms" in names:
-        benchmarks["collect_ms"] = {"value": ours.wall_ms, "unit": "ms", "of": _OURS.what}
+        benchmarks["collect_ms"] = {"value": ours[0], "unit": "ms", "of": _OURS.what}
     return benchmarks
 
 
-def _scale(name: str, num_workers: int, setup: collecting.Setup, rounds: int) -> Figures:
+def _scale(setup: collecting.Setup, rounds: int, num_workers: int) -> dict[str, Any]:
     in_workers = functools.partial(collecting.sleeping, collect=Collect("pipes", num_workers))
-    pipes = Way(in_workers, 1, "")
-    costs = _in_turns({"one": _SLEEPING, "pipes": pipes}, setup, rounds)
-    return {name: _ratio(costs["one"], costs["pipes"], _SLEEPING.what)}
+    ways = {"one": _SLEEPING, "pipes": Way(in_workers, 1, "")}
+    costs = _in_turns(ways, setup, rounds)
+    return _ratio(costs["one"], costs["pipes"], _SLEEPING.what)
 
 
-def _ratio(theirs: Cost, ours: Cost, against: str) -> dict[str, Any]:
+def _ratio(theirs: tuple[float, float], ours: tuple[float, float], against: str) -> dict[str, Any]:
+    """Compare two medians of wall and CPU time, in ms."""
     return {
-        "ratio": theirs.wall_ms / ours.wall_ms,
+        "ratio": theirs[0] / ours[0],
         "against": against,
-        "cpu_ratio": theirs.cpu_ms / ours.cpu_ms,
-        "theirs_ms": theirs.wall_ms,
-        "ours_ms": ours.wall_ms,
+        "cpu_ratio": theirs[1] / ours[1],
+        "theirs_ms": theirs[0],
+        "ours_ms": ours[0],
     }
 
 
-def _in_turns(ways: Mapping[str, Way], setup: collecting.Setup, rounds: int) -> dict[str, Cost]:
-    """Measure each way, taking turns; report and leave out ways that are not installed."""
+def _in_turns(
+    ways: Mapping[str, Way], setup: collecting.Setup, rounds: int
+) -> dict[str, tuple[float, float]]:
+    """Measure each way, taking turns; report and leave out ways that are not installed.
+
+    Returns:
+      Medians of the wall time and of the CPU time, children's too, of one collect, in ms.
+    """
     wall_ms: dict[str, list[float]] = {}
     cpu_ms: dict[str, list[float]] = {}
     with contextlib.ExitStack() as stack:
@@ -162,7 +150,7 @@ def _in_turns(ways: Mapping[str, Way], setup: collecting.Setup, rounds: int) -> 
                 cpu_ms[name].append(1e3 * (cpu_s() - began_s) / len(taken_s))
                 wall_ms[name] += [1e3 * seconds for seconds in taken_s]
     return {
-        name: Cost(statistics.median(taken), statistics.median(cpu_ms[name]))
+        name: (statistics.median(taken), statistics.median(cpu_ms[name]))
         for name, taken in wall_ms.items()
     }
 
@@ -177,35 +165,35 @@ def _time_calls(function: Callable[[], object], count: int) -> list[float]:
     return taken
 
 
-def _pipes_collect(name: str, setup: collecting.Setup, rounds: int) -> Figures:
-    cost = _in_turns({name: _PIPES}, setup, rounds)[name]
-    return {name: {"value": cost.wall_ms, "unit": "ms", "of": _PIPES.what}}
+def _pipes_collect(setup: collecting.Setup, rounds: int) -> dict[str, Any]:
+    wall_ms, _ = _in_turns({"pipes": _PIPES}, setup, rounds)["pipes"]
+    return {"value": wall_ms, "unit": "ms", "of": _PIPES.what}
 
 
-def _broadcast(name: str, setup: collecting.Setup, rounds: int) -> Figures:
+def _broadcast(setup: collecting.Setup, rounds: int) -> dict[str, Any]:
     def broadcast() -> None:
         setup.actor.load(setup.packer.to_bytes())
 
     num_floats = sum(math.prod(entry.shape) for entry in setup.packer.layout.entries)
     what = f"read {num_floats} floats from TensorFlow, load them into the NumPy actor"
-    return {name: {**_median(broadcast, rounds, 1e3, "ms"), "of": what}}
+    return {**_median(broadcast, rounds, 1e3, "ms"), "of": what}
 
 
-def _query(name: str, setup: collecting.Setup, rounds: int, num_rows: int = 1) -> Figures:
+def _query(setup: collecting.Setup, rounds: int, num_rows: int) -> dict[str, Any]:
     setup.actor.load(setup.packer.to_bytes())
     objective = setup.problem.make_objective()
     policy = OptimizerPolicy(setup.actor.network, objective.num_tuned)
     shape = (num_rows, objective.num_free)
     free = np.random.default_rng(0).uniform(-1, 1, shape).astype(np.float32)
     what = f"policy(c) -> x, {num_rows} at a time"
-    return {name: {**_median(lambda: policy(free), rounds, 1e6 / num_rows, "us"), "of": what}}
+    return {**_median(lambda: policy(free), rounds, 1e6 / num_rows, "us"), "of": what}
 
 
-def _train_step(name: str, setup: collecting.Setup, rounds: int) -> Figures:
-    trajectory = collecting.collect_once(setup).trajectory
-    what = "PPO's train on the 64 episodes, 10 epochs"
+def _train_step(setup: collecting.Setup, rounds: int) -> dict[str, Any]:
+    with collecting.ours(setup) as collect:
+        trajectory = collect().trajectory
     measured = _median(lambda: setup.agent.train(trajectory), rounds, 1e3, "ms")
-    return {name: {**measured, "of": what}}
+    return {**measured, "of": "PPO's train on the 64 episodes, 10 epochs"}
 
 
 def _median(
@@ -216,10 +204,14 @@ def _median(
     return {"value": units_per_s * statistics.median(taken), "unit": unit}
 
 
-_FIGURES: Mapping[str, Callable[[str, collecting.Setup, int], Figures]] = {
+_FIGURES: Mapping[str, Callable[[collecting.Setup, int], dict[str, Any]]] = {
     "pipes_collect_ms_2_workers": _pipes_collect,
+    **{
+        f"pipes_scaling_sleep_1ms_{number}": functools.partial(_scale, num_workers=number)
+        for number in (2, 4, 8)
+    },
     "broadcast_ms": _broadcast,
-    "query_us": _query,
+    "query_us": functools.partial(_query, num_rows=1),
     "query_us_per_row": functools.partial(_query, num_rows=_NUM_ROWS),
     "train_step_ms": _train_step,
 }

@@ -73,14 +73,14 @@ class Setup:
     def __init__(self, reporter: Reporter) -> None:
         self.reporter = reporter
         self.problem = Problem(function="ackley")
-        environment = make_environment(self.problem)
+        environment = _make_environment(self.problem)
         specs = environment.time_step_spec(), environment.action_spec()
         self.agent = ppo.make_agent(_CONFIG, *specs)
         self.packer = variables.Packer(self.agent.collect_policy.variables())
         self.actor = NumpyActor.from_policy(self.agent.collect_policy)
 
 
-def make_environment(problem: Problem) -> LearnToOptimizeEnvironment:
+def _make_environment(problem: Problem) -> LearnToOptimizeEnvironment:
     """Make an environment that is not batched."""
     return problem.make_environments(_SETTINGS)[0]
 
@@ -89,17 +89,9 @@ def _batched(setup: Setup, num_episodes: int) -> Callable[[], EpisodeRunner]:
     return functools.partial(make_runner, setup.problem, _SETTINGS, num_episodes, setup.actor)
 
 
-@contextlib.contextmanager
-def ours(setup: Setup) -> Iterator[Callable[[], Experience]]:
+def ours(setup: Setup) -> contextlib.AbstractContextManager[Callable[[], Experience]]:
     """Collect our fastest way: the NumPy actor and one batched environment, as one chunk."""
-    with _in_process(setup, _batched(setup, NUM_EPISODES)) as collect:
-        yield collect
-
-
-def collect_once(setup: Setup) -> Experience:
-    """Return the first experience that `ours` collects."""
-    with ours(setup) as collect:
-        return collect()
+    return _in_process(setup, _batched(setup, NUM_EPISODES))
 
 
 class _TensorFlowActor:
@@ -118,8 +110,7 @@ class _TensorFlowActor:
         return tree.map_structure(np.asarray, self._act(time_step))
 
 
-@contextlib.contextmanager
-def tf_actor(setup: Setup) -> Iterator[CollectFn]:
+def tf_actor(setup: Setup) -> contextlib.AbstractContextManager[CollectFn]:
     """Collect as `ours` does, but with TensorFlow computing the policy."""
 
     def make_tf_runner() -> EpisodeRunner:
@@ -127,8 +118,7 @@ def tf_actor(setup: Setup) -> Iterator[CollectFn]:
         actor = _TensorFlowActor(setup.agent.collect_policy)
         return EpisodeRunner(environments, actor, NUM_EPISODES)
 
-    with _in_process(setup, make_tf_runner) as collect:
-        yield collect
+    return _in_process(setup, make_tf_runner)
 
 
 @contextlib.contextmanager
@@ -138,7 +128,7 @@ def _in_process(
     with make_pool(Collect(), make_runner_fn, _SUPERVISION) as pool:
         pool.broadcast(setup.packer.to_bytes())
         numbers = itertools.count()
-        yield lambda: collect_chunks(pool, next(numbers), 1)
+        yield lambda: _collect(pool, next(numbers), 1)
 
 
 @contextlib.contextmanager
@@ -151,7 +141,7 @@ def pipes(setup: Setup, num_workers: int) -> Iterator[CollectFn]:
         def collect() -> Experience:
             number = next(numbers)
             pool.broadcast(setup.packer.to_bytes(number))
-            return collect_chunks(pool, number, num_workers)
+            return _collect(pool, number, num_workers)
 
         yield collect
 
@@ -177,18 +167,13 @@ def sleeping(setup: Setup, collect: Collect) -> Iterator[CollectFn]:
     make_sleeping = functools.partial(_make_sleeping_runner, setup.actor)
     with make_pool(collect, make_sleeping, _SUPERVISION) as pool:
         pool.broadcast(setup.packer.to_bytes())
-        yield lambda: collect_chunks(pool, 0, _SLEEPING_CHUNKS)
+        yield lambda: _collect(pool, 0, _SLEEPING_CHUNKS)
 
 
-def collect_chunks(pool: Pool[Chunk, Experience], iteration: int, num_chunks: int) -> Experience:
-    """Collect the experience of an iteration.
-
-    Raises:
-      PoolError: a chunk failed; without it, the time would be of less work.
-    """
+def _collect(pool: Pool[Chunk, Experience], iteration: int, num_chunks: int) -> Experience:
     collected = []
     for outcome in pool.map([Chunk(iteration, index) for index in range(num_chunks)]):
-        if isinstance(outcome, Failure):
+        if isinstance(outcome, Failure):  # the time would be of less work
             raise PoolError(outcome.message)
         collected.append(outcome)
     return Experience.concatenate(collected)
@@ -197,13 +182,13 @@ def collect_chunks(pool: Pool[Chunk, Experience], iteration: int, num_chunks: in
 @contextlib.contextmanager
 def eager_driver(setup: Setup) -> Iterator[CollectFn]:
     """Collect with TF-Agents' driver, called eagerly as in its tutorials."""
-    yield _driver(setup, make_environment(setup.problem)).run
+    yield _driver(setup, _make_environment(setup.problem)).run
 
 
 @contextlib.contextmanager
 def tf_function_driver(setup: Setup) -> Iterator[CollectFn]:
     """Collect with TF-Agents' driver in a `tf.function`."""
-    yield common.function(_driver(setup, make_environment(setup.problem)).run)
+    yield common.function(_driver(setup, _make_environment(setup.problem)).run)
 
 
 @contextlib.contextmanager
@@ -211,7 +196,7 @@ def parallel_environment(setup: Setup) -> Iterator[CollectFn]:
     """Collect with TF-Agents' driver in a `tf.function`, with environments in two processes."""
     with contextlib.suppress(ValueError):  # raised if it was enabled before in this process
         system_multiprocessing.enable_interactive_mode()
-    make = functools.partial(make_environment, setup.problem)
+    make = functools.partial(_make_environment, setup.problem)
     # TF-Agents forks these processes. That is safe because they do not use TensorFlow.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)

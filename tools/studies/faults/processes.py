@@ -14,6 +14,8 @@ import signal
 import time
 from typing import NamedTuple
 
+import numpy as np
+
 MARK = "TFRL_FAULT_CAMPAIGN"
 # What is in the command lines of processes that a fault may strike.
 _ROLES = {
@@ -25,26 +27,18 @@ _ROLES = {
 
 
 class Process(NamedTuple):
-    """A process that was alive.
-
-    Attributes:
-      pid: its number.
-      command: its command line, with spaces between the arguments.
-    """
+    """A process that was alive: its number, and its command line."""
 
     pid: int
     command: str
 
     @property
     def role(self) -> str:
-        """Return what it does in the run; "" for what no fault strikes."""
+        """What it does in the run; "" for what no fault strikes."""
         if "guardian_process" in self.command or "cli.main" in self.command:
             return ""
-        return next((role for role, parts in _ROLES.items() if _has(self.command, parts)), "")
-
-
-def _has(command: str, parts: tuple[str, ...]) -> bool:
-    return any(part in command for part in parts)
+        roles = (role for role, parts in _ROLES.items() if any(p in self.command for p in parts))
+        return next(roles, "")
 
 
 def find(mark: str) -> list[Process]:
@@ -56,7 +50,7 @@ def find(mark: str) -> list[Process]:
             command = (place / "cmdline").read_bytes().replace(b"\0", b" ")
             is_marked = wanted in (place / "environ").read_bytes().split(b"\0")
             is_ours = is_marked or command.startswith(b"ray::") and _has_open_below(place, mark)
-            if is_ours and is_alive(int(place.name)):
+            if is_ours and (place / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX":
                 marked.append(Process(int(place.name), command.decode(errors="replace")))
     return marked
 
@@ -66,15 +60,6 @@ def _has_open_below(place: pathlib.Path, directory: str) -> bool:
     return any(
         str(link.readlink()).startswith(f"{directory}/") for link in (place / "fd").iterdir()
     )
-
-
-def is_alive(pid: int) -> bool:
-    """Return whether a process has not ended yet."""
-    try:
-        text = pathlib.Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return text.rpartition(")")[2].split()[0] not in "ZX"
 
 
 class Target:
@@ -112,11 +97,16 @@ class Target:
         os.close(self._fd)
 
 
-def reap() -> None:
-    """Bury the adopted children that have ended. No child of this process's own may run."""
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+def pick(
+    mark: str, roles: list[str], random: np.random.Generator
+) -> tuple[Target, str] | tuple[None, str]:
+    """Return one of a run's processes with one of the roles, and its role; None without one."""
+    candidates = sorted(process for process in find(mark) if process.role in roles)
+    if candidates:
+        chosen = candidates[int(random.integers(len(candidates)))]
+        with contextlib.suppress(ProcessLookupError):
+            return Target(chosen.pid, mark), chosen.role
+    return None, ""
 
 
 def wait_until_gone(mark: str, timeout_s: float) -> tuple[list[Process], float]:
@@ -128,10 +118,12 @@ def wait_until_gone(mark: str, timeout_s: float) -> tuple[list[Process], float]:
 
 
 def end(mark: str) -> None:
-    """Kill all processes with a mark."""
+    """Kill all processes with a mark, and bury the adopted children that have ended."""
     while marked := find(mark):
         for process in marked:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGKILL)
         time.sleep(0.05)
-    reap()
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass

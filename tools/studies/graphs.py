@@ -11,16 +11,7 @@ from typing import Any
 from environments.errors import UsageError
 from tfrl_systems.settings import option
 from tools.studies import learning
-from tools.studies.study import (
-    Picture,
-    Record,
-    Records,
-    Study,
-    Table,
-    Trial,
-    median,
-    points_of_curves,
-)
+from tools.studies.study import Record, Records, Study, Table, Trial, median
 
 SYSTEM = "tensor_graphs"
 # The models of the thesis (table 4.1) and three more, in pairs of one kind of network. One policy
@@ -265,18 +256,11 @@ def plays(records: Records) -> Iterator[Record]:
             yield {**shared, **play, "by": f"{label}, {own}, {play['way']}"}
 
 
-def _curves(records: Records) -> Iterator[Record]:
-    """Yield the points of learning curves, with names for panels and lines."""
-    for point in points_of_curves(records):
-        line = " ".join(filter(None, (point["agent"], point["reward"])))
-        yield {**point, "panel": ", ".join(point["learned_on"]), "line": line}
-
-
 GRAPHS = Study(
     """What learned policies save of the estimated cost, on their own models and on others.
 
 Each policy learns on its own model, on several, or on a family of small random ones. Chance and
-searches are in the study `searches`. The picture is figure 4.4 of the thesis.""",
+searches are in the study `searches`.""",
     Graphs,
     _of_graphs,
     measure,
@@ -293,9 +277,4 @@ searches are in the study `searches`. The picture is figure 4.4 of the thesis.""
             derive=plays,
         )
     ],
-    [
-        Picture(
-            "graphs", "panel", "line", "iteration", "value", "cost by likeliest actions", _curves
-        )
-    ],
-)  # fmt: skip
+)

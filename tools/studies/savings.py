@@ -191,25 +191,6 @@ def of_parts(records: Records) -> Iterator[Record]:
             }
 
 
-def of_variants(records: Records) -> Iterator[Record]:
-    """Yield the saving in each project's image: of each iteration, and of the written policy."""
-    for record in records:
-        for variant in record["written"]:
-            for number in _numbers(record, variant):
-                for image in _images(record, f"{variant}/{number}"):
-                    percent = image["loaded_percent"]
-                    yield {"policy": variant, "column": f"fitted in {number}", "percent": percent}
-    worst: dict[str, float] = {}
-    for record in records:
-        for variant, written in record["written"].items():
-            for image in _images(record, f"{variant}/{written}"):
-                percent = image["loaded_percent"]
-                worst[variant] = min(percent, worst.get(variant, percent))
-                yield {"policy": variant, "column": "written in the end", "percent": percent}
-    for variant, percent in worst.items():
-        yield {"policy": variant, "column": "its worst project", "percent": percent}
-
-
 def points(records: Records) -> Iterable[Record]:
     """Yield the points of the curves: what policies and their oracles save by iteration.
 
@@ -223,7 +204,7 @@ def points(records: Records) -> Iterable[Record]:
             for line, names in _lines(folds[0]).items():
                 for number, name in enumerate(names):
                     percent = saving(*_together(folds, part, [name] * len(folds)), _TEXT)
-                    yield {"panel": panel, "line": line, "iteration": number, "percent": percent}
+                    yield {"panel": panel, "line": line, "iteration": number, "value": percent}
         for variant in folds[0]["written"]:
             for number in (0, *_numbers(folds[0], variant)):
                 name = f"{variant}/{number}" if number else "default"
@@ -233,7 +214,7 @@ def points(records: Records) -> Iterable[Record]:
                 about = {"panel": "held-out projects, linked", "line": variant}
                 if images:
                     percent = statistics.fmean(images)
-                    yield {**about, "iteration": number, "percent": percent}
+                    yield {**about, "iteration": number, "value": percent}
 
 
 def _lines(record: Record) -> dict[str, list[str]]:

@@ -55,25 +55,18 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-    """How curves are drawn: the mean of each line's records, and their range.
+    """How curves are drawn: the mean of each line's points, and their range.
 
     Attributes:
       name: name of the file, without its suffix.
-      panels, lines: the fields whose values get a panel and a line of their own.
-      x, y: the fields that are drawn.
-      y_label: what the values are.
-      derive: the records of the trials -> a record for each point.
-      is_logarithmic: whether the scale of the values is.
+      label: what the values are.
+      derive: the records of the trials -> a record for each point: its `panel`, `line`,
+        `iteration` and `value`.
     """
 
     name: str
-    panels: str
-    lines: str
-    x: str
-    y: str
-    y_label: str
+    label: str
     derive: Callable[[Records], Iterable[Record]]
-    is_logarithmic: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,10 +130,3 @@ def total(value: Value, form: str = "{:,}") -> Cell:
 def first(value: Value, form: str = "{}") -> Cell:
     """Return a cell with the value of the first record that has it."""
     return lambda records: next(map(form.format, values_of(records, value)), "")
-
-
-def points_of_curves(records: Records) -> Iterable[Record]:
-    """Yield a record for each point [iteration, value] of the records' `curve`."""
-    for record in records:
-        for iteration, value in record.get("curve", ()):
-            yield {**record, "iteration": iteration, "value": value}

@@ -172,7 +172,7 @@ def faults_of_text(
     own = [line for line in lines if _OWN_LINE.match(line)]
     if "Traceback (" in said:
         faults["tracebacks"] = lines[-1][:200]
-    elif reports:
+    elif reports and status != 2:
         if not shown.strip():
             faults["stdout"] = "nothing, where a report should be"
     elif len(own) != 1:

@@ -109,7 +109,10 @@ def _finished() -> dict[str, bytes]:
 _CHECKPOINT = "checkpoints/000001"
 
 
-def _changed(name: str, change_fn: Callable[[bytes], Content | None]) -> Content:
+_ChangeFn = Callable[[bytes], Content | None]
+
+
+def _changed(name: str, change_fn: _ChangeFn) -> Content:
     """Return what makes a finished run in which a file is changed, or removed."""
 
     def make(path: pathlib.Path) -> None:
@@ -126,16 +129,24 @@ def _changed(name: str, change_fn: Callable[[bytes], Content | None]) -> Content
 
 def damaged_runs(seed: int) -> Iterator[Damage]:
     """Yield directories of runs that are damaged."""
+    instead: dict[str, Content | None] = {"missing": None, "a pipe": os.mkfifo, "a directory": {}}
     for name in ("iteration.json", "sha256.json", "state.index", "state.data-00000-of-00001"):
         path = f"{_CHECKPOINT}/{name}"
-        for what, content in {"missing": None, "a pipe": os.mkfifo, "a directory": {}}.items():
-            yield Damage(f"{name} is {what}", _changed(path, lambda right, new=content: new))
+        for what, content in instead.items():
+            yield Damage(f"{name} is {what}", _changed(path, _instead(content)))
         for k in range(4):
-            flip = _changed(path, lambda right, k=k: flips(right, seed, k + 1)[k].content)
-            yield Damage(f"{name}, flipped {k}", flip)
+            yield Damage(f"{name}, flipped {k}", _changed(path, _flip(seed, k)))
     for name in ("result.json", "run.json"):
         for text in (b"", b"[]", b"{", b"{}"):
-            yield Damage(f"{name} is {text!r}", _changed(name, lambda right, new=text: new))
+            yield Damage(f"{name} is {text!r}", _changed(name, _instead(text)))
+
+
+def _instead(content: Content | None) -> _ChangeFn:
+    return lambda right: content
+
+
+def _flip(seed: int, number: int) -> _ChangeFn:
+    return lambda right: flips(right, seed, number + 1)[number].content
 
 
 def whole_run(path: pathlib.Path) -> None:

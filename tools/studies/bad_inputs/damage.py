@@ -144,12 +144,14 @@ def in_directory(good: Mapping[str, Any], name: str) -> list[Damage]:
 
 def outputs(is_directory: bool) -> list[Damage]:
     """Return places to write to that cannot be written, or must not be replaced."""
-    names = ("file/out", "/proc/out", *(() if is_directory else ("nowhere/out",)))
+    names = ("file/out", "/proc/out", "loop/out", *(() if is_directory else ("nowhere/out",)))
     no_names = ("n" * 300, "a\0b", *(() if is_directory else ("",)))
     wrong: dict[str, Content] = {"a pipe": os.mkfifo, "a socket": _bind}
-    wrong |= {"a file": b"precious"} if is_directory else {"a directory": {}}
+    if is_directory:
+        wrong["a file"] = b"precious"
+    else:
+        wrong["a directory"] = {}
     return [
-        Damage("a loop", lambda path: path.parent.symlink_to("loop"), "loop/out"),
         *(Damage(name, None, name) for name in names),
         *(Damage(f"{name[:9]!r}", None, name, EITHER) for name in no_names),
         *damages(wrong),

@@ -54,6 +54,7 @@ _BESIDE: Mapping[str, Content] = {
     "good.pb": inputs.TASO_RULE,
     "a.c": inputs.SOURCE,
     "file": b"",
+    "loop": lambda path: path.symlink_to("loop"),
     "policy": inputs.OPTIMIZER,
     "bin": {
         name: lambda path: path.symlink_to(f"/bin/{path.name}") for name in ("true", "sh", "cp")

@@ -30,7 +30,6 @@ def test_learned_policies_beside_baselines(study):
     assert records["sphere-constant-seed-0"]["measured"]["error"] == pytest.approx(0)
     learned = records["Rosenbrock-ppo-seed-0"]["measured"]
     assert learned["error"] == learned["last_tenth"]["msle"]
-    assert [iteration for iteration, _ in learned["curve"]][-1] == 3
 
 
 def test_what_the_quality_is_compared_with():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 import pytest
 
@@ -12,7 +11,7 @@ from tfrl_systems.experiments import Reporter
 from tfrl_systems.settings import option
 from tools.studies import __main__ as command_line
 from tools.studies import runner, table
-from tools.studies.study import Picture, Study, Table, Trial, mean, points_of_curves
+from tools.studies.study import Picture, Study, Table, Trial, mean
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,6 +29,12 @@ def trials(options):
     return [Trial(f"t{seed}", {"seed": seed, "factor": options.factor}) for seed in range(3)]
 
 
+def points(records):
+    for record in records:
+        shared = {"panel": record["factor"], "line": record["seed"]}
+        yield from ({**shared, "iteration": k, "value": record["product"] + k} for k in (1, 2))
+
+
 @pytest.fixture
 def measured(monkeypatch):
     """What was measured, in order, by a study that multiplies; it stops at a negative product."""
@@ -40,7 +45,7 @@ def measured(monkeypatch):
         product = about["seed"] * about["factor"]
         if product < 0:
             raise UserError("a negative product")
-        return {"product": product, "curve": [[1, product], [2, product + 1]]}
+        return {"product": product}
 
     study = Study(
         "Products.\n\nOf seeds.",
@@ -48,7 +53,7 @@ def measured(monkeypatch):
         trials,
         measure,
         [Table("Products.", ("factor",), {"product": mean("product", "{:g}")})],
-        [Picture("curve", "factor", "seed", "iteration", "value", "v", points_of_curves)],
+        [Picture("curve", "v", points)],
         is_wrong=lambda record: record["product"] == 40,
     )
     monkeypatch.setattr(table, "find_study", lambda name: study)
@@ -114,12 +119,13 @@ def test_studies_are_listed_and_explain_themselves(capsys):
     assert "expected one of agents, quality" in capsys.readouterr().err
 
 
-def test_records_are_whole_or_not_there(tmp_path):
-    trial = Trial("one", {"pair": (1, 2)})
-    path = tmp_path / "records" / "one.json"
+def test_records_are_whole_or_not_there(measured, tmp_path):
+    trial = Trial("one", {"seed": float("nan"), "factor": 1})
     with pytest.raises(ValueError, match="Out of range float"):
-        runner.record_of(path, trial, lambda: {"value": float("nan")})
-    assert not path.exists()
-    runner.record_of(path, trial, lambda: {"value": 1})
+        runner.record_of("products", trial, tmp_path)
+    assert not (tmp_path / "records" / "one.json").exists()
+    trial = Trial("one", {"seed": 1, "factor": 1, "pair": (1, 2)})
+    record = runner.record_of("products", trial, tmp_path)
     # A tuple is a list in JSON; it is the same trial all the same.
-    assert runner.record_of(path, trial, lambda: {}) == json.loads(path.read_text())
+    assert runner.record_of("products", trial, tmp_path)["about"] == record["about"]
+    assert [seed for seed, _ in measured[1:]] == [1]

@@ -93,7 +93,7 @@ def test_points_of_the_curves():
     points = list(savings.points(RECORDS[:1]))
     by_line = {
         line: [
-            point["percent"] for point in points if (point["panel"], point["line"]) == (panel, line)
+            point["value"] for point in points if (point["panel"], point["line"]) == (panel, line)
         ]
         for panel, line in {(point["panel"], point["line"]) for point in points}
         if panel == "held-out modules"
@@ -102,7 +102,7 @@ def test_points_of_the_curves():
     assert by_line["learned"] == pytest.approx([0, 1.25, 8.75])
     # The oracle keeps b of the first iteration.
     assert by_line["oracle of learned"] == pytest.approx([0, 1.25, 10])
-    linked = [point["percent"] for point in points if point["panel"] == "held-out projects, linked"]
+    linked = [point["value"] for point in points if point["panel"] == "held-out projects, linked"]
     assert linked == pytest.approx([12.5] * 3)
 
 
@@ -135,12 +135,3 @@ def test_the_table_of_baselines():
     assert "| ppo | 5.00 | 5.00 | 5.00 | 1.0 | 2 | 12.50 | 0.00 |" in text
     lines = {point["line"] for point in savings.points(records)}
     assert lines == {"exploring", "oracle of exploring", "ppo", "es"}
-
-
-def test_the_table_of_causes():
-    larger = {**IMAGE, "project": "q", "text_bytes": 170}  # 220 of 160: 37.5% larger
-    parts = record(0, FIRST)
-    parts["parts"]["heldout"]["policies"]["learned/2"]["images"] = [IMAGE, larger]
-    text = writing.to_markdown(inlining.CAUSES.tables[0], [parts])
-    assert "| part | fitted in 1 | fitted in 2 | written in the end | its worst project |" in text
-    assert "| learned | 12.50 | -12.50 | -12.50 | -37.50 |" in text

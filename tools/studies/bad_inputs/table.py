@@ -135,7 +135,7 @@ class Row:
             elif self.at:
                 contents.pop(place, None)
             yield Case(
-                f"{self.command[-160:]}, {self.at}, {damage.what}", words, contents,
+                f"{self.command[:230]}, {self.at}, {damage.what}", words, contents,
                 self.status or damage.status, self.leaves, environment, self.reports,
             )  # fmt: skip
 

@@ -17,7 +17,7 @@ from tools.studies.faults import processes
 from tools.studies.faults.campaign import FAULTS, Faults, run_quietly, run_trial
 from tools.studies.faults.runs import Record, Run
 from tools.studies.faults.scenarios import Place, Scenario
-from tools.studies.faults.striking import damage, strike_worker
+from tools.studies.faults.striking import damage, strike
 
 pytestmark = pytest.mark.usefixtures("default_signals")
 
@@ -51,13 +51,11 @@ SAYS = {
 
 
 def scenario(careless: str) -> Scenario:
-    def command(place: Place) -> list[str]:
-        return [sys.executable, "-S", "-c", PROGRAM + CARELESS[careless], str(place.work / "out")]
-
     def end(place: Place) -> dict[str, str]:
         return {path.name: files.sha256(path) for path in (place.work / "out").glob("[0-9]")}
 
-    return Scenario("numbers", lambda inputs: None, command, end, {}, ("kill",))
+    program = (sys.executable, "-S", "-c", PROGRAM + CARELESS[careless])
+    return Scenario("numbers", print, "{work}/out", end, {}, ("kill",), program=program)
 
 
 @pytest.fixture
@@ -75,7 +73,7 @@ def test_what_is_left_or_differs_is_reported(careless, place):
     quiet = run_quietly(scenario(""), place("quiet"))
     assert len(quiet.end) == 8
     mark = place(f"run-{os.getpid()}")
-    record = run_trial(scenario(careless), quiet, mark, 3, 0, frozenset({"kill"}), None)
+    record = run_trial(scenario(careless), quiet, mark, 3, 0, {"kill"})
     wrong = record.failures + record.left
     assert [SAYS[careless] in text for text in wrong[:1]] == ([True] if careless else [])
     assert record.is_good is not bool(careless)
@@ -86,7 +84,7 @@ def test_a_killed_command_is_started_again_and_counted(place):
     quiet = run_quietly(scenario(""), place("quiet"))
     for number in range(9):
         run = place(f"again-{number}-{os.getpid()}")
-        record = run_trial(scenario(""), quiet, run, number, 0, frozenset({"kill"}), None)
+        record = run_trial(scenario(""), quiet, run, number, 0, {"kill"})
         assert record.is_good and record.starts == 1 + record.struck["kill"]
         if record.struck["kill"] > 1:
             return
@@ -97,9 +95,11 @@ def test_a_process_that_has_ended_cannot_be_struck(place):
     run = Run(scenario(""), place(f"ended-{os.getpid()}"), Record(0, "numbers"))
     head = run.start()
     target = processes.Target(head.pid, run.mark)
-    check = strike_worker("kill_worker", target, np.random.default_rng(0))
+    killing = strike("kill_worker", target, np.random.default_rng(0))
+    next(killing)
     head.wait()
-    assert check() is True
+    with pytest.raises(StopIteration, match="True"):
+        next(killing)
     target.close()
     run.clean_up()
     with pytest.raises(ProcessLookupError):
@@ -113,12 +113,13 @@ def test_a_hung_process_goes_on_if_nothing_replaces_it(place, monkeypatch):
         monkeypatch.setattr("tools.studies.faults.striking._MAX_HANG_S", limit_s)
         head = run.start()
         target = processes.Target(head.pid, run.mark)
-        check = strike_worker("hang_worker", target, np.random.default_rng(0))
+        hanging = strike("hang_worker", target, np.random.default_rng(0))
         if replaces:
-            assert check() is None
+            next(hanging)
             head.kill()
             head.wait()
-        assert check() is replaces
+        with pytest.raises(StopIteration, match=str(replaces)):
+            next(hanging)
         head.wait()  # without end, had it not been continued
         target.close()
         run.clean_up()
@@ -147,9 +148,9 @@ def test_damage_changes_one_file(place):
     where = place("damaged")
     where.work.mkdir(parents=True)
     (where.work / "one").write_bytes(bytes(9))
-    assert damage("flip_bit", where, np.random.default_rng(0)) == "w/one"
+    assert damage("flip_bit", where.root, np.random.default_rng(0)) == "w/one"
     assert sum((where.work / "one").read_bytes()).bit_count() == 1
-    assert damage("truncate_file", where, np.random.default_rng(0)) == "w/one"
+    assert damage("truncate_file", where.root, np.random.default_rng(0)) == "w/one"
     assert (where.work / "one").stat().st_size < 9
 
 

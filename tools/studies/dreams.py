@@ -72,7 +72,7 @@ def _trials(options: Dreams) -> Iterator[Trial]:
         for label in options.variants:
             agent, settings = VARIANTS[label]
             about = {
-                **{"system": graphs.SYSTEM, "agent": agent, "reward": "", "label": label},
+                **{"system": graphs.SYSTEM, "agent": agent, "label": label},
                 **{"learned_on": [model], "models": [model], "ways": ["policy"], "limit_s": 600.0},
                 "iterations": options.iterations,
                 "settings": {**usual, **settings},

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import psutil
 
 from tools.studies.faults import processes, striking
 from tools.studies.faults.scenarios import Place, Scenario
@@ -134,7 +135,7 @@ class Run:
         """Note what the ended command left behind, remove it, and return what it has said."""
         left, gone_s = processes.wait_until_gone(self.mark, GRACE_S)
         self.record.gone_s = max(self.record.gone_s, gone_s)
-        self.record.left += [f"process: {process.command[:120]}" for process in left]
+        self.record.left += [f"process: {marked.command[:120]}" for marked in left]
         processes.end(self.mark)
         self._link.unlink(missing_ok=True)
         for path in (self.place.root / "t").iterdir():
@@ -167,7 +168,7 @@ class Attempt:
         self._gap_s = run.scenario.gaps * quiet.seconds
         self._limit_s = 120 + 20 * quiet.seconds
         self._head_at_s = float(random.uniform(0, quiet.seconds))
-        self._open: list[tuple[str, striking.Strike, processes.Target]] = []
+        self._open: list[tuple[str, striking.Strike, psutil.Process]] = []
         self._filler = run.place.root / "filler"
         self._is_full = False
 
@@ -200,8 +201,7 @@ class Attempt:
         if kind == "vanish_node":
             return self._strike({"ray node": (kind,)})
         if kind == "pause":
-            target = processes.Target(head.pid, self._run.mark)
-            self._begin(kind, striking.strike("stop_worker", target, self._random), target)
+            self._begin(kind, "stop_worker", psutil.Process(head.pid))
         elif kind == "disk_full":
             self._is_full = True
         elif head.poll() is None:
@@ -225,27 +225,24 @@ class Attempt:
 
     def _strike(self, targets: Mapping[str, tuple[str, ...]]) -> bool:
         """Strike one of the processes that the command started; return whether there was one."""
-        target, role = processes.pick(self._run.mark, list(targets), self._random)
-        if target is None:
-            return False
-        kind = str(self._random.choice(targets[role]))
-        self._begin(f"{kind} ({role})", striking.strike(kind, target, self._random), target)
-        return True
+        target = processes.pick(self._run.mark, targets, self._random)
+        if target is not None:
+            kind = str(self._random.choice(targets[target.role]))
+            self._begin(f"{kind} ({target.role})", kind, target.process)
+        return target is not None
 
-    def _begin(self, kind: str, strike: striking.Strike, target: processes.Target) -> None:
-        try:
-            if self._goes_on(kind, strike, target):
-                self._open.append((kind, strike, target))
-        except (ProcessLookupError, PermissionError):
-            target.close()
+    def _begin(self, name: str, kind: str, process: psutil.Process) -> None:
+        strike = striking.strike(kind, process, self._random)
+        with contextlib.suppress(psutil.Error):
+            if self._goes_on(name, strike, process):
+                self._open.append((name, strike, process))
 
-    def _goes_on(self, kind: str, strike: striking.Strike, target: processes.Target) -> bool:
+    def _goes_on(self, name: str, strike: striking.Strike, process: psutil.Process) -> bool:
         """Go on with a strike; count it if that was its end and it has hit."""
         try:
             next(strike)
         except StopIteration as end:
-            self._struck[kind] += end.value
-            target.close()
+            self._struck[name] += end.value
             return False
         return True
 
@@ -253,13 +250,12 @@ class Attempt:
         """End what is still open, and count what is known to have hit."""
         if head.poll() is None:
             head.kill()
-        for kind, _, target in self._open:
+        for name, _, process in self._open:
             # Stops and pulses have hit at once; the end of others may not have come.
-            is_certain = not kind.startswith(("out_of_memory", "hang_worker"))
-            self._struck[kind] += is_certain or target.has_ended(0.5)
-            with contextlib.suppress(ProcessLookupError):
-                target.send(signal.SIGCONT)
-            target.close()
+            is_certain = not name.startswith(("out_of_memory", "hang_worker"))
+            self._struck[name] += is_certain or processes.has_ended(process)
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.resume()
         if self._is_full:
             self._filler.unlink(missing_ok=True)
             self._struck["disk_full"] += bool(_NO_SPACE.search(self._run.said()))

@@ -10,15 +10,15 @@ import contextlib
 import errno
 import os
 import pathlib
-import resource
 import signal
 import subprocess
 import time
 from collections.abc import Generator, Iterator
 
 import numpy as np
+import psutil
 
-from tools.studies.faults.processes import Target
+from tools.studies.faults.processes import has_ended
 
 Strike = Generator[None, None, bool]
 """Goes on with a strike as long as that takes, and returns whether it hit."""
@@ -32,44 +32,44 @@ _KILLS = {
 }
 
 
-def strike(kind: str, target: Target, random: np.random.Generator) -> Strike:
+def strike(kind: str, process: psutil.Process, random: np.random.Generator) -> Strike:
     """Strike a process that the command started.
 
     Args:
       kind: "kill_worker", "segfault_worker", "vanish_node", "hang_worker", "stop_worker",
         "slow_pipe" or "out_of_memory".
-      target: the process.
+      process: the process.
       random: draws how long what takes time takes.
 
     Raises:
-      ProcessLookupError: it had ended.
+      psutil.NoSuchProcess: it had ended.
     """
     if kind in _KILLS:
-        target.send(_KILLS[kind])
-        while not target.has_ended():
+        process.send_signal(_KILLS[kind])
+        while not has_ended(process):
             yield
         return True
     if kind in ("out_of_memory", "hang_worker"):
-        limits = resource.prlimit(target.pid, resource.RLIMIT_AS)
+        limits = process.rlimit(psutil.RLIMIT_AS)
         if kind == "hang_worker":
-            target.send(signal.SIGSTOP)
+            process.suspend()
         else:
-            resource.prlimit(target.pid, resource.RLIMIT_AS, (1 << 20, limits[1]))
+            process.rlimit(psutil.RLIMIT_AS, (1 << 20, limits[1]))
         until_s = time.monotonic() + (_MAX_HANG_S if kind == "hang_worker" else _MAX_STOP_S)
-        while not target.has_ended():
+        while not has_ended(process):
             if time.monotonic() >= until_s:
-                with contextlib.suppress(ProcessLookupError):
-                    resource.prlimit(target.pid, resource.RLIMIT_AS, limits)
-                    target.send(signal.SIGCONT)
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.rlimit(psutil.RLIMIT_AS, limits)
+                    process.resume()
                 return False
             yield
         return True
     low_s, high_s, count = (0.01, 0.1, 20) if kind == "slow_pipe" else (0.5, _MAX_STOP_S, 1)
-    target.send(signal.SIGSTOP)
-    with contextlib.suppress(ProcessLookupError):
+    process.suspend()
+    with contextlib.suppress(psutil.NoSuchProcess):
         for pause_s in random.uniform(low_s, high_s, count):
-            for number, wait_s in ((signal.SIGSTOP, pause_s), (signal.SIGCONT, 0.02)):
-                target.send(number)
+            for signal_fn, wait_s in ((process.suspend, pause_s), (process.resume, 0.02)):
+                signal_fn()
                 until_s = time.monotonic() + wait_s
                 while time.monotonic() < until_s:
                     yield

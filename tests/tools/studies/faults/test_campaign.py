@@ -9,6 +9,7 @@ import sys
 import time
 
 import numpy as np
+import psutil
 import pytest
 
 from environments import files
@@ -94,16 +95,15 @@ def test_a_killed_command_is_started_again_and_counted(place):
 def test_a_process_that_has_ended_cannot_be_struck(place):
     run = Run(scenario(""), place(f"ended-{os.getpid()}"), Record(0, "numbers"))
     head = run.start()
-    target = processes.Target(head.pid, run.mark)
-    killing = strike("kill_worker", target, np.random.default_rng(0))
+    process = psutil.Process(head.pid)
+    killing = strike("kill_worker", process, np.random.default_rng(0))
     next(killing)
     head.wait()
     with pytest.raises(StopIteration, match="True"):
         next(killing)
-    target.close()
     run.clean_up()
-    with pytest.raises(ProcessLookupError):
-        processes.Target(head.pid, run.mark)
+    with pytest.raises(psutil.NoSuchProcess):
+        next(strike("kill_worker", process, np.random.default_rng(0)))
 
 
 def test_a_hung_process_goes_on_if_nothing_replaces_it(place, monkeypatch):
@@ -112,8 +112,7 @@ def test_a_hung_process_goes_on_if_nothing_replaces_it(place, monkeypatch):
     for limit_s, replaces in ((0.0, False), (60.0, True)):
         monkeypatch.setattr("tools.studies.faults.striking._MAX_HANG_S", limit_s)
         head = run.start()
-        target = processes.Target(head.pid, run.mark)
-        hanging = strike("hang_worker", target, np.random.default_rng(0))
+        hanging = strike("hang_worker", psutil.Process(head.pid), np.random.default_rng(0))
         if replaces:
             next(hanging)
             head.kill()
@@ -121,7 +120,6 @@ def test_a_hung_process_goes_on_if_nothing_replaces_it(place, monkeypatch):
         with pytest.raises(StopIteration, match=str(replaces)):
             next(hanging)
         head.wait()  # without end, had it not been continued
-        target.close()
         run.clean_up()
 
 
@@ -137,8 +135,8 @@ def test_a_process_that_wrote_over_its_environment_is_found_by_its_files(place):
                 while name not in pathlib.Path(f"/proc/{command.pid}/cmdline").read_text():
                     time.sleep(0.01)
                 marked = processes.find(str(where.root))
-                assert [process.pid for process in marked] == [command.pid] * is_ours
-                assert not any(process.role for process in marked)
+                assert [process.pid for process, _ in marked] == [command.pid] * is_ours
+                assert not any(agent.role for agent in marked)
             finally:
                 command.kill()
                 command.wait()

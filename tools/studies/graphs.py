@@ -10,7 +10,7 @@ from typing import Any
 
 from tfrl_systems.settings import option
 from tools.studies import learning
-from tools.studies.study import Record, Records, Study, Table, Trial, median
+from tools.studies.study import Picture, Record, Records, Study, Table, Trial, curves, median
 
 SYSTEM = "tensor_graphs"
 # The models of the thesis (table 4.1) and three more, in pairs of one kind of network. One policy
@@ -261,4 +261,5 @@ searches are in the study `searches`.""",
             derive=plays,
         )
     ],
+    [Picture("graphs", "cost by likeliest actions", curves("learned_on", "agent"))],
 )

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from environments import files
@@ -20,9 +21,17 @@ from tfrl_systems.drivers.collect import Collect
 from tfrl_systems.settings import option
 from tfrl_systems.systems.inlining.problem import Compiling
 from tools.studies import learning
-from tools.studies.savings import of_images, of_iterations, of_languages, of_parts, points
-from tools.studies.study import Picture, Record, Study, Table, Trial, mean
+from tools.studies.savings import (
+    of_images,
+    of_iterations,
+    of_languages,
+    of_parts,
+    of_variants,
+    points,
+)
+from tools.studies.study import Picture, Record, Study, Table, Trial, mean, values_of
 
+LEARNED = "learned"
 FIXED = ("always", "never", "cost<-5", "cost<-20", "cost<-35")
 # BC-Max with the weights of buckets (D.3) and of Hedge (D.4), with and without exploration
 # (Algorithms 4 and 1 of the BC-Max paper).
@@ -33,6 +42,17 @@ ALGORITHMS = {
 }
 # As in the paper, a byte of an object counts as such.
 _BY_OBJECT = {"objective": "object"}
+PARTS: Mapping[str, Mapping[str, Any]] = {
+    "as it is": {},
+    "margin 0 instead of judged ones": {"margins": (0.0,), "max_loss_percent": 1000.0},
+    "single changes alone": {"joint_rounds": 0},
+    "judged by objects": {"objective": "object"},
+    "labels count as the object does": {"label_objective": "object"},
+    "labels count as the image does": {"label_objective": "image"},
+    "departs outside the scope too": {"scoped": False},
+    "no imitation of best trajectories": {"imitation": False},
+    "no labels of single changes": {"advantage": False},
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -119,17 +139,22 @@ def small_modules(corpus: Corpus, max_bytes: int) -> tuple[Module, ...]:
     )
 
 
-def _of_folds(options: Folds) -> Iterator[Trial]:
-    modules = small_modules(Corpus.load(options.corpus), options.max_bitcode_bytes)
-    about = {
-        **options.about,
-        "corpus_sha256": files.sha256(options.corpus / DESCRIPTION_FILE),
-        "variants": {"learned": {}, "learned without exploration": {"explore": False}},
-        "fixed": FIXED,
-    }
-    for seed in range(options.seeds):
-        for fold, projects in enumerate(make_folds(modules, options.folds)):
-            yield Trial(f"fold-{fold}-seed-{seed}", {**about, "held_out": projects, "seed": seed})
+def _of_folds(variants: Mapping[str, Mapping[str, Any]]) -> Callable[[Folds], Iterator[Trial]]:
+    def trials(options: Folds) -> Iterator[Trial]:
+        modules = small_modules(Corpus.load(options.corpus), options.max_bitcode_bytes)
+        about = {
+            **options.about,
+            "corpus_sha256": files.sha256(options.corpus / DESCRIPTION_FILE),
+            "variants": variants,
+            "fixed": FIXED if LEARNED in variants else (),
+        }
+        for seed in range(options.seeds):
+            for fold, projects in enumerate(make_folds(modules, options.folds)):
+                yield Trial(
+                    f"fold-{fold}-seed-{seed}", {**about, "held_out": projects, "seed": seed}
+                )
+
+    return trials
 
 
 def _of_baselines(options: Baselines) -> Iterator[Trial]:
@@ -262,7 +287,7 @@ Divides a corpus into folds of whole projects, by their languages and sizes of b
 each fold and seed it learns on the other folds as `tfrl train inlining` does, with and without
 exploration, and compiles and links the fold under the policies of each iteration.""",
     Folds,
-    _of_folds,
+    _of_folds({LEARNED: {}, "learned without exploration": {"explore": False}}),
     measure,
     [
         Table(
@@ -331,4 +356,25 @@ of Hedge (D.4). The pictures are the paper's Fig. 1 and 2.""",
         )
     ],
     [SAVINGS],
+)
+
+CAUSES = Study(
+    """What holds an inlining policy together over longer training: each part left out in turn.
+
+Learns in folds of whole projects, once as it is and once for each part with this part changed.""",
+    Folds,
+    _of_folds(PARTS),
+    measure,
+    [
+        Table(
+            "Percent saved in the linked images of held-out C++ projects (code, unwind tables, "
+            "read-only data), mean over projects and seeds; of policies fitted in an iteration, "
+            "and of the one that is written in the end.",
+            ("policy",),
+            {"": lambda records: f"{statistics.fmean(values_of(records, 'percent')):.2f}"},
+            across="column",
+            derive=of_variants,
+            label="part",
+        )
+    ],
 )

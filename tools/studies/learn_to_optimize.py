@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from tfrl_systems.settings import option
 from tools.studies import functions, learning
-from tools.studies.study import Record, Study, Table, Trial, mean, median
+from tools.studies.study import Picture, Record, Study, Table, Trial, curves, mean, median
 
 SYSTEM = "learn_to_optimize"
 SAMPLER_NAMES = ("random", "latin_hypercube", "uncertainty", "heterogeneous")
@@ -152,6 +152,7 @@ SAMPLERS = Study(
             label="sampler",
         )
     ],
+    [Picture("samplers", "MSE", curves("title", "sampler"), is_logarithmic=True)],
 )
 
 

@@ -14,6 +14,9 @@ from tfrl_systems.experiments.arguments import read_assignments
 from tfrl_systems.settings import option
 from tools.studies.study import Record
 
+# The figure that an evaluation during a training reports first.
+_FIGURES = ("mse", "cost", "policy_saving_percent", "saving_percent")
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
@@ -79,7 +82,8 @@ def trained(about: Record, workdir: pathlib.Path, **problem: Any) -> tuple[str, 
     began_s = time.monotonic()
     run = train(about, workdir, **problem)
     result, evaluation = run.result, run.result["evaluation"]
-    last = evaluation.get("last", evaluation["iterations"][-1])
+    evaluations = evaluation["iterations"]
+    figure = next((name for name in _FIGURES if name in evaluations[0]), "")
     return str(run.policy), {
         "learning_s": time.monotonic() - began_s,
         "steps": result["environment_steps"],
@@ -88,8 +92,11 @@ def trained(about: Record, workdir: pathlib.Path, **problem: Any) -> tuple[str, 
         "waiting_s": result["seconds"]["waiting"],
         "policy_sha256": result["policy_sha256"],
         "world_model": result.get("world_model"),
-        "last": _numbers(last),
+        "last": _numbers(evaluation.get("last", evaluations[-1])),
         "last_tenth": _numbers(evaluation.get("last_tenth", {})),
+        "curve": [
+            [row.get("iteration", row.get("number")), row[figure]] for row in evaluations if figure
+        ],
     }
 
 

@@ -191,6 +191,25 @@ def of_parts(records: Records) -> Iterator[Record]:
             }
 
 
+def of_variants(records: Records) -> Iterator[Record]:
+    """Yield the saving in each project's image: of each iteration, and of the written policy."""
+    for record in records:
+        for variant in record["written"]:
+            for number in _numbers(record, variant):
+                for image in _images(record, f"{variant}/{number}"):
+                    percent = image["loaded_percent"]
+                    yield {"policy": variant, "column": f"fitted in {number}", "percent": percent}
+    worst: dict[str, float] = {}
+    for record in records:
+        for variant, written in record["written"].items():
+            for image in _images(record, f"{variant}/{written}"):
+                percent = image["loaded_percent"]
+                worst[variant] = min(percent, worst.get(variant, percent))
+                yield {"policy": variant, "column": "written in the end", "percent": percent}
+    for variant, percent in worst.items():
+        yield {"policy": variant, "column": "its worst project", "percent": percent}
+
+
 def points(records: Records) -> Iterable[Record]:
     """Yield the points of the curves: what policies and their oracles save by iteration.
 

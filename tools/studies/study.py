@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 Record = Mapping[str, Any]
@@ -62,11 +62,13 @@ class Picture:
       label: what the values are.
       derive: the records of the trials -> a record for each point: its `panel`, `line`,
         `iteration` and `value`.
+      is_logarithmic: whether the scale of the values is.
     """
 
     name: str
     label: str
     derive: Callable[[Records], Iterable[Record]]
+    is_logarithmic: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,3 +132,16 @@ def total(value: Value, form: str = "{:,}") -> Cell:
 def first(value: Value, form: str = "{}") -> Cell:
     """Return a cell with the value of the first record that has it."""
     return lambda records: next(map(form.format, values_of(records, value)), "")
+
+
+def curves(panel: str, line: str) -> Callable[[Records], Iterator[Record]]:
+    """Return what yields the points of the records' `curve`, by the fields of panels and lines."""
+
+    def points(records: Records) -> Iterator[Record]:
+        for record in records:
+            title = record[panel] if isinstance(record[panel], str) else ", ".join(record[panel])
+            about = {"panel": title, "line": record[line]}
+            for iteration, value in record.get("curve", ()):
+                yield {**about, "iteration": iteration, "value": value}
+
+    return points

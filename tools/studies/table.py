@@ -16,6 +16,7 @@ STUDIES: dict[str, tuple[str, str]] = {
     "unseen": ("learn_to_optimize", "UNSEEN"),
     "folds": ("inlining", "FOLDS"),
     "baselines": ("inlining", "BASELINES"),
+    "causes": ("inlining", "CAUSES"),
     "libraries": ("libraries", "LIBRARIES"),
     "graphs": ("graphs", "GRAPHS"),
     "searches": ("graphs", "SEARCHES"),

@@ -65,6 +65,8 @@ def draw(picture: Picture, records: Records, output: pathlib.Path) -> None:
             axis.grid(alpha=0.3)
             axis.legend(fontsize=6)
             axis.set(title=title, xlabel="iteration", ylabel=picture.label)
+            if picture.is_logarithmic:
+                axis.set_yscale("log")
         for suffix, settings in ((".png", {"dpi": 160}), (".svg", {"metadata": {"Date": None}})):
             drawn.savefig((output / picture.name).with_suffix(suffix), **settings)
 

@@ -11,7 +11,7 @@ from tfrl_systems.experiments import Reporter
 from tfrl_systems.settings import option
 from tools.studies import __main__ as command_line
 from tools.studies import runner, table
-from tools.studies.study import Picture, Study, Table, Trial, mean
+from tools.studies.study import Picture, Study, Table, Trial, curves, mean
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,13 +26,10 @@ class Options:
 
 
 def trials(options):
-    return [Trial(f"t{seed}", {"seed": seed, "factor": options.factor}) for seed in range(3)]
-
-
-def points(records):
-    for record in records:
-        shared = {"panel": record["factor"], "line": record["seed"]}
-        yield from ({**shared, "iteration": k, "value": record["product"] + k} for k in (1, 2))
+    return [
+        Trial(f"t{seed}", {"seed": seed, "factor": options.factor, "label": "x"})
+        for seed in range(3)
+    ]
 
 
 @pytest.fixture
@@ -45,7 +42,7 @@ def measured(monkeypatch):
         product = about["seed"] * about["factor"]
         if product < 0:
             raise UserError("a negative product")
-        return {"product": product}
+        return {"product": product, "curve": [[1, product], [2, product + 1]]}
 
     study = Study(
         "Products.\n\nOf seeds.",
@@ -53,7 +50,7 @@ def measured(monkeypatch):
         trials,
         measure,
         [Table("Products.", ("factor",), {"product": mean("product", "{:g}")})],
-        [Picture("curve", "v", points)],
+        [Picture("curve", "v", curves("label", "seed"))],
         is_wrong=lambda record: record["product"] == 40,
     )
     monkeypatch.setattr(table, "find_study", lambda name: study)

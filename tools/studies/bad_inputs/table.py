@@ -203,8 +203,8 @@ ROWS: Mapping[str, list[Row]] = {
     "train": [
         Row(f"{TINY} --function={{}}", "function"),
         Row(f"{TINY} --resume", "damaged run", "run"),
-        *(Row(f"{TINY} --resume {other}", "whole run", "run")
-          for other in ("--seed 7", "--function ackley")),
+        *(Row(f"{TINY} --resume {change}", "whole run", "run")
+          for change in ("--seed 7", "--function ackley")),
         *(Row(TINY, kind, "run") for kind in ("whole run", "other files")),
         Row("train inlining --agent bc_max --workdir run --corpus={}", "corpus"),
         Row(f"{TINY} --workdir={{}}", "output directory"),

@@ -116,7 +116,7 @@ def _changed(name: str, change_fn: _ChangeFn) -> Content:
 def damaged_runs(seed: int) -> Iterator[Damage]:
     """Yield directories of runs that are damaged."""
     instead: dict[str, Content | None] = {"missing": None, "a pipe": os.mkfifo, "a directory": {}}
-    for name in ("iteration.json", "sha256.json", "state.index", "state.data-00000-of-00001"):
+    for name in ("iteration.json", "sha256.json", "state.index", "state.data-00000-of-00002"):
         path = f"{_CHECKPOINT}/{name}"
         for what, content in instead.items():
             yield Damage(f"{name} is {what}", _changed(path, _instead(content)))

@@ -40,13 +40,7 @@ _NO_SPACE = re.compile(r"No space left|free some space")
 
 @dataclasses.dataclass(frozen=True)
 class Quiet:
-    """A scenario's run in which nothing was broken.
-
-    Attributes:
-      end: what it left, as digests by name.
-      files: its files.
-      seconds: how long it took.
-    """
+    """A scenario's run in which nothing was broken: its end (`Scenario.end`), files and time."""
 
     end: Mapping[str, Any]
     files: list[str]
@@ -58,16 +52,12 @@ class Record:
     """What came of one trial.
 
     Attributes:
-      number: its number.
-      scenario: the scenario's name.
       struck: kind of fault -> how often it hit.
       starts: how often the command was started.
       gave_up: how often it ended with an error because every attempt at something was struck.
-      failures: what was wrong at the end, or on the way; nothing must be.
-      left: what was left behind; nothing must be.
+      failures, left: what was wrong, and what was left behind; nothing must be.
       lost: steps or files of the quiet run that are missing.
       gone_s: the longest time after the command's end until all its processes had ended.
-      seconds: how long the trial took.
     """
 
     number: int
@@ -145,8 +135,6 @@ class Run:
             shutil.rmtree(path, ignore_errors=True)
             path.unlink(missing_ok=True)
         said = self.said()
-        with self._log.with_suffix(".all").open("a", encoding="utf-8") as history:
-            history.write(said)
         self._log.unlink(missing_ok=True)
         return said
 

@@ -22,7 +22,7 @@ MAX_CELL_LINES = 40
 PICTURE = "image/png"
 # Less of the same, where only the cells matter and not how good the results are.
 LESS = {
-    r"\biterations=\d+": "iterations=1",
+    r"\biterations=(?!2\b)\d+": "iterations=1",
     r"\b(measure_)?seconds=[\d.]+": r"\1seconds=0.2",
     r'\("words", "shapes", "bank", "graph"\)': '("shapes",)',
     r'\("text", "stock"\)': '("stock",)',

@@ -32,8 +32,10 @@ UNTUNED = ("wandering", "rotated")
 
 def trial(title: str, agent: str, seed: int, **more: object) -> Trial:
     """Return the trial of an agent, or of a baseline, on a function."""
-    words = [title.replace(" = ", "").replace(",", ""), agent, str(more.get("sampler", ""))]
-    name = "-".join("-".join(word.split()) for word in words if word)
+    words = [title.replace(" = ", "").replace(",", ""), agent]
+    if more.get("sampler", RANDOM) != RANDOM:
+        words.append(str(more["sampler"]))
+    name = "-".join("-".join(word.split()) for word in words)
     about = {"system": SYSTEM, "title": title, "agent": agent, "seed": seed, **more}
     return Trial(f"{name}-seed-{seed}", about)
 

@@ -97,8 +97,8 @@ def test_whole_way_from_distribution_to_corpora(tmp_path, local_index, monkeypat
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["all", "train"]
 
     path.unlink()
-    files, errors = download_all({project.name: project}, tmp_path / "cache")
-    assert errors == [], "what was downloaded before is used again"
+    # What was downloaded before is used again.
+    files = download_all({project.name: project}, tmp_path / "cache")
     report = fetch_corpus.build([project], files, tmp_path / "out", "embedded", 1)
     assert (report.compiled, report.reused) == (0, 2)
 
@@ -122,12 +122,11 @@ def test_archives_cannot_write_elsewhere(tmp_path):
     assert not list(tmp_path.rglob("escaped.c"))
 
 
-def test_wrong_checksum_is_refused(tmp_path, local_index):
-    path = make_sdist(local_index)
-    project = make_project(path, sha256="0" * 64)
-    files, errors = download_all({project.name: project}, tmp_path / "cache")
-    assert files == {}
-    assert "expected demo-1.0.tar.gz with sha256 000" in errors[0]
+def test_wrong_checksum_is_refused(tmp_path, local_index, capsys):
+    project = make_project(make_sdist(local_index), sha256="0" * 64)
+    with pytest.raises(UserError, match="expected 1 files, found 0"):
+        download_all({project.name: project}, tmp_path / "cache")
+    assert "demo: expected demo-1.0.tar.gz with sha256 000" in capsys.readouterr().err
     assert list((tmp_path / "cache").iterdir()) == []
 
 
@@ -135,8 +134,7 @@ def test_damaged_cache_is_repaired(tmp_path, local_index):
     path = make_sdist(local_index)
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / path.name).write_bytes(b"half")
-    files, errors = download_all({"demo": make_project(path)}, tmp_path / "cache")
-    assert errors == []
+    files = download_all({"demo": make_project(path)}, tmp_path / "cache")
     assert files["demo"].read_bytes() == path.read_bytes()
 
 
@@ -145,21 +143,22 @@ def test_missing_projects_are_named_one_line_each(tmp_path, local_index, monkeyp
     projects = [make_project(path, name=name, distribution=name) for name in ("lost", "gone")]
     monkeypatch.setattr(fetch_corpus, "read_projects", lambda: tuple(projects))
     arguments = ["-o", str(tmp_path / "out"), "--cache", str(tmp_path / "cache")]
-    with pytest.raises(UserError, match="expected 2 projects, found 0"):
+    with pytest.raises(UserError, match="expected 2 files, found 0"):
         fetch_corpus.run(fetch_corpus.parse_arguments(arguments))
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(":")[1].strip() for line in lines] == ["lost", "gone"]
     assert not (tmp_path / "out").exists()
 
 
-def test_network_that_is_down_is_one_line(tmp_path, monkeypatch):
+def test_network_that_is_down_is_one_line(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "")
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     project = make_project(make_sdist(tmp_path))
-    _, errors = download_all({project.name: project}, tmp_path / "cache")
-    assert len(errors) == 1 and "\n" not in errors[0]
-    assert "check the network" in errors[0]
+    with pytest.raises(UserError, match="run this again"):
+        download_all({project.name: project}, tmp_path / "cache")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "check the network" in line
 
 
 @pytest.mark.parametrize("links", ["", "/"])

@@ -22,7 +22,7 @@ MAX_CELL_LINES = 40
 PICTURE = "image/png"
 # Less of the same, where only the cells matter and not how good the results are.
 LESS = {
-    r"\biterations=\d+": "iterations=2",
+    r"\biterations=(?!2\b)\d+": "iterations=1",
     r"\b(measure_)?seconds=[\d.]+": r"\1seconds=0.2",
     r'\("words", "shapes", "bank", "graph"\)': '("shapes",)',
     r'\("text", "stock"\)': '("stock",)',
@@ -36,6 +36,7 @@ LESS = {
     r'"num_chunks": \d+': '"num_chunks": 1, "graph_rounds": 2',  # which the next one shortens
     r'"graph_rounds": \d+': '"graph_rounds": 1, "graph_width": 8, "episodes_per_chunk": 2',
     r'"fit_updates": \d+': '"fit_updates": 5, "dream_updates": 2, "num_dreams": 8',
+    r'"num_models": \d+': '"num_models": 1, "epochs": 2, "hidden_sizes": (8,)',
     r'"baselines": .*,': '"baselines": ("default",), "joint_rounds": 0, "refusals": 1,',
 }
 

@@ -12,29 +12,14 @@ import collections
 import os
 import sys
 from collections.abc import Generator, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 _STARTS = {"subprocess.Popen", "os.fork", "os.posix_spawn"}
 _NAME = "cost"
-
-
-class Cost(NamedTuple):
-    """What was spent: seconds of processor time, and processes started."""
-
-    own_s: float
-    children_s: float
-    processes: float
-
-    def plus(self, addend: Iterable[float]) -> Cost:
-        """Return the sum of two costs."""
-        return Cost(*(mine + theirs for mine, theirs in zip(self, addend, strict=True)))
-
-    @property
-    def total_s(self) -> float:
-        """Processor time in all."""
-        return self.own_s + self.children_s
+Cost = tuple[float, float, float]
+"""Seconds of processor time, own and the children's, and processes started."""
 
 
 class Meter:
@@ -50,7 +35,7 @@ class Meter:
     def _now(self) -> Cost:
         times = os.times()
         children_s = times.children_user + times.children_system
-        return Cost(times.user + times.system, children_s, self._num_started)
+        return times.user + times.system, children_s, self._num_started
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, None, None]:
@@ -80,23 +65,28 @@ class Table:
         """Take a test's cost from its last report."""
         spent = dict(report.user_properties).get(_NAME)
         if report.when == "teardown" and isinstance(spent, list):
-            self._costs[report.nodeid] = Cost(*spent)
+            own_s, children_s, processes = spent
+            self._costs[report.nodeid] = own_s, children_s, processes
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print the dearest files and tests."""
-        files: dict[str, Cost] = collections.defaultdict(lambda: Cost(0, 0, 0))
+        files: dict[str, list[Cost]] = collections.defaultdict(list)
         for test, cost in self._costs.items():
-            files[test.split("::")[0]] = files[test.split("::")[0]].plus(cost)
-        everything = Cost(0, 0, 0)
-        for cost in files.values():
-            everything = everything.plus(cost)
+            files[test.split("::")[0]].append(cost)
+        sums = {name: _sum(costs) for name, costs in files.items()}
         terminalreporter.section("processor time: own s, children's s, processes started")
-        for costs in ({"all tests": everything}, files, self._costs):
-            rows = sorted(costs.items(), key=lambda row: -row[1].total_s)[: self._num_rows]
-            for name, cost in rows:
-                line = f"{cost.own_s:7.1f} {cost.children_s:7.1f} {cost.processes:5.0f}  {name}"
-                terminalreporter.write_line(line)
+        for costs in ({"all tests": _sum(sums.values())}, sums, self._costs):
+            rows = sorted(costs.items(), key=lambda row: -sum(row[1][:2]))[: self._num_rows]
+            for name, (own_s, children_s, processes) in rows:
+                terminalreporter.write_line(
+                    f"{own_s:7.1f} {children_s:7.1f} {processes:5.0f}  {name}"
+                )
             terminalreporter.write_line("")
+
+
+def _sum(costs: Iterable[Cost]) -> Cost:
+    own_s, children_s, processes = map(sum, zip((0.0, 0.0, 0.0), *costs, strict=True))
+    return own_s, children_s, processes
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

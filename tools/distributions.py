@@ -154,7 +154,7 @@ def _read_from_index(wanted: Distribution, finder: Any) -> bytes:
 
 def download_all(
     wanted: Mapping[str, Distribution], cache: pathlib.Path
-) -> tuple[dict[str, pathlib.Path], list[str]]:
+) -> dict[str, pathlib.Path]:
     """Get several distributions.
 
     Args:
@@ -162,11 +162,14 @@ def download_all(
         cache: directory that keeps distributions.
 
     Returns:
-        The file of each that could be downloaded, by name, and one line for each that could not.
+        Their files by name.
+
+    Raises:
+        UserError: some cannot be had; a line for each of these was written to stderr.
     """
     cache.mkdir(parents=True, exist_ok=True)
     finder = make_finder(pip_settings())
-    files, errors = {}, []
+    files = {}
     with concurrent.futures.ThreadPoolExecutor(_DOWNLOADS) as executor:
         futures = {
             name: executor.submit(download, distribution, cache, finder)
@@ -176,8 +179,13 @@ def download_all(
             try:
                 files[name] = future.result()
             except UserError as error:
-                errors.append(f"{name}: {error}")
-    return files, errors
+                print(f"error: {name}: {error}", file=sys.stderr)
+    if len(files) < len(wanted):
+        raise UserError(
+            f"expected {len(wanted)} files, found {len(files)}; the others are named above: run "
+            "this again"
+        )
+    return files
 
 
 def default_cache(kind: str) -> pathlib.Path:

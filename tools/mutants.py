@@ -148,7 +148,7 @@ def is_caught(checkout: pathlib.Path, mutant: Mutant, tests: Sequence[str], limi
 def passes(checkout: pathlib.Path, tests: Sequence[str], limit_s: float) -> bool:
     """Return whether tests pass within a time."""
     command = [sys.executable, "-m", "pytest", "-qx", "-p", "no:cacheprovider", *tests]
-    # Python tells compiled files apart by size and second, which mutants often share.
+    # Python takes what it compiled for a file's if size and second are the same, as a mutant's are.
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         done = subprocess.run(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
 from tests.checkout import ROOT
 
 TESTS = """
@@ -21,14 +19,13 @@ def test_with_children():
 """
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_a_table_of_two_tests(workers, tmp_path):
+def test_a_table_of_two_tests(tmp_path):
     path = tmp_path / "test_two.py"
     path.write_text(TESTS)
     (tmp_path / "pytest.ini").touch()
     plugin = ("-p", "tools.costs_of_tests", "--rootdir", tmp_path, "-c", tmp_path / "pytest.ini")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *plugin, "-p", "no:cacheprovider", f"-n{workers}", path],
+        [sys.executable, "-m", "pytest", *plugin, "-p", "no:cacheprovider", "-n1", path],
         capture_output=True,
         text=True,
         cwd=ROOT,

@@ -7,13 +7,11 @@ import pathlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from environments.errors import UsageError
+from tfrl_systems import experiments
 from tfrl_systems.agents.table import AGENTS as NAMES
 from tfrl_systems.settings import option
 from tools.studies import learning
-from tools.studies.study import Picture, Record, Records, Study, Table, Trial, points_of_curves
-
-_REFUSED = "does not fit"
+from tools.studies.study import Picture, Record, Records, Study, Table, Trial, curves
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,27 +82,14 @@ class Options(learning.Options):
       systems: a system to learn on, by default all; may be repeated.
     """
 
-    agents: tuple[str, ...] = option(tuple(NAMES), flag="--agent", metavar="NAME")
+    agents: tuple[str, ...] = option(
+        tuple(NAMES), flag="--agent", metavar="NAME", choices=tuple(NAMES)
+    )
     seeds: int = option(1, metavar="N", minimum=1)
     corpus: pathlib.Path | None = option(None, metavar="DIR")
-    systems: tuple[str, ...] = option(tuple(PROBLEMS), flag="--system", metavar="NAME")
-
-    def __post_init__(self) -> None:
-        """Check the names.
-
-        Raises:
-          UsageError: there is no such agent, system or corpus.
-        """
-        for flag, names, choices in (
-            ("--agent", self.agents, NAMES),
-            ("--system", self.systems, PROBLEMS),
-        ):
-            if not set(names) <= set(choices):
-                raise UsageError(
-                    f"{flag}: expected some of {', '.join(choices)}; found {', '.join(names)}"
-                )
-        if self.corpus is not None and not self.corpus.is_dir():
-            raise UsageError(f"--corpus: expected a directory, found {self.corpus}")
+    systems: tuple[str, ...] = option(
+        tuple(PROBLEMS), flag="--system", metavar="NAME", choices=tuple(PROBLEMS)
+    )
 
 
 def _trials(options: Options) -> Iterator[Trial]:
@@ -133,8 +118,8 @@ def _measure(about: Record, workdir: pathlib.Path) -> Record:
         evaluated_on = {"corpus": parts / "heldout"}
     policy, figures = agent, dict[str, Any]()
     if agent not in problem.baselines:
-        if learning.why_not(system, agent):
-            return {"text": _REFUSED}
+        if experiments.find_system(system).why_not(agent):
+            return {"text": "does not fit"}
         settings = learning.known_settings(system, agent, about["settings"])
         fitting = {**about, "settings": settings}
         policy, figures = learning.trained(fitting, workdir, **learned_on)
@@ -174,5 +159,5 @@ followed by the steps that are known to save something.""",
             label="agent",
         )
     ],
-    [Picture("agents", "system", "agent", "iteration", "value", "evaluation", points_of_curves)],
+    [Picture("agents", "evaluation", curves("system", "agent"))],
 )

@@ -10,16 +10,20 @@ from tfrl_systems.settings import option
 from tools.studies import graphs
 from tools.studies.study import Record, Records, Study, Table, Trial, median
 
-_TEMPERATURES = (0.1, 0.5, 0.75, 1.0, 1.2, 1.5, 1.75, 2.0, 2.5, 3.0)
+# Fits are the dear part of the sweep, and the thesis's model learns from steps of chance, however
+# many come at once: three iterations' steps between two fits.
+_HOT = {
+    f"{temperature:g}": (
+        "world_model",
+        {"preset": "thesis", "num_chunks": 12, "temperature": temperature},
+    )
+    for temperature in (0.1, 0.5, 0.75, 1.0, 1.2, 1.5, 1.75, 2.0, 2.5, 3.0)
+}
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "PPO": ("ppo", {}),
     "world model": ("world_model", {}),
-    "one member": ("world_model", {"num_members": 1}),
-    "disagreement is free": ("world_model", {"disagreement": 0.0}),
-    "dreams of whole episodes": ("world_model", {"dream_steps": 0, "dream_from_states": False}),
-    "rewards as numbers": ("world_model", {"two_hot_rewards": False}),
-    "no real experience": ("world_model", {"real_share": 0.0}),
     "thesis": ("world_model", {"preset": "thesis"}),
+    **_HOT,
 }
 
 
@@ -48,48 +52,35 @@ class Dreams:
     seeds: int = option(5, metavar="N", minimum=1)
 
 
-def _trial(model: str, label: str, agent: str, seed: int, **more: Any) -> Trial:
-    about = {
-        **{"system": graphs.SYSTEM, "agent": agent, "seed": seed, "reward": "", "label": label},
-        **{"learned_on": [model], "models": [model], "ways": ["policy"], "limit_s": 600.0},
-        "limits": {"rollouts": 64, "objective": "analytic"},
-        **more,
-    }
-    return Trial(graphs.slug(model, label, f"seed-{seed}"), about)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Temperatures(Dreams):
+    """What learns from few real steps.
+
+    Attributes:
+      iterations: of 720 real steps, 12 episodes of 60.
+    """
+
+    variants: tuple[str, ...] = option(tuple(_HOT), flag="--variant", metavar="NAME")
+    iterations: int = option(4, metavar="N", minimum=1)
 
 
-def _of_dreams(options: Dreams) -> Iterator[Trial]:
+def _trials(options: Dreams) -> Iterator[Trial]:
     usual = {"evaluate_every": options.iterations, "episodes_per_chunk": 1}
     if options.measure_every:
         usual["measure_every"] = options.measure_every
     for model in options.models:
         for label in options.variants:
             agent, settings = VARIANTS[label]
+            about = {
+                **{"system": graphs.SYSTEM, "agent": agent, "label": label},
+                **{"learned_on": [model], "models": [model], "ways": ["policy"], "limit_s": 600.0},
+                "iterations": options.iterations,
+                "settings": {**usual, **settings},
+                "measure_seconds": options.measure_seconds,
+                "limits": {"rollouts": 64, "objective": options.objective},
+            }
             for seed in range(options.seeds):
-                yield _trial(
-                    model,
-                    label,
-                    agent,
-                    seed,
-                    iterations=options.iterations,
-                    settings={**usual, **settings},
-                    measure_seconds=options.measure_seconds,
-                    limits={"rollouts": 64, "objective": options.objective},
-                )
-
-
-def _of_temperatures(options: Dreams) -> Iterator[Trial]:
-    # Fits are the dear part of the sweep, and the thesis's model learns from steps of chance,
-    # however many come at once: three iterations' steps between two fits.
-    iterations = -(-options.iterations // 3)
-    for temperature in _TEMPERATURES:
-        settings = {
-            **{"preset": "thesis", "num_chunks": 12, "temperature": temperature},
-            **{"evaluate_every": iterations, "episodes_per_chunk": 1},
-        }
-        for seed in range(options.seeds):
-            shared = {"iterations": iterations, "settings": settings}
-            yield _trial(options.models[0], f"{temperature:g}", "world_model", seed, **shared)
+                yield Trial(graphs.slug(model, label, f"seed-{seed}"), {**about, "seed": seed})
 
 
 def _with_costs(records: Records) -> Iterator[Record]:
@@ -120,7 +111,7 @@ DREAMS = Study(
 With --objective onnxruntime --measure-every 20 --measure-seconds 20 some rewards are measured, each
 for about a second, and so is what the policy comes to.""",
     Dreams,
-    _of_dreams,
+    _trials,
     graphs.measure,
     [
         Table(
@@ -133,8 +124,8 @@ for about a second, and so is what the policy comes to.""",
 )
 TEMPERATURES = Study(
     """Temperatures of dreams (table 4.3 of the thesis), with the thesis's preset.""",
-    Dreams,
-    _of_temperatures,
+    Temperatures,
+    _trials,
     graphs.measure,
     [
         Table(

@@ -9,8 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 import onnx
 
@@ -45,7 +44,6 @@ class Files:
       models: directory of ONNX files, as `tools.fetch_models` makes it.
       seconds: for each search.
       measure_seconds: for each measurement.
-      spinning: processes that keep the processor busy while `tfrl optimize` works.
       peers: the Python in which onnxsim and onnxslim are installed; an environment of their own, if
         they need other versions of onnx or ml_dtypes.
     """
@@ -53,7 +51,6 @@ class Files:
     models: pathlib.Path = option(metavar="DIR")
     seconds: float = option(30.0, metavar="N", positive=True)
     measure_seconds: float = option(5.0, metavar="N", positive=True)
-    spinning: int = option(0, metavar="N", minimum=0)
     peers: str = option(sys.executable, metavar="PYTHON")
 
 
@@ -169,30 +166,19 @@ def _in_turns(programs: Sequence[Program], inputs: Arrays, seconds: float) -> li
     return times_s
 
 
-@contextlib.contextmanager
-def spinning(num_processes: int) -> Iterator[None]:
-    """Have processes keep the processor busy."""
-    command = [sys.executable, "-c", "while True: pass"]
-    started = [subprocess.Popen(command) for _ in range(num_processes)]
-    try:
-        yield
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
-
-
 def _measure(about: Record, _: pathlib.Path) -> Record:
     path, measure_s = pathlib.Path(about["path"]), about["measure_seconds"]
     with tempfile.TemporaryDirectory(prefix="tfrl-") as name:
         directory = pathlib.Path(name)
         ours = directory / "tfrl.onnx"
         try:
-            with spinning(about["spinning"]):
-                outcome = experiments.optimize(
-                    path, ours, reporter=experiments.Reporter(), seconds=about["seconds"],
-                    measure_seconds=measure_s,
-                )  # fmt: skip
+            outcome = experiments.optimize(
+                path,
+                ours,
+                reporter=experiments.Reporter(),
+                seconds=about["seconds"],
+                measure_seconds=measure_s,
+            )
         except UserError as error:
             return {"outcome": f"refused: {error}", "rows": [], "peers": {}, "seconds_all": 0.0}
         peers = {
@@ -239,21 +225,6 @@ def _ratio_of(name: str) -> Cell:
     return cell
 
 
-def _time(record: Record) -> str:
-    text = f"{record.get('search_s', 0):.0f} s, {record['seconds_all']:.0f} s"
-    if record["spinning"]:
-        text += f" of {record['seconds'] + 2 * record['measure_seconds'] + 30:.0f} s"
-    return text
-
-
-_COLUMNS: dict[str, Callable[[Records], Any]] = {
-    "tfrl": _ratio_of("tfrl"),
-    "said": first("said", "{:.3f}"),
-    COPY: _ratio_of(COPY),
-    **{peer: _ratio_of(peer) for peer in PEERS},
-    "search, all": first(_time),
-    "outcome": first("outcome"),
-}
 FILES = Study(
     """ONNX files as people have them: `tfrl optimize` beside onnxsim and OnnxSlim.
 
@@ -261,9 +232,7 @@ FILES = Study(
     python -m tools.studies files --models runs/models -o runs/files
 
 Optimises each file, lets the others simplify it too, and measures all of them in turns, each in a
-fresh process, at each of the sizes that `tfrl optimize` reports. With --spinning N, so many
-processes take the processor away while it works; the last but one column says how long it takes
-then, and how long it may.""",
+fresh process, at each of the sizes that `tfrl optimize` reports.""",
     Files,
     _trials,
     _measure,
@@ -272,7 +241,16 @@ then, and how long it may.""",
             "Times over the file's own at the level of onnxruntime's optimisation that suits it "
             'best; "said" is what `tfrl optimize` said itself, beside the file fully optimised.',
             ("file", "at"),
-            _COLUMNS,
+            {
+                "tfrl": _ratio_of("tfrl"),
+                "said": first("said", "{:.3f}"),
+                COPY: _ratio_of(COPY),
+                **{peer: _ratio_of(peer) for peer in PEERS},
+                "search, all": first(
+                    lambda row: f"{row.get('search_s', 0):.0f} s, {row['seconds_all']:.0f} s"
+                ),
+                "outcome": first("outcome"),
+            },
             derive=by_sizes,
             label="file, sizes",
         )

@@ -8,19 +8,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from environments.errors import UsageError
 from tfrl_systems.settings import option
 from tools.studies import learning
-from tools.studies.study import (
-    Picture,
-    Record,
-    Records,
-    Study,
-    Table,
-    Trial,
-    median,
-    points_of_curves,
-)
+from tools.studies.study import Picture, Record, Records, Study, Table, Trial, curves, median
 
 SYSTEM = "tensor_graphs"
 # The models of the thesis (table 4.1) and three more, in pairs of one kind of network. One policy
@@ -153,7 +143,6 @@ class Graphs(learning.Options):
       ways: how a policy is used: episode, policy or led; may be repeated.
       seconds: the most time for a policy on a model.
       rollouts: episodes that a policy plays.
-      rewards: reward to learn with, as the thesis's R1 to R5; may be repeated.
       objective: the cost to minimise.
       measure_seconds: seconds to measure what one episode's graph takes; 0 not to.
     """
@@ -161,21 +150,11 @@ class Graphs(learning.Options):
     agents: tuple[str, ...] = option(("ppo",), flag="--agent", metavar="NAME")
     models: tuple[str, ...] = option(MODELS, flag="--model", metavar="FILE|NAME")
     learn_on: tuple[str, ...] = option(("own",), metavar="WHAT")
-    ways: tuple[str, ...] = option(("policy",), flag="--way", metavar="NAME")
+    ways: tuple[str, ...] = option(("policy",), flag="--way", metavar="NAME", choices=tuple(WAYS))
     seconds: float = option(60.0, metavar="N", positive=True)
     rollouts: int = option(64, metavar="K", minimum=1)
-    rewards: tuple[str, ...] = option(("",), flag="--reward", metavar="NAME")
     objective: str = option("onnxruntime", metavar="NAME")
     measure_seconds: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Check the ways.
-
-        Raises:
-          UsageError: there is no such way to use a policy.
-        """
-        if not set(self.ways) <= set(WAYS):
-            raise UsageError(f"--way: expected some of {', '.join(WAYS)}; found {self.ways}")
 
 
 def _lessons(what: str, models: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -198,17 +177,14 @@ def _of_graphs(options: Graphs) -> Iterator[Trial]:
     for agent in options.agents:
         for what in options.learn_on:
             for learned_on in _lessons(what, options.models):
-                for reward in options.rewards:
-                    settings = {**options.assigned, **({"reward": reward} if reward else {})}
-                    about = {
-                        **shared,
-                        **{"agent": agent, "reward": reward, "settings": settings},
-                        "learned_on": learned_on,
-                        "models": learned_on if what == "own" else options.models,
-                    }
-                    for seed in range(options.seeds):
-                        name = slug(agent, "-".join(map(slug, learned_on)), reward, f"seed-{seed}")
-                        yield Trial(name, {**about, "seed": seed})
+                about = {
+                    **shared,
+                    **{"agent": agent, "settings": options.assigned, "learned_on": learned_on},
+                    "models": learned_on if what == "own" else options.models,
+                }
+                for seed in range(options.seeds):
+                    name = slug(agent, "-".join(map(slug, learned_on)), f"seed-{seed}")
+                    yield Trial(name, {**about, "seed": seed})
 
 
 def measure(about: Record, workdir: pathlib.Path) -> Record:
@@ -256,27 +232,19 @@ def _measured(policy: str, model: str, about: Record) -> Record:
 def plays(records: Records) -> Iterator[Record]:
     """Yield a record for each play of a policy."""
     for record in records:
-        shared = {name: field for name, field in record.items() if name not in ("plays", "curve")}
+        shared = {name: field for name, field in record.items() if name != "plays"}
         names = record["learned_on"]
         for play in record["plays"]:
             kind = play["model"] if names == [play["model"]] else ", ".join(names)
             own = "own" if kind == play["model"] else f"learned on {kind}"
-            label = " ".join(filter(None, (record["agent"], record["reward"])))
-            yield {**shared, **play, "by": f"{label}, {own}, {play['way']}"}
-
-
-def _curves(records: Records) -> Iterator[Record]:
-    """Yield the points of learning curves, with names for panels and lines."""
-    for point in points_of_curves(records):
-        line = " ".join(filter(None, (point["agent"], point["reward"])))
-        yield {**point, "panel": ", ".join(point["learned_on"]), "line": line}
+            yield {**shared, **play, "by": f"{record['agent']}, {own}, {play['way']}"}
 
 
 GRAPHS = Study(
     """What learned policies save of the estimated cost, on their own models and on others.
 
 Each policy learns on its own model, on several, or on a family of small random ones. Chance and
-searches are in the study `searches`. The picture is figure 4.4 of the thesis.""",
+searches are in the study `searches`.""",
     Graphs,
     _of_graphs,
     measure,
@@ -293,9 +261,5 @@ searches are in the study `searches`. The picture is figure 4.4 of the thesis.""
             derive=plays,
         )
     ],
-    [
-        Picture(
-            "graphs", "panel", "line", "iteration", "value", "cost by likeliest actions", _curves
-        )
-    ],
-)  # fmt: skip
+    [Picture("graphs", "cost by likeliest actions", curves("learned_on", "agent"))],
+)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -30,8 +31,8 @@ from tools.studies.savings import (
 )
 from tools.studies.study import Picture, Record, Study, Table, Trial, mean, values_of
 
+LEARNED = "learned"
 FIXED = ("always", "never", "cost<-5", "cost<-20", "cost<-35")
-LEARNED, UNEXPLORED = "learned", "learned without exploration"
 # BC-Max with the weights of buckets (D.3) and of Hedge (D.4), with and without exploration
 # (Algorithms 4 and 1 of the BC-Max paper).
 ALGORITHMS = {
@@ -231,20 +232,22 @@ def _write_corpora(about: Record, directory: pathlib.Path) -> dict[str, pathlib.
       UserError: a part has none.
     """
     source = pathlib.Path(about["corpus"])
+    is_divided = "held_out" not in about
     chosen: dict[str, tuple[Corpus, list[Module]]] = {}
-    if "held_out" in about:
-        corpus = Corpus.load(source)
-        modules = small_modules(corpus, about["max_bitcode_bytes"])
-        for part, is_held_out in (("train", False), ("heldout", True)):
-            of_part = [
-                module for module in modules if (module.project in about["held_out"]) == is_held_out
-            ]
-            chosen[part] = corpus, of_part
-    else:
-        for part in ("train", "validation", "heldout"):
-            corpus = Corpus.load(source / part)
-            modules = small_modules(corpus, about["max_bitcode_bytes"])
-            chosen[part] = corpus, [module for module in modules if module.language == "c++"]
+    for part in ("train", "validation", "heldout") if is_divided else ("train", "heldout"):
+        corpus = Corpus.load(source / part if is_divided else source)
+        chosen[part] = (
+            corpus,
+            [
+                module
+                for module in small_modules(corpus, about["max_bitcode_bytes"])
+                if (
+                    module.language == "c++"
+                    if is_divided
+                    else (module.project in about["held_out"]) == (part == "heldout")
+                )
+            ],
+        )
     for part, (corpus, of_part) in chosen.items():
         if not of_part:
             raise UserError(f"{source}: expected modules for {part}, found none small enough; "
@@ -276,28 +279,7 @@ def _sizes(
     }
 
 
-_TEXT, _CODE, _IMAGE, _FILE = "text", "code", "code, unwind tables, read-only data", "file"
-_LANGUAGES = Table(
-    "Percent saved on held-out modules against LLVM's default at -Oz, mean (range) over seeds: the "
-    "text column of `llvm-size`, and code alone; `worse` counts modules whose text is larger. The "
-    "oracle has the smallest object of each module under the policies and baselines.",
-    ("policy",),
-    {
-        _TEXT: mean("text_percent"),
-        _CODE: mean("code_percent"),
-        "worse": mean("worse", "{:.0f}"),
-        "modules": mean("modules", "{:.0f}"),
-    },
-    across="language",
-    derive=of_languages,
-    label="policy",
-)
-_IMAGES = {
-    _CODE: mean("code_percent"),
-    _IMAGE: mean("loaded_percent"),
-    "stripped file": mean("file_percent"),
-}
-
+SAVINGS = Picture("savings", "saving against -Oz, %", points)
 FOLDS = Study(
     """Leave projects out: how much smaller learned policies make code that they never saw.
 
@@ -305,22 +287,46 @@ Divides a corpus into folds of whole projects, by their languages and sizes of b
 each fold and seed it learns on the other folds as `tfrl train inlining` does, with and without
 exploration, and compiles and links the fold under the policies of each iteration.""",
     Folds,
-    _of_folds({LEARNED: {}, UNEXPLORED: {"explore": False}}),
+    _of_folds({LEARNED: {}, "learned without exploration": {"explore": False}}),
     measure,
     [
-        _LANGUAGES,
+        Table(
+            "Percent saved on held-out modules against LLVM's default at -Oz, mean (range) over "
+            "seeds: the text column of `llvm-size`, and code alone; `worse` counts modules whose "
+            "text is larger. The oracle has the smallest object of each module under the policies "
+            "and baselines.",
+            ("policy",),
+            {
+                "text": mean("text_percent"),
+                "code": mean("code_percent"),
+                "worse": mean("worse", "{:.0f}"),
+                "modules": mean("modules", "{:.0f}"),
+            },
+            across="language",
+            derive=of_languages,
+            label="policy",
+        ),
         Table(
             "Each held-out project linked whole, copies merged; percent saved.",
-            ("project",), _IMAGES, derive=of_images, label="project",
+            ("project",),
+            {
+                "code": mean("code_percent"),
+                "code, unwind tables, read-only data": mean("loaded_percent"),
+                "stripped file": mean("file_percent"),
+            },
+            derive=of_images,
+            label="project",
         ),
         Table(
             "By iteration, of the policies fitted in it: text of modules, and images of projects.",
-            ("policy", "language"), {"": mean("percent")}, across="iteration",
+            ("policy", "language"),
+            {"": mean("percent")},
+            across="iteration",
             derive=of_iterations,
         ),
     ],
-    [Picture("savings", "panel", "line", "iteration", "percent", "saving against -Oz, %", points)],
-)  # fmt: skip
+    [SAVINGS],
+)
 
 BASELINES = Study(
     """BC-Max from policies that PPO and ES learned, beside the best of them in each module.
@@ -339,7 +345,7 @@ of Hedge (D.4). The pictures are the paper's Fig. 1 and 2.""",
             {
                 "learned on: text": mean("train_percent"),
                 "held out: text": mean("text_percent"),
-                _CODE: mean("code_percent"),
+                "code": mean("code_percent"),
                 "worse": mean("worse", "{:.1f}"),
                 "modules": mean("modules", "{:.0f}"),
                 "images": mean("loaded_percent"),
@@ -349,7 +355,7 @@ of Hedge (D.4). The pictures are the paper's Fig. 1 and 2.""",
             label="policy",
         )
     ],
-    [Picture("savings", "panel", "line", "iteration", "percent", "saving against -Oz, %", points)],
+    [SAVINGS],
 )
 
 CAUSES = Study(
@@ -365,15 +371,10 @@ Learns in folds of whole projects, once as it is and once for each part with thi
             "read-only data), mean over projects and seeds; of policies fitted in an iteration, "
             "and of the one that is written in the end.",
             ("policy",),
-            {"": lambda records: f"{_mean(records):.2f}"},
+            {"": lambda records: f"{statistics.fmean(values_of(records, 'percent')):.2f}"},
             across="column",
             derive=of_variants,
             label="part",
         )
     ],
 )
-
-
-def _mean(records: Sequence[Record]) -> float:
-    numbers = values_of(records, "percent")
-    return sum(numbers) / len(numbers)

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import pathlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
 from tfrl_systems.settings import option
 from tools.studies import functions, learning
-from tools.studies.study import (
-    Picture,
-    Record,
-    Study,
-    Table,
-    Trial,
-    mean,
-    median,
-    points_of_curves,
-)
+from tools.studies.study import Picture, Record, Study, Table, Trial, curves, mean, median
 
 SYSTEM = "learn_to_optimize"
 SAMPLER_NAMES = ("random", "latin_hypercube", "uncertainty", "heterogeneous")
 RANDOM = "random"
-POLISH = 10
 # Title -> function, number of coordinates, number of free ones.
 FUNCTIONS = {
     "shifted Ackley": ("shifted_ackley", 2, 1),
@@ -36,13 +28,14 @@ FUNCTIONS = {
 }
 SAMPLED = ("Ackley", "Rosenbrock", "shifted Ackley")
 UNTUNED = ("wandering", "rotated")
-_TRUTH = {"judge": "truth"}
 
 
 def trial(title: str, agent: str, seed: int, **more: object) -> Trial:
     """Return the trial of an agent, or of a baseline, on a function."""
-    words = [title.replace(" = ", "").replace(",", ""), agent, str(more.get("sampler", ""))]
-    name = "-".join("-".join(word.split()) for word in words if word)
+    words = [title.replace(" = ", "").replace(",", ""), agent]
+    if more.get("sampler", RANDOM) != RANDOM:
+        words.append(str(more["sampler"]))
+    name = "-".join("-".join(word.split()) for word in words)
     about = {"system": SYSTEM, "title": title, "agent": agent, "seed": seed, **more}
     return Trial(f"{name}-seed-{seed}", about)
 
@@ -67,40 +60,53 @@ def measure(about: Record, workdir: pathlib.Path) -> Record:
     sampler = about.get("sampler", RANDOM)
     policy, figures = learning.trained(about, workdir, sampler=sampler, **problem)
     if about.get("polish"):
-        answers = {name: answered(policy, polish) for name, polish in _ANSWERS.items()}
+        answers = {
+            name: answered(policy, polish) for name, polish in {"error": 0, "polished": 10}.items()
+        }
         return {**figures, **{name: row[figure] for name, row in answers.items()}}
     return {**figures, "error": figures["last_tenth"][figure]}
 
 
-_ANSWERS = {"error": 0, "polished": POLISH}
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Quality(learning.Options):
+class Learned(learning.Options):
     """What is compared.
 
     Attributes:
       functions: a function to minimise, by default those of the thesis and shifted Ackley, whose
         minimum moves with c; may be repeated.
+      samplers: how start points are drawn; may be repeated.
     """
 
     functions: tuple[str, ...] = option(
         tuple(FUNCTIONS)[:6], flag="--function", metavar="NAME", choices=tuple(FUNCTIONS)
     )
     agents: tuple[str, ...] = option(("ppo",), flag="--agent", metavar="NAME")
+    samplers: tuple[str, ...] = option((RANDOM,), flag="--sampler", metavar="NAME")
+
+    judge: ClassVar = "truth"
+
+    @property
+    def assigned(self) -> dict[str, Any]:
+        """Settings of all agents."""
+        return {"judge": self.judge, **super().assigned}
 
 
-def _quality(options: Quality) -> Iterator[Trial]:
-    shared = {"iterations": options.iterations, "settings": {**_TRUTH, **options.assigned}}
+def _trials(options: Learned, **more: Any) -> Iterator[Trial]:
+    shared = {"iterations": options.iterations, "settings": options.assigned, **more}
+    for title in options.functions:
+        for agent in options.agents:
+            for sampler in options.samplers:
+                for seed in range(options.seeds):
+                    yield trial(title, agent, seed, sampler=sampler, **shared)
+
+
+def _beside_baselines(options: Learned) -> Iterator[Trial]:
     for title in options.functions:
         _, dimensions, free = FUNCTIONS[title]
-        names = ["constant", RANDOM, "scipy", *(["cma"] if dimensions - free > 1 else [])]
-        for name in names:
+        for name in ("constant", RANDOM, "scipy", *(["cma"] if dimensions - free > 1 else [])):
             for seed in range(options.seeds if name == RANDOM else 1):
                 yield trial(title, name, seed, is_baseline=True)
-        for agent in options.agents:
-            for seed in range(options.seeds):
-                yield trial(title, agent, seed, **shared)
+        yield from _trials(dataclasses.replace(options, functions=(title,)))
 
 
 QUALITY = Study(
@@ -108,8 +114,8 @@ QUALITY = Study(
 
 The baselines are one constant for all c, a random x, scipy's minimiser and CMA-ES, both anew for
 each c. BC-Max (--agent bc_max) is shown the minima; the other agents have to find them.""",
-    Quality,
-    _quality,
+    Learned,
+    _beside_baselines,
     measure,
     [
         Table(
@@ -125,28 +131,18 @@ each c. BC-Max (--agent bc_max) is shown the minima; the other agents have to fi
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Samplers(learning.Options):
+class Samplers(Learned):
     """Which ways to draw start points are compared: all."""
 
-    agents: tuple[str, ...] = option(("ppo",), flag="--agent", metavar="NAME")
+    functions: tuple[str, ...] = option(SAMPLED, flag="--function", metavar="NAME")
     iterations: int | None = option(2000, metavar="N", minimum=1)
-
-
-def _samplers(options: Samplers) -> Iterable[Trial]:
-    shared = {"iterations": options.iterations, "settings": {**_TRUTH, **options.assigned}}
-    return [
-        trial(title, agent, seed, sampler=sampler, **shared)
-        for agent in options.agents
-        for title in SAMPLED
-        for sampler in SAMPLER_NAMES
-        for seed in range(options.seeds)
-    ]
+    samplers: tuple[str, ...] = option(SAMPLER_NAMES, flag="--sampler", metavar="NAME")
 
 
 SAMPLERS = Study(
     "Errors by the way in which start points are drawn.",
     Samplers,
-    _samplers,
+    _trials,
     measure,
     [
         Table(
@@ -158,38 +154,29 @@ SAMPLERS = Study(
             label="sampler",
         )
     ],
-    [
-        Picture(
-            "samplers", "title", "sampler", "iteration", "value", "MSE", points_of_curves,
-            is_logarithmic=True,
-        )
-    ],
-)  # fmt: skip
+    [Picture("samplers", "MSE", curves("title", "sampler"), is_logarithmic=True)],
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Few(learning.Options):
+class Few(Learned):
     """What learns from few evaluations.
 
     Attributes:
       iterations: of 480 evaluations for agents that play episodes.
     """
 
+    functions: tuple[str, ...] = option(("shifted Ackley",), flag="--function", metavar="NAME")
     agents: tuple[str, ...] = option(
         ("ppo", "reinforce", "es", "world_model", "bc_max"), flag="--agent", metavar="NAME"
     )
     iterations: int | None = option(40, metavar="N", minimum=1)
 
-
-def _few(options: Few) -> Iterable[Trial]:
-    # 4 chunks of 40 episodes, each of 3 evaluations, make an iteration.
-    shared = {"episodes_per_chunk": 40, "evaluate_every": options.iterations}
-    settings = {**_TRUTH, **shared, **options.assigned}
-    return [
-        trial("shifted Ackley", agent, seed, iterations=options.iterations, settings=settings)
-        for agent in options.agents
-        for seed in range(options.seeds)
-    ]
+    @property
+    def assigned(self) -> dict[str, Any]:
+        """4 chunks of 40 episodes, each of 3 evaluations, make an iteration."""
+        shared = {"episodes_per_chunk": 40, "evaluate_every": self.iterations}
+        return {**shared, **super().assigned}
 
 
 def _own_evaluations(record: Record) -> int:
@@ -199,7 +186,7 @@ def _own_evaluations(record: Record) -> int:
 FEW_EVALUATIONS = Study(
     "What agents learn from few evaluations of a function, which the function counts.",
     Few,
-    _few,
+    _trials,
     measure,
     [
         Table(
@@ -218,22 +205,14 @@ FEW_EVALUATIONS = Study(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Unseen(learning.Options):
+class Unseen(Learned):
     """What learns functions that nobody tuned on."""
 
+    functions: tuple[str, ...] = option(UNTUNED, flag="--function", metavar="NAME")
     agents: tuple[str, ...] = option(
         ("ppo", "reinforce", "es", "bc_max"), flag="--agent", metavar="NAME"
     )
-
-
-def _unseen(options: Unseen) -> Iterable[Trial]:
-    shared = {"iterations": options.iterations, "settings": options.assigned, "polish": True}
-    return [
-        trial(title, agent, seed, **shared)
-        for title in UNTUNED
-        for agent in options.agents
-        for seed in range(options.seeds)
-    ]
+    judge: ClassVar = "values"
 
 
 UNSEEN = Study(
@@ -242,7 +221,7 @@ UNSEEN = Study(
 The functions are those of `tools/studies/functions.py`; polished answers take at most ten more
 evaluations each.""",
     Unseen,
-    _unseen,
+    functools.partial(_trials, polish=True),
     measure,
     [
         Table(

@@ -70,11 +70,6 @@ def digest_of(policy: str) -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
 
 
-def why_not(system: str, agent: str) -> str:
-    """Return why an agent cannot learn on a system; "" if it can."""
-    return experiments.find_system(system).why_not(agent) or ""
-
-
 def known_settings(system: str, agent: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return those of some settings that an agent has on a system."""
     groups = experiments.find_system(system).settings(agent, None).values()
@@ -82,39 +77,31 @@ def known_settings(system: str, agent: str, settings: Mapping[str, Any]) -> dict
     return {name: value for name, value in settings.items() if name in names}
 
 
-def figures_of(run: experiments.Run, wall_s: float) -> dict[str, Any]:
-    """Return what every table of trainings shows: time, steps, curve and last evaluations."""
-    result = run.result
-    evaluations = result["evaluation"]["iterations"]
-    figure = next((name for name in _FIGURES if name in evaluations[0]), None)
-    places = [evaluation.get("iteration", evaluation.get("number")) for evaluation in evaluations]
-    return {
-        "learning_s": wall_s,
+def trained(about: Record, workdir: pathlib.Path, **problem: Any) -> tuple[str, dict[str, Any]]:
+    """Return the policy that a trial learns, and what every table of trainings shows of it."""
+    began_s = time.monotonic()
+    run = train(about, workdir, **problem)
+    result, evaluation = run.result, run.result["evaluation"]
+    evaluations = evaluation["iterations"]
+    figure = next((name for name in _FIGURES if name in evaluations[0]), "")
+    return str(run.policy), {
+        "learning_s": time.monotonic() - began_s,
         "steps": result["environment_steps"],
         "evaluations": result.get("function_evaluations"),
         "truth_evaluations": result.get("truth_evaluations"),
         "waiting_s": result["seconds"]["waiting"],
         "policy_sha256": result["policy_sha256"],
         "world_model": result.get("world_model"),
-        "last": _numbers(result["evaluation"].get("last", evaluations[-1])),
-        "last_tenth": _numbers(result["evaluation"].get("last_tenth", {})),
+        "last": _numbers(evaluation.get("last", evaluations[-1])),
+        "last_tenth": _numbers(evaluation.get("last_tenth", {})),
         "curve": [
-            [place, evaluation[figure]]
-            for place, evaluation in zip(places, evaluations, strict=True)
-            if figure
+            [row.get("iteration", row.get("number")), row[figure]] for row in evaluations if figure
         ],
     }
 
 
 def _numbers(evaluation: Mapping[str, Any]) -> dict[str, float]:
     return {name: number for name, number in evaluation.items() if isinstance(number, int | float)}
-
-
-def trained(about: Record, workdir: pathlib.Path, **problem: Any) -> tuple[str, dict[str, Any]]:
-    """Return the directory of the policy that a trial learns, and `figures_of` its training."""
-    began_s = time.monotonic()
-    run = train(about, workdir, **problem)
-    return str(run.policy), figures_of(run, time.monotonic() - began_s)
 
 
 def evaluate(system: str, policies: Sequence[str], seed: int, **problem: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import resource
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from environments.errors import UsageError, UserError
 from environments.inlining.plugin.compiler import why_no_plugins
@@ -31,21 +31,13 @@ _OPTIONS = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Tree:
-    """How to build a project with CMake.
-
-    Attributes:
-      options: more of CMake's options.
-      root: the directory with CMakeLists.txt, in the distribution.
-      missing: files that CMake asks for and the distribution lacks; empty ones will do.
-      is_in_source: whether it writes its images beside its sources. Each build then is in a copy.
-    """
+class Tree(NamedTuple):
+    """How to build a project with CMake."""
 
     options: tuple[str, ...] = ()
-    root: str = "."
-    missing: tuple[str, ...] = ()
-    is_in_source: bool = False
+    root: str = "."  # where CMakeLists.txt is, in the distribution
+    missing: tuple[str, ...] = ()  # files that CMake asks for; empty ones will do
+    is_in_source: bool = False  # writes its images beside its sources: each build is in a copy
 
 
 TREES = {
@@ -114,9 +106,7 @@ def _trials(options: Libraries) -> Iterator[Trial]:
 def _unpacked(name: str, directory: pathlib.Path) -> pathlib.Path:
     """Download and unpack a project of the corpus; return its sources."""
     (project,) = (project for project in read_projects() if project.name == name)
-    downloaded, errors = download_all({name: project}, default_cache("sdists"))
-    if errors:
-        raise UserError("; ".join(errors))
+    downloaded = download_all({name: project}, default_cache("sdists"))
     shutil.rmtree(directory, ignore_errors=True)
     root = extract(dataclasses.replace(project, root="", files={}), downloaded[name], directory)
     for missing in TREES[name].missing:

@@ -12,7 +12,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import psutil
@@ -39,15 +39,8 @@ _DREAMING = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Loop:
-    """A loop to run for long.
-
-    Attributes:
-      system, agent: their names.
-      problem: keyword arguments of `experiments.train`.
-      settings: settings that make an iteration tiny.
-    """
+class Loop(NamedTuple):
+    """A loop to run for long: arguments of `experiments.train`, and settings of tiny iterations."""
 
     system: str
     agent: str

@@ -1,31 +1,30 @@
-"""How collection scales: what pools cost for a job, and what a lost worker or node costs."""
+"""How collection scales: what pools cost for a job, and what a lost worker costs."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 import pathlib
 import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import psutil
 
 from environments.errors import Failure
-from tfrl_systems.drivers.collect import Collect, Supervision, make_pool, shared
+from tfrl_systems.drivers.collect import Collect, Supervision, make_pool
 from tfrl_systems.drivers.jobs import Pool, PoolError
 from tfrl_systems.settings import option
-from tools.studies.sleeping import Attempt, MakeSleeper, Nap, read_diary
+from tools.studies.sleeping import Nap, Sleeper, read_diary
 from tools.studies.study import Record, Study, Table, Trial, first, median
 
 NapPool = Pool[Nap, bytes]
-LoseFn = Callable[[Attempt], None]
 
 _SUPERVISION = Supervision(max_attempts=20, start_timeout_s=600)
 _SLEEP_S = 0.2
@@ -33,8 +32,6 @@ _JOBS_PER_WORKER = 10
 # How long a worker that is to be killed has been at its job already, at least.
 _BEFORE_KILL_S = 0.2
 _TICK_S = 0.02
-_STORE_BYTES = 100 << 20
-_RAY_VARIABLES = {"RAY_AUTH_MODE": "disabled", "RAY_worker_niceness": "0"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,7 +42,6 @@ class Pools:
       kinds: pipes or ray; may be repeated.
       most_workers: measured are 1, 2, 4, … workers, up to so many.
       losses: workers to kill.
-      node_losses: nodes of a Ray cluster on this machine to kill.
       naps: jobs to average.
       seed: decides when workers are lost.
     """
@@ -55,7 +51,6 @@ class Pools:
     )
     most_workers: int = option(32, metavar="N", minimum=1)
     losses: int = option(20, metavar="N", minimum=0)
-    node_losses: int = option(5, metavar="N", minimum=0)
     naps: int = option(500, metavar="N", minimum=1)
     seed: int = option(0, metavar="S", minimum=0)
 
@@ -71,11 +66,9 @@ def _trials(options: Pools) -> Iterator[Trial]:
         for workers in counts:
             about = {"measure": "scaling", "workers": workers}
             yield Trial(f"{kind}-{workers}-workers", {**shared_by_all, **about})
-        nodes = options.node_losses if kind == "ray" else 0
-        for lost, losses in (("worker", options.losses), ("node", nodes)):
-            if losses:
-                about = {"measure": "recovery", "lost": lost, "losses": losses}
-                yield Trial(f"{kind}-lost-{lost}", {**shared_by_all, **about})
+        if options.losses:
+            about = {"measure": "recovery", "losses": options.losses}
+            yield Trial(f"{kind}-lost-worker", {**shared_by_all, **about})
 
 
 def measure(about: Record, _: pathlib.Path) -> Record:
@@ -94,12 +87,7 @@ def measure(about: Record, _: pathlib.Path) -> Record:
                 took_s = nap(pool, num_jobs, _SLEEP_S)
             return {"share": num_jobs * _SLEEP_S / (about["workers"] * took_s)}
     generator = np.random.default_rng(about["seed"])
-    if about["lost"] == "worker":
-        return {"waited_s": recoveries_s(Collect(kind, 2), about["losses"], generator)}
-    # As many nodes wait for a worker as are lost.
-    with _cluster(2 + about["losses"]) as address:
-        collect = Collect("ray", 2, address)
-        return {"waited_s": recoveries_s(collect, about["losses"], generator, _lose_node)}
+    return {"waited_s": recoveries_s(Collect(kind, 2), about["losses"], generator)}
 
 
 @contextlib.contextmanager
@@ -108,7 +96,7 @@ def opened(collect: Collect) -> Iterator[tuple[NapPool, pathlib.Path]]:
     pool: NapPool
     with tempfile.TemporaryDirectory() as directory:
         diary = pathlib.Path(directory) / "diary"
-        with make_pool(collect, MakeSleeper(diary), _SUPERVISION) as pool:
+        with make_pool(collect, functools.partial(Sleeper, diary), _SUPERVISION) as pool:
             pool.broadcast(b"")
             yield pool, diary
 
@@ -171,82 +159,46 @@ def _processor_s(workers: set[int]) -> tuple[float, float]:
     return time.process_time(), engine_s
 
 
-def kill(begun: Attempt) -> None:
-    """Kill the worker that has begun a job."""
-    os.kill(begun.pid, signal.SIGKILL)
-
-
-def recoveries_s(
-    collect: Collect, num_losses: int, generator: np.random.Generator, lose_fn: LoseFn = kill
-) -> list[float]:
-    """Lose workers at random moments; return how long each job waited for its next worker.
+def recoveries_s(collect: Collect, num_losses: int, generator: np.random.Generator) -> list[float]:
+    """Kill workers at random moments; return how long each job waited for its next worker.
 
     Args:
       collect: what the pool is; with several workers, all are busy all the time.
-      num_losses: how many workers are lost, one after another.
+      num_losses: how many workers are killed, one after another.
       generator: draws the moments and the workers.
-      lose_fn: loses the worker that has begun this job.
     """
     with opened(collect) as (pool, diary):
         waited_s: list[float] = []
         while len(waited_s) < num_losses:
-            waited_s += _recovery_s(pool, diary, generator, lose_fn)
+            waited_s += _recovery_s(pool, diary, generator)
         return waited_s
 
 
-def _recovery_s(
-    pool: NapPool, diary: pathlib.Path, generator: np.random.Generator, lose_fn: LoseFn
-) -> list[float]:
-    """Run one long job in each worker, lose one of them, and return how long its job waited.
+def _recovery_s(pool: NapPool, diary: pathlib.Path, generator: np.random.Generator) -> list[float]:
+    """Run one long job in each worker, kill one of them, and return how long its job waited.
 
-    Nothing is returned if the job was done before its worker was lost.
+    Nothing is returned if the job was done before its worker was killed.
     """
     num_before = len(read_diary(diary))
-    lost: list[tuple[Attempt, float]] = []
+    killed: list[tuple[int, float]] = []
     wait_s = _BEFORE_KILL_S + generator.uniform(0, 1)
     victim = int(generator.integers(pool.num_workers))
 
-    def lose() -> None:
+    def kill() -> None:
         while len(attempts := read_diary(diary)[num_before:]) < pool.num_workers:
             time.sleep(_TICK_S)
         time.sleep(wait_s)
-        lost.append((attempts[victim], time.monotonic()))
-        lose_fn(attempts[victim])
+        killed.append((attempts[victim].number, time.monotonic()))
+        os.kill(attempts[victim].pid, signal.SIGKILL)
 
-    thread = threading.Thread(target=lose)
+    thread = threading.Thread(target=kill)
     thread.start()
     # No other worker is free before the lost one has been replaced, if that takes less than this.
     nap(pool, pool.num_workers, seconds=wait_s + 2.0)
     thread.join()
-    begun, lost_s = lost[0]
-    attempts = [late for late in read_diary(diary)[num_before:] if late.number == begun.number]
-    return [late.at_s - lost_s for late in attempts[1:2]]
-
-
-def _lose_node(begun: Attempt) -> None:
-    """Lose the node where a job has begun: its raylet, which is the worker's parent, and itself."""
-    raylet = psutil.Process(begun.pid).parent()
-    assert raylet is not None
-    raylet.kill()
-    with contextlib.suppress(ProcessLookupError):
-        kill(begun)
-
-
-@contextlib.contextmanager
-def _cluster(num_nodes: int) -> Iterator[str]:
-    """Give the address of a cluster with nodes of one processor each."""
-    from ray.cluster_utils import Cluster
-
-    with mock.patch.dict(os.environ, _RAY_VARIABLES):
-        cluster = Cluster()
-        cluster.add_node(num_cpus=0, object_store_memory=_STORE_BYTES, include_dashboard=False)
-        try:
-            for _ in range(num_nodes):
-                cluster.add_node(num_cpus=1, object_store_memory=_STORE_BYTES)
-            with shared(Collect("ray", address=cluster.address)):
-                yield cluster.address
-        finally:
-            cluster.shutdown()
+    number, killed_s = killed[0]
+    attempts = [late for late in read_diary(diary)[num_before:] if late.number == number]
+    return [late.at_s - killed_s for late in attempts[1:2]]
 
 
 _OVERHEADS = {
@@ -266,12 +218,12 @@ def _costs(records: Any) -> Iterator[Record]:
                 what = f"{text}, results of {record['result_bytes']:,} bytes, ms a job"
                 yield {"kind": kind, "what": what, "figure": record[name]}
         for waited_s in record.get("waited_s", ()):
-            what = f"until a lost {record['lost']}'s job is at work again, s"
+            what = "until a lost worker's job is at work again, s"
             yield {"kind": kind, "what": what, "figure": waited_s}
 
 
 POOLS = Study(
-    """How collection scales: what pools cost for a job, and what a lost worker or node costs.
+    """How collection scales: what pools cost for a job, and what a lost worker costs.
 
 Sleeping jobs stand for environments, so that many workers fit on a few cores.""",
     Pools,
@@ -291,6 +243,5 @@ Sleeping jobs stand for environments, so that many workers fit on a few cores.""
             label="workers",
         ),
     ],
-    # Ray reads once in each process how the nodes of a cluster know each other.
     is_alone=True,
 )  # fmt: skip

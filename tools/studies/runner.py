@@ -23,8 +23,6 @@ from tools.studies import writing
 from tools.studies.study import Record, Study, Trial
 from tools.studies.table import find_study
 
-Task = Callable[[], Record]
-
 
 def commit() -> str:
     """Return the commit of this checkout, or "unknown"."""
@@ -35,12 +33,15 @@ def commit() -> str:
     return done.stdout.strip() or "unknown"
 
 
-def record_of(path: pathlib.Path, trial: Trial, measure_fn: Task) -> Record:
-    """Return the record of a trial that a file keeps; if there is none, make it.
+def record_of(name: str, trial: Trial, output: pathlib.Path) -> Record:
+    """Return the record of a trial that a file keeps; if there is none, measure it.
+
+    Workers get a study by its name, since it holds functions.
 
     Raises:
       UserError: the file keeps a record of another trial.
     """
+    path = output / "records" / f"{trial.name}.json"
     about = json.loads(json.dumps(trial.about))
     if path.exists():
         record = json.loads(path.read_text(encoding="utf-8"))
@@ -51,7 +52,7 @@ def record_of(path: pathlib.Path, trial: Trial, measure_fn: Task) -> Record:
             )
         return record
     began_s = time.monotonic()
-    measured = measure_fn()
+    measured = find_study(name).measure(trial.about, output / "runs" / trial.name)
     record = {
         **{"about": about, "measured": measured, "commit": commit()},
         "wall_s": time.monotonic() - began_s,
@@ -62,13 +63,6 @@ def record_of(path: pathlib.Path, trial: Trial, measure_fn: Task) -> Record:
     # At once or not at all: a record that is there is whole.
     scratch.replace(path)
     return record
-
-
-def _measured(name: str, trial: Trial, output: pathlib.Path) -> Record:
-    """Return the record of a trial. Workers get a study by its name, since it holds functions."""
-    path = output / "records" / f"{trial.name}.json"
-    study = find_study(name)
-    return record_of(path, trial, lambda: study.measure(trial.about, output / "runs" / trial.name))
 
 
 @contextlib.contextmanager
@@ -93,7 +87,7 @@ def _mapping(jobs: int, is_alone: bool) -> Iterator[Callable[..., Iterator[Recor
 def run(
     name: str, options: Any, output: pathlib.Path, command: str, jobs: int, reporter: Reporter
 ) -> list[Record]:
-    """Measure the trials that have no record yet, and write the tables after each.
+    """Measure the trials that have no record yet; write tables after each, pictures in the end.
 
     Args:
       name: name of the study.
@@ -115,30 +109,30 @@ def run(
     records: list[Record] = []
     count = len(trials)
     with _mapping(jobs, study.is_alone) as map_fn:
-        for record in map_fn(_measured, [name] * count, trials, [output] * count):
+        for record in map_fn(record_of, [name] * count, trials, [output] * count):
             records.append(record)
             advance(1)
-            write(study, records, output, command)
-    return [flat(record) for record in records]
+            _write_tables(study, records, output, command)
+    flat = [_flat(record) for record in records]
+    for picture in study.pictures:
+        try:
+            writing.draw(picture, flat, output)
+        except ImportError as error:
+            message = f"{picture.name}: no picture without matplotlib: {error}"
+            print(f"{message}; pip install -e '.[notebooks]'", file=sys.stderr)
+    return flat
 
 
-def flat(record: Record) -> Record:
+def _flat(record: Record) -> Record:
     """Return what a record is about and what was measured, as one."""
     return {**record["about"], **record["measured"], "wall_s": record["wall_s"]}
 
 
-def write(study: Study, records: Sequence[Record], output: pathlib.Path, command: str) -> str:
-    """Write table.md and the pictures; return the text."""
+def _write_tables(
+    study: Study, records: Sequence[Record], output: pathlib.Path, command: str
+) -> None:
     commits = ", ".join(sorted({record["commit"] for record in records}))
-    shown = [flat(record) for record in records]
+    shown = [_flat(record) for record in records]
     parts = [f"`{command}`\n\nMeasured at {commits}."]
     parts += [writing.to_markdown(table, shown) for table in study.tables]
-    text = "\n\n".join(parts) + "\n"
-    (output / "table.md").write_text(text, encoding="utf-8")
-    for picture in study.pictures:
-        try:
-            writing.draw(picture, shown, output)
-        except ImportError as error:
-            message = f"{picture.name}: no picture without matplotlib: {error}"
-            print(f"{message}; pip install -e '.[notebooks]'", file=sys.stderr)
-    return text
+    (output / "table.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")

@@ -223,7 +223,7 @@ def points(records: Records) -> Iterable[Record]:
             for line, names in _lines(folds[0]).items():
                 for number, name in enumerate(names):
                     percent = saving(*_together(folds, part, [name] * len(folds)), _TEXT)
-                    yield {"panel": panel, "line": line, "iteration": number, "percent": percent}
+                    yield {"panel": panel, "line": line, "iteration": number, "value": percent}
         for variant in folds[0]["written"]:
             for number in (0, *_numbers(folds[0], variant)):
                 name = f"{variant}/{number}" if number else "default"
@@ -233,7 +233,7 @@ def points(records: Records) -> Iterable[Record]:
                 about = {"panel": "held-out projects, linked", "line": variant}
                 if images:
                     percent = statistics.fmean(images)
-                    yield {**about, "iteration": number, "percent": percent}
+                    yield {**about, "iteration": number, "value": percent}
 
 
 def _lines(record: Record) -> dict[str, list[str]]:

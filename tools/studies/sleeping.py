@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import pathlib
 import time
@@ -28,23 +27,12 @@ class Attempt(NamedTuple):
     at_s: float
 
 
-@dataclasses.dataclass(frozen=True)
-class MakeSleeper:
-    """Makes the runner of a worker.
+class Sleeper:
+    """Sleeps through each job; needs neither TensorFlow nor an environment.
 
-    Attributes:
+    Args:
       diary: file to which each attempt at a job adds a line.
     """
-
-    diary: pathlib.Path
-
-    def __call__(self) -> Sleeper:
-        """Make the runner."""
-        return Sleeper(self.diary)
-
-
-class Sleeper:
-    """Sleeps through each job; needs neither TensorFlow nor an environment."""
 
     def __init__(self, diary: pathlib.Path) -> None:
         self._diary = diary

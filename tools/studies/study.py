@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 Record = Mapping[str, Any]
@@ -55,23 +55,18 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-    """How curves are drawn: the mean of each line's records, and their range.
+    """How curves are drawn: the mean of each line's points, and their range.
 
     Attributes:
       name: name of the file, without its suffix.
-      panels, lines: the fields whose values get a panel and a line of their own.
-      x, y: the fields that are drawn.
-      y_label: what the values are.
-      derive: the records of the trials -> a record for each point.
+      label: what the values are.
+      derive: the records of the trials -> a record for each point: its `panel`, `line`,
+        `iteration` and `value`.
       is_logarithmic: whether the scale of the values is.
     """
 
     name: str
-    panels: str
-    lines: str
-    x: str
-    y: str
-    y_label: str
+    label: str
     derive: Callable[[Records], Iterable[Record]]
     is_logarithmic: bool = False
 
@@ -139,8 +134,14 @@ def first(value: Value, form: str = "{}") -> Cell:
     return lambda records: next(map(form.format, values_of(records, value)), "")
 
 
-def points_of_curves(records: Records) -> Iterable[Record]:
-    """Yield a record for each point [iteration, value] of the records' `curve`."""
-    for record in records:
-        for iteration, value in record.get("curve", ()):
-            yield {**record, "iteration": iteration, "value": value}
+def curves(panel: str, line: str) -> Callable[[Records], Iterator[Record]]:
+    """Return what yields the points of the records' `curve`, by the fields of panels and lines."""
+
+    def points(records: Records) -> Iterator[Record]:
+        for record in records:
+            title = record[panel] if isinstance(record[panel], str) else ", ".join(record[panel])
+            about = {"panel": title, "line": record[line]}
+            for iteration, value in record.get("curve", ()):
+                yield {**about, "iteration": iteration, "value": value}
+
+    return points

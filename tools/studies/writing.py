@@ -5,18 +5,11 @@ from __future__ import annotations
 import pathlib
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from tools.studies.study import Picture, Record, Records, Table
 
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 _MAX_POINTS = 50
-
-
-def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Format a table. The first column is aligned left, the others right."""
-    rule = ["---", *["---:"] * (len(header) - 1)]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in [header, rule, *rows])
 
 
 def to_markdown(table: Table, records: Records) -> str:
@@ -34,7 +27,9 @@ def to_markdown(table: Table, records: Records) -> str:
             members = grouped(group, (table.across,)).get(part, []) if part else group
             cells += [cell(members) if members else "" for cell in table.columns.values()]
         rows.append([cell.replace("|", "/") for cell in cells])
-    return f"{table.title}\n\n{markdown_table(header, rows)}"
+    # The first column is aligned left, the others right.
+    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+    return "\n".join([table.title, "", *(f"| {' | '.join(cells)} |" for cells in lines)])
 
 
 def grouped(records: Iterable[Record], fields: Sequence[str]) -> dict[tuple[str, ...], list]:
@@ -54,7 +49,7 @@ def draw(picture: Picture, records: Records, output: pathlib.Path) -> None:
     import matplotlib
     from matplotlib import figure
 
-    panels = grouped(picture.derive(records), (picture.panels,))
+    panels = grouped(picture.derive(records), ("panel",))
     if not panels:
         return
     # The fixed salt and the missing date make equal pictures equal files.
@@ -62,30 +57,25 @@ def draw(picture: Picture, records: Records, output: pathlib.Path) -> None:
         drawn = figure.Figure(figsize=(3.8 * len(panels), 3.0), layout="constrained")
         axes = drawn.subplots(1, len(panels), squeeze=False)[0]
         for axis, ((title,), points) in zip(axes, panels.items(), strict=True):
-            draw_panel(axis, picture, points)
-            axis.set(title=title, xlabel=picture.x, ylabel=picture.y_label)
+            for number, ((line,), members) in enumerate(grouped(points, ("line",)).items()):
+                colour = _COLOURS[number % len(_COLOURS)]
+                places, lows, means, highs = zip(*thinned(members), strict=True)
+                axis.plot(places, means, color=colour, linewidth=1.2, label=line)
+                axis.fill_between(places, lows, highs, color=colour, alpha=0.15, linewidth=0)
+            axis.grid(alpha=0.3)
+            axis.legend(fontsize=6)
+            axis.set(title=title, xlabel="iteration", ylabel=picture.label)
             if picture.is_logarithmic:
                 axis.set_yscale("log")
         for suffix, settings in ((".png", {"dpi": 160}), (".svg", {"metadata": {"Date": None}})):
             drawn.savefig((output / picture.name).with_suffix(suffix), **settings)
 
 
-def draw_panel(axis: Any, picture: Picture, points: Records) -> None:
-    """Draw a line for each of the picture's, and its range."""
-    for number, ((line,), members) in enumerate(grouped(points, (picture.lines,)).items()):
-        colour = _COLOURS[number % len(_COLOURS)]
-        places, lows, means, highs = zip(*_thinned(members, picture), strict=True)
-        axis.plot(places, means, color=colour, linewidth=1.2, label=line)
-        axis.fill_between(places, lows, highs, color=colour, alpha=0.15, linewidth=0)
-    axis.grid(alpha=0.3)
-    axis.legend(fontsize=6)
-
-
-def _thinned(points: Records, picture: Picture) -> Iterator[tuple[float, float, float, float]]:
+def thinned(points: Records) -> Iterator[tuple[float, float, float, float]]:
     """Yield at most 50 points of a line: where, and the least, mean and greatest value there."""
     by_place: dict[float, list[float]] = {}
     for point in points:
-        by_place.setdefault(point[picture.x], []).append(point[picture.y])
+        by_place.setdefault(point["iteration"], []).append(point["value"])
     places = sorted(by_place)
     size = -(-len(places) // _MAX_POINTS)
     for start in range(0, len(places), size):

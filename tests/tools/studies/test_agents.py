@@ -34,9 +34,3 @@ def test_the_table_by_hand():
     *_, greedy, ppo = writing.to_markdown(agents.AGENTS.tables[0], records).splitlines()
     assert greedy == "| greedy | -1.00% |  |"
     assert ppo == "| ppo | -2% (1,234 steps, 5 s) | does not fit |"
-
-
-def test_mistakes(study, tmp_path):
-    assert "--agent: expected some of ppo, reinforce" in study("agents", "--agent", "q")[1]
-    missing = study("agents", "--corpus", tmp_path / "no")
-    assert "--corpus: expected a directory" in missing[1]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from environments.errors import UsageError
 from tests.environments.tensor_graphs.small_models import adapter, write
 from tools.studies import dreams, graphs, learning, writing
 
@@ -27,10 +26,6 @@ def test_which_policy_learns_on_what():
     assert planned[0].about["models"] == planned[0].about["learned_on"] == ("bert-tiny",)
     several = [trial for trial in planned if trial.about["learned_on"] == graphs.SEVERAL]
     assert len(several) == 2 and several[0].about["models"] == graphs.MODELS
-    rewarded = trials(graphs.GRAPHS, models=("bert-tiny",), rewards=("R1", "R2"), seeds=1)
-    assert [trial.about["settings"] for trial in rewarded] == [{"reward": "R1"}, {"reward": "R2"}]
-    with pytest.raises(UsageError, match="--way: expected some of episode, policy, led"):
-        graphs.Graphs(ways=("magic",))
 
 
 def test_searches(study, tmp_path):

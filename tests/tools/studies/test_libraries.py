@@ -8,6 +8,8 @@ from tests.requirements import need_programs, skip_if
 from tests.tfrl_systems.cli.small_project import CLANGS, find_clang, write_sources
 from tools.studies import libraries
 
+pytestmark = pytest.mark.study
+
 
 @pytest.fixture
 def compiler():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 import pytest
 
@@ -12,7 +11,7 @@ from tfrl_systems.experiments import Reporter
 from tfrl_systems.settings import option
 from tools.studies import __main__ as command_line
 from tools.studies import runner, table
-from tools.studies.study import Picture, Study, Table, Trial, mean, points_of_curves
+from tools.studies.study import Picture, Study, Table, Trial, curves, mean
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,7 +26,10 @@ class Options:
 
 
 def trials(options):
-    return [Trial(f"t{seed}", {"seed": seed, "factor": options.factor}) for seed in range(3)]
+    return [
+        Trial(f"t{seed}", {"seed": seed, "factor": options.factor, "label": "x"})
+        for seed in range(3)
+    ]
 
 
 @pytest.fixture
@@ -48,7 +50,7 @@ def measured(monkeypatch):
         trials,
         measure,
         [Table("Products.", ("factor",), {"product": mean("product", "{:g}")})],
-        [Picture("curve", "factor", "seed", "iteration", "value", "v", points_of_curves)],
+        [Picture("curve", "v", curves("label", "seed"))],
         is_wrong=lambda record: record["product"] == 40,
     )
     monkeypatch.setattr(table, "find_study", lambda name: study)
@@ -89,6 +91,7 @@ def test_a_record_that_shows_a_fault_is_an_exit_status(measured, study):
     assert ended.value.code == 1
 
 
+@pytest.mark.study
 def test_trials_side_by_side(tmp_path):
     """Processes find the study by its name; nothing of it travels."""
     options = table.find_study("searches").options(
@@ -114,12 +117,13 @@ def test_studies_are_listed_and_explain_themselves(capsys):
     assert "expected one of agents, quality" in capsys.readouterr().err
 
 
-def test_records_are_whole_or_not_there(tmp_path):
-    trial = Trial("one", {"pair": (1, 2)})
-    path = tmp_path / "records" / "one.json"
+def test_records_are_whole_or_not_there(measured, tmp_path):
+    trial = Trial("one", {"seed": float("nan"), "factor": 1})
     with pytest.raises(ValueError, match="Out of range float"):
-        runner.record_of(path, trial, lambda: {"value": float("nan")})
-    assert not path.exists()
-    runner.record_of(path, trial, lambda: {"value": 1})
+        runner.record_of("products", trial, tmp_path)
+    assert not (tmp_path / "records" / "one.json").exists()
+    trial = Trial("one", {"seed": 1, "factor": 1, "pair": (1, 2)})
+    record = runner.record_of("products", trial, tmp_path)
     # A tuple is a list in JSON; it is the same trial all the same.
-    assert runner.record_of(path, trial, lambda: {}) == json.loads(path.read_text())
+    assert runner.record_of("products", trial, tmp_path)["about"] == record["about"]
+    assert [seed for seed, _ in measured[1:]] == [1]

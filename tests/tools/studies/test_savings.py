@@ -93,7 +93,7 @@ def test_points_of_the_curves():
     points = list(savings.points(RECORDS[:1]))
     by_line = {
         line: [
-            point["percent"] for point in points if (point["panel"], point["line"]) == (panel, line)
+            point["value"] for point in points if (point["panel"], point["line"]) == (panel, line)
         ]
         for panel, line in {(point["panel"], point["line"]) for point in points}
         if panel == "held-out modules"
@@ -102,7 +102,7 @@ def test_points_of_the_curves():
     assert by_line["learned"] == pytest.approx([0, 1.25, 8.75])
     # The oracle keeps b of the first iteration.
     assert by_line["oracle of learned"] == pytest.approx([0, 1.25, 10])
-    linked = [point["percent"] for point in points if point["panel"] == "held-out projects, linked"]
+    linked = [point["value"] for point in points if point["panel"] == "held-out projects, linked"]
     assert linked == pytest.approx([12.5] * 3)
 
 

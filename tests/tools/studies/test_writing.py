@@ -5,16 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tools.studies import writing
-from tools.studies.study import (
-    Picture,
-    Table,
-    first,
-    mean,
-    median,
-    points_of_curves,
-    total,
-    values_of,
-)
+from tools.studies.study import Table, first, mean, median, total, values_of
 
 RECORDS = [
     {"model": "a", "way": "x", "cost": 1.0, "text": "one | two"},
@@ -56,28 +47,8 @@ def test_values_that_are_missing_do_not_count():
     assert values_of(RECORDS, lambda record: record.get("text")) == ["one | two"]
 
 
-def test_a_long_curve_is_thinned(tmp_path, monkeypatch):
+def test_a_long_curve_is_thinned():
     """200 places become 50 points: the mean of four, with their range, at the last of them."""
-    records = [
-        {"agent": "ppo", "seed": seed, "curve": [[k, k + seed] for k in range(1, 201)]}
-        for seed in (0, 2)
-    ]
-    drawn = {}
-
-    class Axis:
-        def plot(self, places, means, **_):
-            drawn["line"] = list(zip(places, means, strict=True))
-
-        def fill_between(self, places, lows, highs, **_):
-            drawn["range"] = (lows[0], highs[0])
-
-        def grid(self, alpha):
-            pass
-
-        def legend(self, fontsize):
-            pass
-
-    picture = Picture("p", "agent", "agent", "iteration", "value", "v", points_of_curves)
-    writing.draw_panel(Axis(), picture, list(points_of_curves(records)))
-    assert len(drawn["line"]) == 50
-    assert drawn["line"][0] == (4, pytest.approx(3.5)) and drawn["range"] == (1, 6)
+    points = [{"iteration": k, "value": k + seed} for seed in (0, 2) for k in range(1, 201)]
+    thinned = list(writing.thinned(points))
+    assert len(thinned) == 50 and thinned[0] == (4, 1, pytest.approx(3.5), 6)

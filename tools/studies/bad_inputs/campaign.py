@@ -1,4 +1,4 @@
-"""Runs the bad inputs of each verb, some of them in a new interpreter each."""
+"""Runs the bad inputs of each verb, and says what is wrong with how they ended."""
 
 from __future__ import annotations
 
@@ -6,23 +6,264 @@ import concurrent.futures
 import ctypes
 import dataclasses
 import importlib
+import json
 import multiprocessing
 import os
 import pathlib
+import re
+import resource
+import runpy
+import shutil
+import signal
+import stat
 import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
+from environments import files
 from tfrl_systems.drivers.processes import adopt_orphans
 from tfrl_systems.settings import option
-from tools.studies.bad_inputs import running
 from tools.studies.bad_inputs.table import ROWS, Case, cases
-from tools.studies.study import Cell, Record, Records, Study, Table, Trial, total
+from tools.studies.faults.runs import GENERATED
+from tools.studies.study import Cell, Record, Study, Table, Trial, total
 
+PROGRAM = "tfrl_systems.cli.main"
+TIME_LIMIT_S = 60.0
+FAULTS = ("tracebacks", "wrong status", "not one line", "stdout", "files left", "left running",
+          "slow")  # fmt: skip
+_MEMORY_BYTES = 24 << 30
 _CLONE_NEWNS = 0x20000
+_OWN_LINE = re.compile(r"tfrl( [a-z_]+)*: ")
+# Of each verb so many cases start a new interpreter, as a user does; the others are forked.
 _FRESH = 5
 # The verbs whose forks would import TensorFlow, each for itself.
 _LEARNING = ("train", "bench", "doctor")
+
+
+class Ending(NamedTuple):
+    """How a case ended.
+
+    Attributes:
+      what: what was wrong with its input.
+      words: its command line.
+      seconds: how long it took.
+      faults: what is wrong with its end, by class (a column of the table).
+      said: the end of what it wrote to stderr.
+    """
+
+    what: str
+    words: tuple[str, ...]
+    seconds: float
+    faults: dict[str, str]
+    said: str
+
+
+def run(case: Case, place: pathlib.Path, *, is_fresh: bool) -> Ending:
+    """Run one case.
+
+    Args:
+      case: the case.
+      place: an empty directory for it.
+      is_fresh: whether to start a new interpreter instead of a fork of this one.
+    """
+    for name in ("case", "home", "tmp"):
+        (place / name).mkdir(parents=True)
+    case.make_files(place / "case")
+    before = _listing(place / "case")
+    began_s = time.monotonic()
+    context = multiprocessing.get_context("fork")
+    child = context.Process(target=_become, args=(case, place, is_fresh))
+    child.start()
+    # Its descendants may hold what `join` waits for.
+    while child.exitcode is None and time.monotonic() - began_s < TIME_LIMIT_S:
+        time.sleep(0.005)
+    status, seconds = child.exitcode, time.monotonic() - began_s
+    faults: dict[str, str] = {}
+    if status is None:
+        faults["slow"] = f"more than {TIME_LIMIT_S:g} s"
+        os.killpg(child.pid or 0, signal.SIGKILL)
+        child.join()
+    elif status not in case.status:
+        faults["wrong status"] = f"expected {case.status}, found {status}"
+    if left := _end_others():
+        faults["left running"] = left
+    said, shown = ((place / name).read_text(errors="replace") for name in ("stderr", "stdout"))
+    faults |= faults_of_text(said, shown, status, case.reports)
+    after = _listing(place / "case")
+    may_change = re.compile(f"({case.leaves}{'|out.*' * (0 in case.status)})(/.*)?", re.DOTALL)
+    changed = sorted(
+        name
+        for name in before.keys() | after.keys()
+        if before.get(name) != after.get(name) and not may_change.fullmatch(name)
+    )
+    temporary = {path.name for path in (place / "tmp").iterdir()}
+    # A fork ends without what a program does at its exit.
+    changed += [f"$TMPDIR/{name}" for name in temporary if not name.startswith(GENERATED)]
+    if changed:
+        faults["files left"] = ", ".join(changed[:5])
+    shutil.rmtree(place, ignore_errors=True)
+    return Ending(case.what, case.words, seconds, faults, said[-1500:])
+
+
+def _become(case: Case, place: pathlib.Path, is_fresh: bool) -> None:
+    """Go on as the program, in a case's directory."""
+    os.setsid()
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.chdir(place / "case")
+    for number, name in enumerate((os.devnull, f"{place}/stdout", f"{place}/stderr")):
+        flags = os.O_WRONLY | os.O_CREAT if number else os.O_RDWR
+        os.dup2(os.open(name, flags, 0o600), number)
+    environment = {
+        **{name: text for name, text in os.environ.items() if not name.startswith("XDG_")},
+        **{"HOME": f"{place}/home", "XDG_CACHE_HOME": f"{place}/home/.cache"},
+        **{"TMPDIR": f"{place}/tmp", "OMP_NUM_THREADS": "1"},
+        **{"PYTHONPATH": str(pathlib.Path(__file__).parents[3]), **case.environment},
+    }
+    if is_fresh:
+        os.execve(sys.executable, [sys.executable, "-m", PROGRAM, *case.words], environment)
+    os.environ.clear()
+    os.environ.update(environment)
+    tempfile.tempdir = None
+    # The old ones may have buffered what the parent wrote, or be a test's own.
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        errors = getattr(sys, name).errors
+        setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False, errors=errors))
+    sys.argv = ["tfrl", *case.words]
+    runpy.run_module(PROGRAM, run_name="__main__")
+
+
+def _end_others() -> str:
+    """End the processes that the case left, which are this process's now; return what they are."""
+    names = []
+    until_s = time.monotonic() + 2.0
+    while children := _children():
+        for pid in children:
+            ended, _ = os.waitpid(pid, os.WNOHANG)
+            if not ended and time.monotonic() > until_s:
+                command = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+                names.append(command.replace(b"\0", b" ").decode(errors="replace")[:80])
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+        time.sleep(0.01)
+    return "; ".join(names)
+
+
+def _children() -> list[int]:
+    tasks = pathlib.Path("/proc/self/task").glob("*/children")
+    return [int(pid) for task in tasks for pid in task.read_text().split()]
+
+
+def faults_of_text(
+    said: str, shown: str, status: int | None, reports: bool = False
+) -> dict[str, str]:
+    """Return what is wrong with what a case wrote to stderr and stdout.
+
+    One line is the program's own and says what is wrong: it begins with `tfrl: ` or
+    `tfrl VERB: error: `. It is the last one, unless the usage, or a list of what exists, follows.
+    """
+    faults: dict[str, str] = {}
+    if status == 0 and "Traceback (" not in said:
+        return faults
+    lines = [line for line in re.split(r"[\r\n]+", said) if line.strip()]
+    own = [line for line in lines if _OWN_LINE.match(line)]
+    if "Traceback (" in said:
+        faults["tracebacks"] = lines[-1][:200]
+    elif reports and status != 2:
+        if not shown.strip():
+            faults["stdout"] = "nothing, where a report should be"
+    elif len(own) != 1:
+        faults["not one line"] = f"{len(own)} lines begin with tfrl: {lines[-1:]}"
+    elif status != 2 and lines[-1] != own[0]:
+        faults["not one line"] = f"found after it: {lines[-1][:200]}"
+    if shown.strip():
+        try:
+            json.loads(shown)
+        except ValueError:
+            faults["stdout"] = shown[:100]
+    return faults
+
+
+def _listing(directory: pathlib.Path) -> dict[str, str]:
+    """Return what is in a directory: kind and content of each entry, by its relative name."""
+    entries = {}
+    for path in directory.rglob("*"):
+        about, content = path.lstat(), ""
+        if stat.S_ISLNK(about.st_mode):
+            content = str(path.readlink())
+        elif stat.S_ISREG(about.st_mode) and about.st_size < 1 << 28:
+            content = files.sha256(path)
+        entries[str(path.relative_to(directory))] = f"{stat.S_IFMT(about.st_mode)} {content}"
+    return entries
+
+
+_Task = tuple[Case, pathlib.Path, bool]
+_tasks: list[_Task] = []
+
+
+def run_all(
+    verb: str, seed: int, scratch: pathlib.Path, every: int = 1, processes: int = 2
+) -> Sequence[Ending]:
+    """Run the cases of a verb.
+
+    Args:
+      verb: its name.
+      seed: of the damage.
+      scratch: a directory for the cases.
+      every: run only every n-th case.
+      processes: how many cases run at a time.
+    """
+    chosen = cases(verb, seed)[::every]
+    fresh = max(1, len(chosen) // _FRESH)
+    tasks = [
+        # No system passes a zero byte to a program; a caller of `main` can.
+        (case, scratch / str(k), k % fresh == fresh - 1 and "\0" not in "".join(case.words))
+        for k, case in enumerate(chosen)
+    ]
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    learning = ["tfrl_systems.training.online"] if verb in _LEARNING else []
+    for name in (PROGRAM, "onnxruntime", *learning):
+        importlib.import_module(name)
+    context = multiprocessing.get_context("fork")
+    # The cases hold functions, which only a fork can take along.
+    with concurrent.futures.ProcessPoolExecutor(processes, context, _begin, (tasks, scratch)) as p:
+        return list(p.map(_run, range(len(tasks))))
+
+
+def _run(number: int) -> Ending:
+    case, place, is_fresh = _tasks[number]
+    return run(case, place, is_fresh=is_fresh)
+
+
+def _begin(tasks: list[_Task], scratch: pathlib.Path) -> None:
+    """Become the parent of what a case leaves behind, to find it and to end it."""
+    _tasks.extend(tasks)
+    adopt_orphans()
+    tempfile.tempdir = str(scratch)
+    if os.getuid() == 0:
+        protect_all_but(scratch)
+
+
+def protect_all_but(scratch: pathlib.Path) -> None:
+    """Make files read-only for this process and its children, except those below a directory.
+
+    For root: a fault that bad inputs find may be one that deletes what it should not.
+
+    Raises:
+      RuntimeError: this is not permitted here.
+    """
+    place = str(scratch.resolve())
+    mounts = (
+        ["--make-rprivate", "/"],
+        ["--bind", place, place],
+        ["-o", "remount,bind,ro", "/"],
+    )
+    was_split = ctypes.CDLL(None).unshare(_CLONE_NEWNS) == 0
+    if not was_split or any(subprocess.run(["mount", *words]).returncode for words in mounts):
+        raise RuntimeError("expected to be able to protect files, found no right to; use no root")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -55,78 +296,8 @@ def _measure(about: Record, _: pathlib.Path) -> Record:
         )
     return {
         "cases": len(endings),
-        "wrong": [dataclasses.asdict(ending) for ending in endings if ending.faults],
+        "wrong": [ending._asdict() for ending in endings if ending.faults],
     }
-
-
-_Task = tuple[str, Case, pathlib.Path, bool]
-_tasks: list[_Task] = []
-
-
-def run_all(
-    verb: str, seed: int, scratch: pathlib.Path, every: int = 1, processes: int = 2
-) -> Sequence[running.Ending]:
-    """Run the cases of a verb.
-
-    Args:
-      verb: its name.
-      seed: of the damage.
-      scratch: a directory for the cases.
-      every: run only every n-th case.
-      processes: how many cases run at a time.
-    """
-    chosen = cases(verb, seed, scratch / "shared")[::every]
-    fresh = max(1, len(chosen) // _FRESH)
-    tasks = [
-        # No system passes a zero byte to a program; a caller of `main` can.
-        (verb, case, scratch / str(k), k % fresh == fresh - 1 and "\0" not in "".join(case.words))
-        for k, case in enumerate(chosen)
-    ]
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    learning = ["tfrl_systems.training.online"] if verb in _LEARNING else []
-    for name in (running.PROGRAM, "onnxruntime", *learning):
-        importlib.import_module(name)
-    context = multiprocessing.get_context("fork")
-    # The cases hold functions, which only a fork can take along.
-    with concurrent.futures.ProcessPoolExecutor(processes, context, _begin, (tasks, scratch)) as p:
-        return list(p.map(_run, range(len(tasks))))
-
-
-def _run(number: int) -> running.Ending:
-    verb, case, place, is_fresh = _tasks[number]
-    return running.run(verb, case, place, is_fresh=is_fresh)
-
-
-def _begin(tasks: list[_Task], scratch: pathlib.Path) -> None:
-    """Become the parent of what a case leaves behind, to find it and to end it."""
-    _tasks.extend(tasks)
-    adopt_orphans()
-    if os.getuid() == 0:
-        protect_all_but(scratch)
-
-
-def protect_all_but(scratch: pathlib.Path) -> None:
-    """Make files read-only for this process and its children, except those below a directory.
-
-    For root: a fault that bad inputs find may be one that deletes what it should not.
-
-    Raises:
-      RuntimeError: this is not permitted here.
-    """
-    place = str(scratch.resolve())
-    mounts = (
-        ["--make-rprivate", "/"],
-        ["--bind", place, place],
-        ["-o", "remount,bind,ro", "/"],
-    )
-    was_split = ctypes.CDLL(None).unshare(_CLONE_NEWNS) == 0
-    if not was_split or any(subprocess.run(["mount", *words]).returncode for words in mounts):
-        raise RuntimeError("expected to be able to protect files, found no right to; use no root")
-
-
-def _with_all(records: Records) -> Iterator[Record]:
-    yield from records
-    yield from ({**record, "verb": "all"} for record in records)
 
 
 def _ending_with(fault: str) -> Cell:
@@ -149,9 +320,9 @@ theirs: they have to go on, and --json has to be JSON.""",
             {
                 "cases": total("cases"),
                 "passed": total(lambda record: record["cases"] - len(record["wrong"])),
-                **{fault: _ending_with(fault) for fault in running.FAULTS},
+                **{fault: _ending_with(fault) for fault in FAULTS},
             },
-            derive=_with_all,
+            derive=lambda records: [*records, *({**record, "verb": "all"} for record in records)],
             label="verb",
         )
     ],

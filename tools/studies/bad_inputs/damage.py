@@ -1,4 +1,4 @@
-"""What can be wrong with any file, and with any JSON."""
+"""Makes wrong inputs of right ones: files, JSON, arrays, and directories of these."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ import json
 import os
 import pathlib
 import random
+import re
 import socket
-import tarfile
 import zipfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-MakeFn = Callable[[pathlib.Path], object]
+import numpy as np
+
+Content = bytes | Mapping[str, Any] | Callable[[pathlib.Path], object]
+"""A file's bytes, a directory's contents by relative path, or what makes the input at a path."""
+
 FAILURE, USAGE = (1,), (2,)
 PERHAPS = (0, 1)
 """The damage may leave a right input: a few flipped bits do."""
@@ -24,7 +28,6 @@ EITHER = (1, 2)
 """Whether a text can be a file's name may be found when the options are read, or later."""
 GIVEN = "given"
 """The name of what is damaged in place."""
-_HUGE_BYTES = 1 << 42
 
 
 class Damage(NamedTuple):
@@ -32,195 +35,144 @@ class Damage(NamedTuple):
 
     Attributes:
       what: what is wrong; no two of an argument say the same.
-      make_fn: makes the input at the path that it gets, where nothing is.
+      content: what stands at the path of the input; None for nothing.
       name: what the argument says, if that is what is wrong; GIVEN for the path of the input.
       status: the right exit statuses.
     """
 
     what: str
-    make_fn: MakeFn
+    content: Content | None
     name: str = GIVEN
     status: tuple[int, ...] = FAILURE
 
 
-def nothing(_: pathlib.Path) -> None:
-    """Make no file."""
+def write(content: Content, path: pathlib.Path) -> None:
+    """Make an input at a path, where nothing is."""
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif isinstance(content, Mapping):
+        path.mkdir()
+        for name, part in content.items():
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
+            write(part, path / name)
+    else:
+        content(path)
 
 
-def writer(content: bytes) -> MakeFn:
-    """Return what writes a file."""
-    return lambda path: path.write_bytes(content)
+def damages(
+    wrong: Mapping[str, Content] | Iterable[tuple[str, Content]], status: tuple[int, ...] = FAILURE
+) -> list[Damage]:
+    """Return damages in place: what is wrong -> what stands there."""
+    return [Damage(what, content, GIVEN, status) for what, content in dict(wrong).items()]
 
 
-def contents(wrong: Iterable[tuple[str, bytes]], status: tuple[int, ...] = FAILURE) -> list[Damage]:
-    """Return damages by the contents of files."""
-    return [Damage(what, writer(content), GIVEN, status) for what, content in wrong]
+def of_values(values: Iterable[Any], encode_fn: Callable[[Any], Content]) -> dict[str, Content]:
+    """Return what is wrong by the value that is."""
+    return {repr(value)[:70]: encode_fn(value) for value in values}
 
 
-def flips(good: bytes, seed: int, number: int) -> list[Damage]:
+def flips(good: bytes, seed: int, number: int, status: tuple[int, ...] = PERHAPS) -> list[Damage]:
     """Return files of which a few bits are flipped; they may be right all the same."""
-    flipped = ((f"flipped bits {k}", flipped_bits(good, seed, k)) for k in range(number))
-    return contents(flipped, PERHAPS)
+    wrong = {}
+    for k in range(number):
+        draw, bad = random.Random(f"{seed} {k}"), bytearray(good)
+        for _ in range(1 + k % 4):
+            bad[draw.randrange(len(bad))] ^= 1 << draw.randrange(8)
+        wrong[f"flipped bits {k}"] = bytes(bad)
+    return damages(wrong, status)
 
 
-def flipped_bits(good: bytes, seed: int, number: int) -> bytes:
-    """Return the bytes with a few bits flipped, other ones for each number."""
-    draw = random.Random(f"{seed} {number}")
-    bad = bytearray(good)
-    for _ in range(1 + number % 4):
-        bad[draw.randrange(len(bad))] ^= 1 << draw.randrange(8)
-    return bytes(bad)
-
-
-def places() -> list[Damage]:
-    """Return what may stand where a file should be; none of it can be read as a file."""
-    in_place: dict[str, MakeFn] = {
-        "missing": nothing,
-        "a directory": pathlib.Path.mkdir,
-        "a pipe without a writer": os.mkfifo,
-        "a socket": make_socket,
-        "a link to nothing": lambda path: path.symlink_to("nowhere"),
-        "a link to itself": lambda path: path.symlink_to(path.name),
-        "a sparse file of 4 TiB": _make_sparse,
-    }
-    names = {
-        "an endless device": "/dev/zero",
-        "a full device": "/dev/full",
-        "a terminal that is not there": "/dev/tty",
-        "a process's memory": "/proc/self/mem",
-        "a name in a file": "file/given",
-        "a name of two lines": "two\nlines",
-        "a name that is not UTF-8": os.fsdecode(b"name-\xff\xfe"),
-    }
-    unusable = {
-        "a name that is too long": "n" * 300,
-        "a name with a zero byte": "a\0b",
-        "a path that is too long": "/".join(["d"] * 3000),
-        "an empty name": "",
-    }
-    return [
-        *(Damage(what, make_fn) for what, make_fn in in_place.items()),
-        *(
-            Damage(what, in_a_file if what == "a name in a file" else nothing, name)
-            for what, name in names.items()
-        ),
-        *(Damage(what, nothing, name, EITHER) for what, name in unusable.items()),
-    ]
-
-
-def in_a_file(path: pathlib.Path) -> None:
-    """Make a file where a path's directory should be."""
-    path.parent.write_bytes(b"a file")
-
-
-def make_socket(path: pathlib.Path) -> None:
-    """Make a socket, whose path may be longer than the system takes."""
-    with socket.socket(socket.AF_UNIX) as endpoint:
+def _bind(path: pathlib.Path) -> None:
+    with socket.socket(socket.AF_UNIX) as endpoint:  # whose path may not be long
         endpoint.bind(os.path.relpath(path) if len(str(path)) > 100 else str(path))
 
 
 def _make_sparse(path: pathlib.Path) -> None:
-    with path.open("wb") as file:
-        file.truncate(_HUGE_BYTES)
+    path.touch()
+    os.truncate(path, 1 << 42)
 
 
-def any_file(good: bytes, seed: int, without: Collection[str] = ()) -> list[Damage]:
-    """Return what may be wrong with a file of any format.
+_PLACES: dict[str, Content | None] = {
+    "missing": None, "a directory": {}, "a pipe without a writer": os.mkfifo, "a socket": _bind,
+    "a link to nothing": lambda path: path.symlink_to("nowhere"),
+    "a link to itself": lambda path: path.symlink_to(path.name),
+    "a sparse file of 4 TiB": _make_sparse,
+}  # fmt: skip
+_NAMES = ("/dev/zero", "/dev/full", "/dev/tty", "/proc/self/mem", "file/given", "two\nlines",
+          os.fsdecode(b"name-\xff\xfe"))  # fmt: skip
+_NO_NAMES = ("n" * 300, "a\0b", "/".join(["d"] * 3000), "")
+_BYTES = {
+    "empty": b"", "one zero byte": b"\0", "zeros": bytes(4096), "a line of text": b"once upon\n",
+    "ELF": b"\x7fELF\x02\x01\x01" + bytes(57), "PNG": b"\x89PNG\r\n\x1a\n" + bytes(64),
+    "random bytes": random.Random(0).randbytes(4096),
+}  # fmt: skip
 
-    Args:
-      good: the content of a right file.
-      seed: of the damage.
-      without: kinds that do no harm to files of this format.
-    """
-    draw = random.Random(seed)
-    wrong = {
-        "empty": b"",
-        "one zero byte": b"\0",
-        "zeros": bytes(4096),
-        "random bytes": draw.randbytes(4096),
-        "a line of text": b"once upon a time\n",
-        "another format (zip)": _zip(),
-        "another format (tar)": _tar(),
-        "another format (gzip)": gzip.compress(good),
-        "another format (ELF)": b"\x7fELF\x02\x01\x01" + bytes(57),
-        "another format (PNG)": b"\x89PNG\r\n\x1a\n" + bytes(64),
-        "a third of it": good[: len(good) // 3],
-        "without its last bytes": good[:-2],
+
+def in_place(good: bytes) -> list[Damage]:
+    """Return what may stand in place of a file of any format, some of it made of a right one."""
+    made_of_it = {
+        **{"gzip": gzip.compress(good), "zip": arrays_file({"a": np.zeros(2)})},
+        **{"a third of it": good[: len(good) // 3], "without its last bytes": good[:-2]},
         "with bytes in front": b"\xde\xad\xbe\xef" + good,
     }
     return [
-        damage for damage in (*places(), *contents(wrong.items())) if damage.what not in without
+        *(Damage(what, content) for what, content in _PLACES.items()),
+        *damages({**_BYTES, **made_of_it}),
     ]
 
 
-def _zip() -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr("a.txt", "once upon a time")
-    return buffer.getvalue()
-
-
-def _tar() -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        entry = tarfile.TarInfo("a.txt")
-        entry.size = 4
-        archive.addfile(entry, io.BytesIO(b"once"))
-    return buffer.getvalue()
-
-
-def outputs(is_directory: bool = False) -> list[Damage]:
-    """Return places to write to that cannot be written, or must not be replaced."""
-    names: list[Damage] = [
-        Damage("in a file", in_a_file, "file/out"),
-        Damage("a name that is too long", nothing, "n" * 300, EITHER),
-        Damage("in a place where nothing can be written", nothing, "/proc/out"),
-        Damage("in a link to itself", lambda path: path.parent.symlink_to("loop"), "loop/out"),
-        Damage("a name with a zero byte", nothing, "a\0b", EITHER),
-        Damage("a pipe", os.mkfifo),
-        Damage("a socket", make_socket),
-    ]
-    if is_directory:
-        return [*names, Damage("a file", writer(b"precious"))]
+def files(good: bytes) -> list[Damage]:
+    """Return what may stand in place of a file, and names that lead to none."""
     return [
-        *names,
-        Damage("a directory", pathlib.Path.mkdir),
-        Damage("an empty name", nothing, "", EITHER),
-        Damage("in a directory that is missing", nothing, "nowhere/out"),
+        *in_place(good),
+        *(Damage(f"{name!r}", None, name) for name in _NAMES),
+        *(Damage(f"{name[:9]!r}, {len(name)} long", None, name, EITHER) for name in _NO_NAMES),
     ]
 
 
-WRONG_VALUES: dict[str, Any] = {
-    "null": None,
-    "true": True,
-    "a negative number": -1,
-    "a fraction": 0.5,
-    "a huge number": 10**30,
-    "NaN": float("nan"),
-    "infinity": float("inf"),
-    "an empty text": "",
-    "a text of half a character": "\ud800",
-    "a text of 100,000 letters": "a" * 100_000,
-    "an empty list": [],
-    "a list of null": [None],
-    "a list of lists": [[[]]],
+def in_directory(good: Mapping[str, Any], name: str) -> list[Damage]:
+    """Return copies of a directory in which one file is damaged."""
+    rest = {key: content for key, content in good.items() if key != name}
+    return [
+        damage._replace(
+            what=f"{name}: {damage.what}",
+            content=rest if damage.content is None else {**rest, name: damage.content},
+        )
+        for damage in in_place(good[name])
+    ]
+
+
+def outputs(is_directory: bool) -> list[Damage]:
+    """Return places to write to that cannot be written, or must not be replaced."""
+    names = ("file/out", "/proc/out", "loop/out", *(() if is_directory else ("nowhere/out",)))
+    no_names = ("n" * 300, "a\0b", *(() if is_directory else ("",)))
+    wrong: dict[str, Content] = {"a pipe": os.mkfifo, "a socket": _bind}
+    if is_directory:
+        wrong["a file"] = b"precious"
+    else:
+        wrong["a directory"] = {}
+    return [
+        *(Damage(name, None, name) for name in names),
+        *(Damage(f"{name[:9]!r}", None, name, EITHER) for name in no_names),
+        *damages(wrong),
+    ]
+
+
+_WRONG_VALUES: dict[str, Any] = {
+    "null": None, "true": True, "a negative number": -1, "a fraction": 0.5,
+    "a huge number": 10**30, "NaN": float("nan"), "infinity": float("inf"), "an empty text": "",
+    "a text of half a character": "\ud800", "a text of 100,000 letters": "a" * 100_000,
+    "an empty list": [], "a list of null": [None], "a list of lists": [[[]]],
     "an object": {"a": 1},
-}
-NO_JSON: dict[str, bytes] = {
+}  # fmt: skip
+_NO_JSON: dict[str, bytes] = {
     "nested 100,000 deep": b"[" * 100_000 + b"]" * 100_000,
     "objects nested 100,000 deep": b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
     "a number of 100,000 digits": b"9" * 100_000,
-    "two objects": b"{}{}",
-    "a comma too many": b'{"a": 1,}',
-    "single quotes": b"{'a': 1}",
-    "a list": b"[]",
-    "a number": b"7",
-    "null": b"null",
-    "a text": b'"text"',
-    "an empty object": b"{}",
-    "bytes that are not UTF-8": b'{"a": "\xff\xfe"}',
     "a field given twice": b'{"format": 1, "format": 2}',
-}
+    **{repr(text): text for text in (b"{}{}", b'{"a": 1,}', b"{'a': 1}", b"[]", b"7", b"null",
+                                     b'"text"', b"{}", b'{"a": "\xff\xfe"}')},
+}  # fmt: skip
 
 
 def encoded(value: Any) -> bytes:
@@ -228,25 +180,76 @@ def encoded(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
+def _paths(value: Any, depth: int) -> Iterator[tuple[Any, ...]]:
+    """Yield the keys and indices that lead to each part of a JSON value."""
+    if not isinstance(value, dict | list) or not depth:
+        return
+    for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+        yield (key,)
+        yield from ((key, *inner) for inner in _paths(part, depth - 1))
+
+
 def wrong_json(
-    good: Any, paths: Iterable[Sequence[Any]], fine: Collection[str] = ()
-) -> Iterator[tuple[str, bytes]]:
-    """Yield files of JSON that are none, or in which one field has another value or is missing.
+    good: Any, depth: int, fine: str = "", status: tuple[int, ...] = FAILURE
+) -> list[Damage]:
+    """Return files of JSON that are none, or in which one field has another value or is missing.
 
     Args:
       good: the right value.
-      paths: keys and indices that lead to the fields.
-      fine: what happens to be right.
+      depth: how deep the fields lie that are changed.
+      fine: a regular expression for what may happen to be right.
+      status: the right exit statuses.
     """
-    yield from NO_JSON.items()
-    for *outer, last in paths:
+    wrong: dict[str, Content] = dict(_NO_JSON)
+    for *outer, last in _paths(good, depth):
         name = ".".join(map(str, [*outer, last]))
-        for kind, value in (*WRONG_VALUES.items(), ("missing", None)):
+        for kind, value in (*_WRONG_VALUES.items(), ("missing", None)):
             bad = copy.deepcopy(good)
             inside = functools.reduce(lambda part, key: part[key], outer, bad)
             if kind == "missing":
                 del inside[last]
             else:
                 inside[last] = value
-            if (what := f"{name} is {kind}") not in fine:
-                yield what, encoded(bad)
+            wrong[f"{name} is {kind}"] = encoded(bad)
+    return [
+        damage._replace(status=PERHAPS) if fine and re.fullmatch(fine, damage.what) else damage
+        for damage in damages(wrong, status)
+    ]
+
+
+def arrays_file(arrays: Mapping[str, Any]) -> bytes:
+    """Return the bytes of an .npz file."""
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def wrong_arrays(arrays: Mapping[str, np.ndarray]) -> Iterator[tuple[str, bytes]]:
+    """Yield .npz files of which an array is missing, or of another shape or type."""
+    for name, array in arrays.items():
+        wrong = {
+            "of another shape": np.zeros((*array.shape, 2), array.dtype),
+            "longer": np.zeros([size + 1 for size in array.shape] or [2], array.dtype),
+            "of no dimension": array.dtype.type(0),
+            "of text": np.full(array.shape, "a"),
+            "of complex numbers": array.astype(np.complex64),
+            "of objects": np.full(array.shape, None, object),
+            "of dates": np.zeros(array.shape, "datetime64[s]"),
+            "of records": np.zeros(array.shape, [("a", "f4")]),
+        }
+        rest = {key: part for key, part in arrays.items() if key != name}
+        yield f"without {name}", arrays_file(rest)
+        for what, bad in wrong.items():
+            yield f"{name} {what}", arrays_file({**rest, name: bad})
+        for shape in ((1 << 60,), (-2, 4), "__import__('os')"):
+            yield f"{name} declared as {shape}", _declared(name, shape)
+
+
+def _declared(name: str, shape: Any) -> bytes:
+    """Return an .npz file whose array declares a shape and holds 32 bytes."""
+    text = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    header = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr(f"{name}.npy", header + bytes(32))
+    return buffer.getvalue()

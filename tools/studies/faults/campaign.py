@@ -11,7 +11,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,23 +45,16 @@ def run_quietly(scenario: Scenario, place: Place) -> Quiet:
     record = Record(0, scenario.name)
     run = Run(scenario, place, record)
     began_s = time.monotonic()
-    head = run.start()
-    status = head.wait()
+    status = run.start().wait()
     seconds = time.monotonic() - began_s
-    run.clean_up()
+    said = run.clean_up()
     if status or record.left:
-        raise RuntimeError(f"{scenario.name}: status {status}, left {record.left}; {run.said()}")
+        raise RuntimeError(f"{scenario.name}: status {status}, left {record.left}; {said}")
     return Quiet(scenario.end(place), files_of(place), seconds)
 
 
 def run_trial(
-    scenario: Scenario,
-    quiet: Quiet,
-    place: Place,
-    number: int,
-    seed: int,
-    kinds: frozenset[str],
-    library: pathlib.Path | None,
+    scenario: Scenario, quiet: Quiet, place: Place, number: int, seed: int, kinds: Collection[str]
 ) -> Record:
     """Run a scenario with faults, which the seed and the trial's number decide.
 
@@ -72,7 +65,6 @@ def run_trial(
       number: number of the trial.
       seed: the campaign's.
       kinds: kinds of faults of the head that are possible here.
-      library: see `striking.make_clock_library`.
 
     Returns:
       What came of it.
@@ -83,18 +75,14 @@ def run_trial(
     possible = [kind for kind in scenario.head_faults if kind in kinds]
     num_faults = int(random.integers(1, _MAX_FAULTS_OF_THE_HEAD + 1))
     faults = [str(random.choice(possible)) for _ in range(num_faults)]
-    with contextlib.ExitStack() as stack:
-        if "disk_full" in faults:
-            stack.enter_context(striking.mounted(place.root))
-        clock = None
-        if "clock_jump" in faults:
-            assert library is not None
-            clock = striking.Clock(place.inputs / f"clock-{place.root.name}", library)
-        run = Run(scenario, place, record, clock)
-        with _ending(run):
-            _strike_until_done(run, quiet, faults, random)
-            _compare(run, quiet)
-        run.forget()
+    with striking.mounted(place.root) if "disk_full" in faults else contextlib.nullcontext():
+        run = Run(scenario, place, record)
+        try:
+            record.failures += _strike_until_done(run, quiet, faults, random)
+            if not record.failures:
+                _compare(run, quiet)
+        finally:
+            processes.end(run.mark)
         if not record.is_good:
             copy = pathlib.Path(f"{place.root}-kept")
             shutil.copytree(place.root, copy, symlinks=True, dirs_exist_ok=True)
@@ -102,60 +90,51 @@ def run_trial(
     return record
 
 
-@contextlib.contextmanager
-def _ending(run: Run) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        processes.end(run.mark)
-
-
 def _strike_until_done(
-    run: Run, quiet: Quiet, faults: list[str], random: np.random.Generator
-) -> None:
-    """Start the command until it has ended by itself, with one fault of the head each time."""
-    faults = list(faults)
+    run: Run, quiet: Quiet, faults: Sequence[str], random: np.random.Generator
+) -> list[str]:
+    """Start the command until it has ended by itself, with one fault of the head each time.
+
+    Returns:
+      What went wrong.
+    """
     # Faults that did not hit are not tried again without end.
-    for _ in range(2 * _MAX_FAULTS_OF_THE_HEAD + 2):
-        fault = faults.pop(0) if faults else ""
+    attempts = [*faults, *[""] * (2 * _MAX_FAULTS_OF_THE_HEAD + 2 - len(faults))]
+    for fault in attempts:
         status = Attempt(run, quiet, fault, random).run()
-        run.clean_up()
-        said = run.said()
-        run.forget()
-        if _SAID_BY_RAY.search(said):
-            run.record.failures.append(f"after {fault or 'workers only'}: Ray said {said[-600:]}")
-            return
-        if status == 0 and not run.place.root.joinpath("filler").exists():
-            return
-        expected = bool(fault)
-        if fault == "vanish_node":
-            expected = status == 1 and bool(_WITHOUT_CLUSTER.search(said))
-        if status == 1 and _GAVE_UP.search(said):
-            run.record.gave_up += 1
-            expected = True
-        if run.was_damaged and status == 1 and (remedy := _REMEDY.search(said)):
-            shutil.rmtree(_place_of(remedy[1], run), ignore_errors=True)
-            expected = True
-        is_signal = fault in ("interrupt", "terminate")
-        if (
-            not expected or status == 1 and _TRACEBACK in said.rpartition("\ntfrl: ")[2]
-        ) and not is_signal:
-            run.record.failures.append(
-                f"after {fault or 'workers only'}: status {status}, {said[-600:]}"
-            )
-            return
-    run.record.failures.append("the command did not come to its end")
+        said = run.clean_up()
+        if run.record.failures:
+            return []
+        is_expected = status == 0 or _is_expected(run, fault, status, said)
+        if _SAID_BY_RAY.search(said) or not is_expected:
+            return [f"after {fault or 'workers only'}: status {status}, {said[-600:]}"]
+        if status == 0:
+            return []
+    return ["the command did not come to its end"]
 
 
-def _place_of(words: str, run: Run) -> pathlib.Path:
-    return run.place.work / "run" if "'" in words else pathlib.Path(words)
+def _is_expected(run: Run, fault: str, status: int, said: str) -> bool:
+    """Return whether a command may end so; do what it tells its user to do."""
+    if fault in ("interrupt", "terminate"):
+        return True
+    if status == 1 and _TRACEBACK in said.rpartition("\ntfrl: ")[2]:
+        return False
+    if status == 1 and _GAVE_UP.search(said):
+        run.record.gave_up += 1
+        return True
+    if status == 1 and run.was_damaged and (remedy := _REMEDY.search(said)):
+        # "the run's directory", or a path.
+        place = run.place.work / "run" if "'" in remedy[1] else pathlib.Path(remedy[1])
+        shutil.rmtree(place, ignore_errors=True)
+        return True
+    if fault == "vanish_node":
+        return status == 1 and bool(_WITHOUT_CLUSTER.search(said))
+    return bool(fault)
 
 
 def _compare(run: Run, quiet: Quiet) -> None:
     """Compare the end of a trial with the quiet run's."""
     record = run.record
-    if record.failures:
-        return
     try:
         end = run.scenario.end(run.place)
     except OSError as error:
@@ -166,7 +145,8 @@ def _compare(run: Run, quiet: Quiet) -> None:
     record.lost = sum(name in quiet.end and name not in end for name in names)
     if "environment_steps" in names and "environment_steps" in end:
         record.lost += abs(quiet.end["environment_steps"] - end["environment_steps"])
-    record.left += [f"file: {name}" for name in sorted(files_of(run.place) - quiet.files)]
+    new = sorted(set(files_of(run.place)) - set(quiet.files))
+    record.left += [f"file: {name}" for name in new]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -205,20 +185,16 @@ def _measure(about: study.Record, workdir: pathlib.Path) -> study.Record:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     scenario = SCENARIOS[about["scenario"]]
     shared = workdir.parent / f"quiet-{scenario.name}"
-    library = striking.make_clock_library(shared)
     # Ray's sockets are below the place, and their paths may not be long.
     root = pathlib.Path(tempfile.mkdtemp(prefix="fc-", dir="/tmp"))
     place = Place(root / "p", shared / "inputs")
     quiet = _quiet_run(scenario, place, shared / "quiet.json")
-    missing = set() if library else {"clock_jump"}
-    if not striking.Disk.is_permitted(root / "probe"):
-        missing.add("disk_full")
-    kinds = frozenset(WITH_RAY) - missing
-    number, seed = about["number"], about["seed"]
-    record = run_trial(scenario, quiet, place, number, seed, kinds, library)
+    kinds = {*WITH_RAY} - (set() if striking.may_mount(root / "probe") else {"disk_full"})
+    record = run_trial(scenario, quiet, place, about["number"], about["seed"], kinds)
     if record.is_good:
         shutil.rmtree(root, ignore_errors=True)
-    return {**record.to_json(), "files": "" if record.is_good else str(root)}
+    files = "" if record.is_good else str(root)
+    return {**dataclasses.asdict(record), "struck": dict(record.struck), "files": files}
 
 
 def _quiet_run(scenario: Scenario, place: Place, path: pathlib.Path) -> Quiet:
@@ -229,19 +205,12 @@ def _quiet_run(scenario: Scenario, place: Place, path: pathlib.Path) -> Quiet:
         scenario.prepare(place.inputs)
         quiet = run_quietly(scenario, place)
         shutil.rmtree(place.root, ignore_errors=True)
-        record = {"end": quiet.end, "files": sorted(quiet.files), "seconds": quiet.seconds}
-        path.write_text(json.dumps(record), encoding="utf-8")
-    record = json.loads(path.read_text(encoding="utf-8"))
-    return Quiet(record["end"], frozenset(record["files"]), record["seconds"])
+        path.write_text(json.dumps(dataclasses.asdict(quiet)), encoding="utf-8")
+    return Quiet(**json.loads(path.read_text(encoding="utf-8")))
 
 
 def _struck(record: study.Record) -> int:
     return sum(record["struck"].values())
-
-
-def _with_all(records: study.Records) -> Iterator[study.Record]:
-    yield from records
-    yield from ({**record, "scenario": "all"} for record in records)
 
 
 def _by_kind(records: study.Records) -> Iterator[study.Record]:
@@ -265,7 +234,7 @@ _COUNTS: dict[str, Any] = {
 FAULTS = Study(
     """Break real runs of tfrl on purpose, at random moments, and see that nothing is lost.
 
-A trial runs a command (`scenarios.py`), strikes its processes, files, disk and clock
+A trial runs a command (`scenarios.py`), strikes its processes, files and disk
 (`striking.py`) until the command has come to its end, started again where it has to be, and
 compares that end with a run in which nothing was broken. The seed and the number of a trial decide
 what strikes when, so --only N runs one again. The exit status is 1 if anything was lost, differs,
@@ -273,14 +242,20 @@ or was left behind; the trial's files are then kept. "gave up" counts commands t
 line, because each of several attempts to start a worker or to run a chunk was struck.
 
 A hung worker stays stopped until --chunk-timeout has it replaced. A node vanishes only from a
-cluster of this machine alone. Where this user may not mount a file system, no disk is full; where
-there is no C compiler, no clock jumps. The clock jumps for what asks libc (Python, TensorFlow's
-C++), not for programs in Go.""",
+cluster of this machine alone. Where this user may not mount a file system, no disk is full.""",
     Faults,
     _trials,
     _measure,
     [
-        Table("Trials by scenario.", ("scenario",), _COUNTS, derive=_with_all),
+        Table(
+            "Trials by scenario.",
+            ("scenario",),
+            _COUNTS,
+            derive=lambda records: [
+                *records,
+                *({**record, "scenario": "all"} for record in records),
+            ],
+        ),
         Table("Faults that hit.", ("kind",), {"hit": total("hit")}, derive=_by_kind, label="kind"),
     ],
     is_wrong=_is_wrong,

@@ -1,4 +1,4 @@
-"""Finding and signalling the processes of one run, and nobody else's.
+"""Finding and ending the processes of one run, and nobody else's.
 
 Every process of a run has inherited an environment variable with a value of its own, the path of
 the run's directory, so it is found whatever its parent, its session and its name have become.
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pathlib
-import select
-import signal
 import time
+from collections.abc import Collection
 from typing import NamedTuple
+
+import numpy as np
+import psutil
 
 MARK = "TFRL_FAULT_CAMPAIGN"
 # What is in the command lines of processes that a fault may strike.
@@ -24,102 +25,50 @@ _ROLES = {
 }
 
 
-class Process(NamedTuple):
-    """A process that was alive.
+class Marked(NamedTuple):
+    """A process of a run that was alive, and its command line."""
 
-    Attributes:
-      pid: its number.
-      command: its command line, with spaces between the arguments.
-    """
-
-    pid: int
+    process: psutil.Process
     command: str
 
     @property
     def role(self) -> str:
-        """Return what it does in the run; "" for what no fault strikes."""
+        """What it does in the run; "" for what no fault strikes."""
         if "guardian_process" in self.command or "cli.main" in self.command:
             return ""
-        return next((role for role, parts in _ROLES.items() if _has(self.command, parts)), "")
+        roles = (role for role, parts in _ROLES.items() if any(p in self.command for p in parts))
+        return next(roles, "")
 
 
-def _has(command: str, parts: tuple[str, ...]) -> bool:
-    return any(part in command for part in parts)
+def has_ended(process: psutil.Process) -> bool:
+    """Return whether a process has ended, though it may wait to be buried."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    return True
 
 
-def find(mark: str) -> list[Process]:
-    """Return the live processes with a mark; those that only wait to be buried are not alive."""
-    wanted = f"{MARK}={mark}".encode()
+def find(mark: str) -> list[Marked]:
+    """Return the live processes with a mark."""
     marked = []
-    for place in pathlib.Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            command = (place / "cmdline").read_bytes().replace(b"\0", b" ")
-            is_marked = wanted in (place / "environ").read_bytes().split(b"\0")
-            is_ours = is_marked or command.startswith(b"ray::") and _has_open_below(place, mark)
-            if is_ours and is_alive(int(place.name)):
-                marked.append(Process(int(place.name), command.decode(errors="replace")))
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            command = " ".join(process.cmdline())
+            is_ours = process.environ().get(MARK) == mark
+            # Ray's agents write over their environment.
+            if not is_ours and command.startswith("ray::"):
+                is_ours = any(file.path.startswith(f"{mark}/") for file in process.open_files())
+            if is_ours and not has_ended(process):
+                marked.append(Marked(process, command))
     return marked
 
 
-def _has_open_below(place: pathlib.Path, directory: str) -> bool:
-    """Return whether a process has a file open there: Ray's agents write over their environment."""
-    return any(
-        str(link.readlink()).startswith(f"{directory}/") for link in (place / "fd").iterdir()
-    )
+def pick(mark: str, roles: Collection[str], random: np.random.Generator) -> Marked | None:
+    """Return one of a run's processes with one of the roles."""
+    candidates = [marked for marked in find(mark) if marked.role in roles]
+    return candidates[int(random.integers(len(candidates)))] if candidates else None
 
 
-def is_alive(pid: int) -> bool:
-    """Return whether a process has not ended yet."""
-    try:
-        text = pathlib.Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return text.rpartition(")")[2].split()[0] not in "ZX"
-
-
-class Target:
-    """One process, held by a descriptor, so that its number can go to no other process unnoticed.
-
-    Args:
-      pid: its number.
-      mark: its run's mark.
-
-    Raises:
-      ProcessLookupError: it has ended.
-    """
-
-    def __init__(self, pid: int, mark: str) -> None:
-        self._fd = os.pidfd_open(pid)
-        self.pid = pid
-        if pid not in {process.pid for process in find(mark)}:
-            self.close()
-            raise ProcessLookupError(pid)
-
-    def send(self, number: signal.Signals) -> None:
-        """Send a signal.
-
-        Raises:
-          ProcessLookupError: it has ended.
-        """
-        signal.pidfd_send_signal(self._fd, number)
-
-    def has_ended(self, timeout_s: float = 0.0) -> bool:
-        """Return whether it has ended, or ends within a time."""
-        return bool(select.select([self._fd], [], [], timeout_s)[0])
-
-    def close(self) -> None:
-        """Let go of it."""
-        os.close(self._fd)
-
-
-def reap() -> None:
-    """Bury the adopted children that have ended. No child of this process's own may run."""
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-
-
-def wait_until_gone(mark: str, timeout_s: float) -> tuple[list[Process], float]:
+def wait_until_gone(mark: str, timeout_s: float) -> tuple[list[Marked], float]:
     """Wait until no process has a mark; return those left after a time, and the seconds waited."""
     began_s = time.monotonic()
     while (left := find(mark)) and time.monotonic() - began_s < timeout_s:
@@ -128,10 +77,12 @@ def wait_until_gone(mark: str, timeout_s: float) -> tuple[list[Process], float]:
 
 
 def end(mark: str) -> None:
-    """Kill all processes with a mark."""
+    """Kill all processes with a mark, and bury the adopted children that have ended."""
     while marked := find(mark):
-        for process in marked:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGKILL)
+        for process, _ in marked:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
         time.sleep(0.05)
-    reap()
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import psutil
 
 from tools.studies.faults import processes, striking
 from tools.studies.faults.scenarios import Place, Scenario
@@ -29,25 +30,20 @@ _HALF_WRITTEN = ".o.tmp"
 _EVENTS = re.compile(r"events\.out\.tfevents.*")
 _KINDS = ("is_symlink", "is_dir", "is_fifo", "is_socket", "is_file")
 _POLL_S = 0.02
+_DAMAGES = ("truncate_file", "flip_bit")
 _SIGNALS = {
     **{"kill": signal.SIGKILL, "interrupt": signal.SIGINT, "terminate": signal.SIGTERM},
-    **{"truncate_file": signal.SIGKILL, "flip_bit": signal.SIGKILL},
+    **dict.fromkeys(_DAMAGES, signal.SIGKILL),
 }
 _NO_SPACE = re.compile(r"No space left|free some space")
 
 
 @dataclasses.dataclass(frozen=True)
 class Quiet:
-    """A scenario's run in which nothing was broken.
-
-    Attributes:
-      end: what it left, as digests by name.
-      files: its files.
-      seconds: how long it took.
-    """
+    """A scenario's run in which nothing was broken: its end (`Scenario.end`), files and time."""
 
     end: Mapping[str, Any]
-    files: frozenset[str]
+    files: list[str]
     seconds: float
 
 
@@ -56,16 +52,12 @@ class Record:
     """What came of one trial.
 
     Attributes:
-      number: its number.
-      scenario: the scenario's name.
       struck: kind of fault -> how often it hit.
       starts: how often the command was started.
       gave_up: how often it ended with an error because every attempt at something was struck.
-      failures: what was wrong at the end, or on the way; nothing must be.
-      left: what was left behind; nothing must be.
+      failures, left: what was wrong, and what was left behind; nothing must be.
       lost: steps or files of the quiet run that are missing.
       gone_s: the longest time after the command's end until all its processes had ended.
-      seconds: how long the trial took.
     """
 
     number: int
@@ -81,86 +73,70 @@ class Record:
 
     @property
     def is_good(self) -> bool:
-        """Return whether nothing was lost, differs, or is left."""
+        """Whether nothing was lost, differs, or is left."""
         return not (self.failures or self.left or self.lost)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the record as JSON values."""
-        return {**dataclasses.asdict(self), "struck": dict(self.struck)}
 
 
 class Run:
-    """The commands of one trial, in one place, with one mark.
+    """The commands of one trial, in one place, whose path marks their processes.
 
     Args:
       scenario: what to run.
       place: where.
       record: gets what comes of it.
-      clock: the clock of its processes; None for the machine's.
     """
 
-    def __init__(
-        self, scenario: Scenario, place: Place, record: Record, clock: striking.Clock | None = None
-    ) -> None:
-        self.scenario, self.place, self.record, self.clock = scenario, place, record, clock
+    def __init__(self, scenario: Scenario, place: Place, record: Record) -> None:
+        self.scenario, self.place, self.record = scenario, place, record
         self.mark = str(place.root)
         # Beside the place, so that a full disk does not silence what the command says.
-        self.log = place.root.with_name(f"{place.root.name}.log")
+        self._log = place.root.with_name(f"{place.root.name}.log")
         self.was_damaged = False
         # Ray leaves a TMPDIR whose path is longer than its sockets' may be.
         self._link = pathlib.Path(f"/tmp/fc{os.getpid()}")
-        for path in (place.work, place.temporary, place.cache, place.home):
-            path.mkdir(parents=True, exist_ok=True)
+        for name in "wtch":
+            (place.root / name).mkdir(parents=True, exist_ok=True)
         scenario.begin(place)
 
     def start(self) -> subprocess.Popen:
         """Start the command; after the first time, it goes on."""
-        words = self.scenario.command(self.place)
+        words = self.scenario.words(self.place)
         if self.record.starts:
-            at = words.index("--") if "--" in words else len(words)
-            words[at:at] = self.scenario.resume
+            words += self.scenario.resume
         self.record.starts += 1
-        root = str(pathlib.Path(__file__).parents[3])
+        checkout = str(pathlib.Path(__file__).parents[3])
         environment = {
-            **os.environ,
-            **(self.clock.environment if self.clock else {}),
-            processes.MARK: self.mark,
-            "PYTHONPATH": root,
-            "TMPDIR": str(self._link),
-            "XDG_CACHE_HOME": str(self.place.cache),
-            "HOME": str(self.place.home),
-            "OMP_NUM_THREADS": "1",
+            **{**os.environ, processes.MARK: self.mark, "TMPDIR": str(self._link)},
+            **{"PYTHONPATH": checkout, "HOME": f"{self.place.root}/h", "OMP_NUM_THREADS": "1"},
+            "XDG_CACHE_HOME": f"{self.place.root}/c",
         }
         self._link.unlink(missing_ok=True)
-        self._link.symlink_to(self.place.temporary)
-        with self.log.open("ab") as log:
+        self._link.symlink_to(self.place.root / "t")
+        with self._log.open("ab") as log:
             return subprocess.Popen(
-                words, env=environment, stdout=log, stderr=log, cwd=root, start_new_session=True
+                words, env=environment, stdout=log, stderr=log, cwd=checkout, start_new_session=True
             )
 
     def said(self) -> str:
-        """Return what the command has said since `forget`."""
-        return self.log.read_text(errors="replace") if self.log.exists() else ""
+        """Return what the command has said since it was cleaned up after."""
+        return self._log.read_text(errors="replace") if self._log.exists() else ""
 
-    def forget(self) -> None:
-        """Move what the command has said out of the way."""
-        with self.log.with_suffix(".all").open("a", encoding="utf-8") as history:
-            history.write(self.said())
-        self.log.unlink(missing_ok=True)
-
-    def clean_up(self) -> None:
-        """Note what the ended command left behind, and remove it."""
+    def clean_up(self) -> str:
+        """Note what the ended command left behind, remove it, and return what it has said."""
         left, gone_s = processes.wait_until_gone(self.mark, GRACE_S)
         self.record.gone_s = max(self.record.gone_s, gone_s)
-        self.record.left += [f"process: {process.command[:120]}" for process in left]
+        self.record.left += [f"process: {marked.command[:120]}" for marked in left]
         processes.end(self.mark)
         self._link.unlink(missing_ok=True)
-        for path in self.place.temporary.iterdir():
+        for path in (self.place.root / "t").iterdir():
             kind = next(name for name in _KINDS if getattr(path, name)())
             if not path.name.startswith(GENERATED):
                 self.record.left.append(f"{kind[3:]} in TMPDIR: {path.name}")
             shutil.rmtree(path, ignore_errors=True)
             path.unlink(missing_ok=True)
+        said = self.said()
+        self._log.unlink(missing_ok=True)
+        return said
 
 
 class Attempt:
@@ -175,12 +151,13 @@ class Attempt:
 
     def __init__(self, run: Run, quiet: Quiet, fault: str, random: np.random.Generator) -> None:
         self._run, self._fault, self._random = run, fault, random
-        self._place, self._struck = run.place, run.record.struck
+        self._struck = run.record.struck
         # A busy machine starts workers more slowly; they are struck at work, not at starts only.
         self._gap_s = run.scenario.gaps * quiet.seconds
         self._limit_s = 120 + 20 * quiet.seconds
         self._head_at_s = float(random.uniform(0, quiet.seconds))
-        self._open: list[tuple[str, striking.CheckFn, processes.Target]] = []
+        self._open: list[tuple[str, striking.Strike, psutil.Process]] = []
+        self._filler = run.place.root / "filler"
         self._is_full = False
 
     def run(self) -> int:
@@ -198,7 +175,9 @@ class Attempt:
                     is_due = not self._strike_head(head)
                 if now_s > next_s and self._strike(self._run.scenario.targets):
                     next_s = now_s + float(self._random.exponential(self._gap_s))
-                self._look_at_open()
+                if self._is_full:
+                    striking.fill(self._filler)
+                self._open = [strike for strike in self._open if self._goes_on(*strike)]
                 time.sleep(_POLL_S)
         finally:
             self._finish(head)
@@ -207,20 +186,14 @@ class Attempt:
     def _strike_head(self, head: subprocess.Popen) -> bool:
         """Strike the command, or what it cannot do without; return whether that was there."""
         kind = self._fault
-        if kind in _SIGNALS:
-            if head.poll() is None:
-                self._signal_head(head, _SIGNALS[kind])
-        elif kind == "pause":
-            target = processes.Target(head.pid, self._run.mark)
-            check = striking.strike_worker("stop_worker", target, self._random)
-            self._open.append((kind, check, target))
-        elif kind == "vanish_node":
+        if kind == "vanish_node":
             return self._strike({"ray node": (kind,)})
+        if kind == "pause":
+            self._begin(kind, "stop_worker", psutil.Process(head.pid))
         elif kind == "disk_full":
             self._is_full = True
-        else:
-            assert self._run.clock is not None
-            self._run.clock.jump(int(self._random.choice(striking.JUMPS_S)))
+        elif head.poll() is None:
+            self._signal_head(head, _SIGNALS[kind])
         return True
 
     def _signal_head(self, head: subprocess.Popen, number: signal.Signals) -> None:
@@ -231,60 +204,53 @@ class Attempt:
             head.send_signal(number)
         if number == signal.SIGKILL and head.wait() != -signal.SIGKILL:
             return  # It had just ended by itself.
-        if self._fault in ("truncate_file", "flip_bit"):
+        if self._fault in _DAMAGES:
             processes.wait_until_gone(self._run.mark, GRACE_S)
-            if not striking.damage(self._fault, self._place, self._random):
+            if not striking.damage(self._fault, self._run.place.root, self._random):
                 return
             self._run.was_damaged = True
         self._struck[self._fault] += 1
 
     def _strike(self, targets: Mapping[str, tuple[str, ...]]) -> bool:
         """Strike one of the processes that the command started; return whether there was one."""
-        target, role = striking.pick(self._run.mark, list(targets), self._random)
-        if target is None:
-            return False
-        kind = str(self._random.choice(targets[role]))
-        try:
-            check = striking.strike_worker(kind, target, self._random)
-        except (ProcessLookupError, PermissionError):
-            target.close()
-            return True
-        self._open.append((f"{kind} ({role})", check, target))
-        return True
+        target = processes.pick(self._run.mark, targets, self._random)
+        if target is not None:
+            kind = str(self._random.choice(targets[target.role]))
+            self._begin(f"{kind} ({target.role})", kind, target.process)
+        return target is not None
 
-    def _look_at_open(self) -> None:
-        if self._is_full:
-            striking.Disk(self._place.root).fill()
-        still = []
-        for kind, check, target in self._open:
-            has_hit = check()
-            if has_hit is None:
-                still.append((kind, check, target))
-                continue
-            self._struck[kind] += has_hit
-            target.close()
-        self._open = still
+    def _begin(self, name: str, kind: str, process: psutil.Process) -> None:
+        strike = striking.strike(kind, process, self._random)
+        with contextlib.suppress(psutil.Error):
+            if self._goes_on(name, strike, process):
+                self._open.append((name, strike, process))
+
+    def _goes_on(self, name: str, strike: striking.Strike, process: psutil.Process) -> bool:
+        """Go on with a strike; count it if that was its end and it has hit."""
+        try:
+            next(strike)
+        except StopIteration as end:
+            self._struck[name] += end.value
+            return False
+        return True
 
     def _finish(self, head: subprocess.Popen) -> None:
         """End what is still open, and count what is known to have hit."""
         if head.poll() is None:
             head.kill()
-        for kind, _, target in self._open:
+        for name, _, process in self._open:
             # Stops and pulses have hit at once; the end of others may not have come.
-            is_certain = not kind.startswith(("out_of_memory", "hang_worker"))
-            self._struck[kind] += is_certain or target.has_ended(0.5)
-            with contextlib.suppress(ProcessLookupError):
-                target.send(signal.SIGCONT)
-            target.close()
-        if self._fault == "disk_full" and self._is_full:
-            striking.Disk(self._place.root).free()
+            is_certain = not name.startswith(("out_of_memory", "hang_worker"))
+            self._struck[name] += is_certain or processes.has_ended(process)
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.resume()
+        if self._is_full:
+            self._filler.unlink(missing_ok=True)
             self._struck["disk_full"] += bool(_NO_SPACE.search(self._run.said()))
-        if self._fault == "clock_jump" and self._run.clock is not None:
-            self._struck["clock_jump"] += self._run.clock.num_readings() > 0
 
 
-def files_of(place: Place) -> frozenset[str]:
+def files_of(place: Place) -> list[str]:
     """Return the names of the files in a run's place, without what differs in each run."""
     paths = [path for path in place.work.rglob("*") if path.is_file()]
     names = {_EVENTS.sub("events", str(path.relative_to(place.root))) for path in paths}
-    return frozenset(name for name in names if not name.endswith(("events", _HALF_WRITTEN)))
+    return sorted(name for name in names if not name.endswith(("events", _HALF_WRITTEN)))

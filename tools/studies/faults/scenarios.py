@@ -14,12 +14,11 @@ from environments import files
 TFRL = (sys.executable, "-P", "-m", "tfrl_systems.cli.main")
 _SAME = ("experience_sha256", "policy_sha256", "environment_steps")
 
-_KILLED = ("kill", "interrupt", "terminate")
 ANY_WORKER = (
     *("kill_worker", "segfault_worker", "hang_worker", "stop_worker", "slow_pipe"),
     "out_of_memory",
 )
-ANY_HEAD = (*_KILLED, "pause", "truncate_file", "flip_bit", "disk_full", "clock_jump")
+ANY_HEAD = ("kill", "interrupt", "terminate", "pause", "truncate_file", "flip_bit", "disk_full")
 WITH_RAY = (*ANY_HEAD, "vanish_node")
 # Longer than a stop, and than a chunk on a busy machine.
 _CHUNK_TIMEOUT_S = 15
@@ -27,11 +26,12 @@ _CHUNK_TIMEOUT_S = 15
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """The directories of one run, all below one; `inputs` is shared by all runs, and only read.
+    """Where a run is: all of it below one directory.
 
     Attributes:
-      root: the directory.
-      inputs: what `Scenario.prepare` made.
+      root: the directory; in it w has the command's output, t is its TMPDIR, c its XDG_CACHE_HOME
+        and h its HOME.
+      inputs: what `Scenario.prepare` made; shared by all runs, and only read.
     """
 
     root: pathlib.Path
@@ -42,21 +42,6 @@ class Place:
         """Where the command's output goes."""
         return self.root / "w"
 
-    @property
-    def temporary(self) -> pathlib.Path:
-        """What TMPDIR leads to."""
-        return self.root / "t"
-
-    @property
-    def cache(self) -> pathlib.Path:
-        """XDG_CACHE_HOME."""
-        return self.root / "c"
-
-    @property
-    def home(self) -> pathlib.Path:
-        """HOME."""
-        return self.root / "h"
-
 
 @dataclasses.dataclass(frozen=True)
 class Scenario:
@@ -66,18 +51,19 @@ class Scenario:
       name: what the campaign calls it.
       prepare: makes its inputs in a directory.
       begin: puts what the command changes into the place of a run.
-      command: the command's arguments, for a place.
+      command: the command's words after the program; {inputs} and {work} stand for a place's.
       end: what the finished command left, as digests by name.
       targets: roles of processes (`processes.py`) -> kinds of faults that strike them.
       head_faults: kinds of faults that strike the command itself, or what it wrote.
       gaps: mean time from one fault of a worker to the next, as a share of the quiet run's.
       resume: what is added to the command when it goes on.
       signals_group: whether signals go to the command's whole group, as a terminal sends them.
+      program: what the command begins with.
     """
 
     name: str
     prepare: Callable[[pathlib.Path], None]
-    command: Callable[[Place], list[str]]
+    command: str
     end: Callable[[Place], Mapping[str, Any]]
     targets: Mapping[str, tuple[str, ...]]
     head_faults: tuple[str, ...] = ANY_HEAD
@@ -85,6 +71,12 @@ class Scenario:
     gaps: float = 1 / 8
     resume: tuple[str, ...] = ()
     signals_group: bool = False
+    program: tuple[str, ...] = TFRL
+
+    def words(self, place: Place) -> list[str]:
+        """Return the command for a place."""
+        words = (word.format(inputs=place.inputs, work=place.work) for word in self.command.split())
+        return [*self.program, *words]
 
 
 def _nothing(directory: pathlib.Path) -> None:
@@ -100,39 +92,30 @@ def _trained(place: Place) -> dict[str, Any]:
 
 def _training(
     name: str,
-    words: Callable[[Place], tuple[str, ...]],
+    words: str,
     settings: Mapping[str, Any],
     prepare: Callable[[pathlib.Path], None] = _nothing,
     collect: str = "pipes",
     **others: Any,
 ) -> Scenario:
     sets = [word for item in settings.items() for word in ("--set", "{}={}".format(*item))]
-
-    def command(place: Place) -> list[str]:
-        where = ["--workdir", str(place.work / "run"), "--collect", collect, "--workers", "2"]
-        where += ["--chunk-timeout", str(_CHUNK_TIMEOUT_S)]
-        return [*TFRL, "train", *words(place), *where, *sets, "--json"]
-
-    targets = {"worker": ANY_WORKER} if collect == "pipes" else {"ray worker": ANY_WORKER}
-    others = {"targets": targets, **others}
+    command = (
+        f"train {words} --workdir {{work}}/run --collect {collect} --workers 2 "
+        f"--chunk-timeout {_CHUNK_TIMEOUT_S} {' '.join(sets)} --json"
+    )
+    others = {"targets": {"worker" if collect == "pipes" else "ray worker": ANY_WORKER}} | others
     return Scenario(name, prepare, command, _trained, resume=("--resume",), **others)
 
 
-def _slow_function(agent: str) -> Callable[[Place], tuple[str, ...]]:
-    function = ("--function", "tools.studies.functions:slow_sphere")
-    return lambda place: ("learn_to_optimize", "--agent", agent, *function)
+def _slow_function(agent: str) -> str:
+    return f"learn_to_optimize --agent {agent} --function tools.studies.functions:slow_sphere"
 
 
-def _on_corpus(agent: str) -> Callable[[Place], tuple[str, ...]]:
-    def words(place: Place) -> tuple[str, ...]:
-        return ("inlining", "--agent", agent, "--corpus", str(place.inputs / "corpus"))
-
-    return words
+def _on_corpus(agent: str) -> str:
+    return f"inlining --agent {agent} --corpus {{inputs}}/corpus"
 
 
-def _graphs(place: Place) -> tuple[str, ...]:
-    model = str(place.inputs / "model.onnx")
-    return ("tensor_graphs", "--agent", "ppo", "--model", model, "--objective", "analytic")
+_GRAPHS = "tensor_graphs --agent ppo --model {inputs}/model.onnx --objective analytic"
 
 
 def _write_model(directory: pathlib.Path) -> None:
@@ -181,26 +164,18 @@ def _write_corpus(directory: pathlib.Path) -> None:
     build_corpus([directory / "src" / name for name in ("one", "two")], directory / "corpus")
 
 
-def _built_corpus(place: Place) -> dict[str, Any]:
-    corpus = place.work / "corpus"
-    names = ("corpus_description.json", "not_compiled.json")
-    paths = [*corpus.rglob("*.bc"), *(corpus / name for name in names)]
-    return {str(path.relative_to(corpus)): files.sha256(path) for path in paths if path.exists()}
+def _digests(directory: pathlib.Path, *patterns: str) -> dict[str, str]:
+    """Return the digests of files by their relative paths."""
+    paths = (path for pattern in patterns for path in sorted(directory.rglob(pattern)))
+    return {str(path.relative_to(directory)): files.sha256(path) for path in paths}
 
 
-def _corpus_command(place: Place) -> list[str]:
-    sources = [str(place.inputs / "src" / name) for name in ("one", "two")]
-    return [*TFRL, "corpus", "build", *sources, "-o", str(place.work / "corpus"), "--json"]
-
-
-def _optimize_command(place: Place) -> list[str]:
-    model, out = str(place.inputs / "model.onnx"), str(place.work / "fast.onnx")
-    return [*TFRL, "optimize", model, "-o", out, "--objective", "analytic", "--no-measure",
-            "--expansions", "300", "--seconds", "600", "--json"]  # fmt: skip
-
-
-def _optimized(place: Place) -> dict[str, Any]:
-    return {"fast.onnx": files.sha256(place.work / "fast.onnx")}
+_CORPUS = "corpus build {inputs}/src/one {inputs}/src/two -o {work}/corpus --json"
+_OPTIMIZE = (
+    "optimize {inputs}/model.onnx -o {work}/fast.onnx --objective analytic --no-measure "
+    "--expansions 300 --seconds 600 --json"
+)
+_BUILD = "build --policy never --compiler clang-22 --json -- make -j2 -C {work} CXX=clang++-22"
 
 
 _MAKEFILE = """\
@@ -216,19 +191,9 @@ def _begin_build(place: Place) -> None:
     (place.work / "Makefile").write_text(_MAKEFILE, encoding="utf-8")
 
 
-def _build_command(place: Place) -> list[str]:
-    make = ["make", "-j2", "-C", str(place.work), "CXX=clang++-22"]
-    return [*TFRL, "build", "--policy", "never", "--compiler", "clang-22", "--json", "--", *make]
-
-
-def _built(place: Place) -> dict[str, Any]:
-    paths = sorted(place.work.rglob("*.o"))
-    return {str(path.relative_to(place.work)): files.sha256(path) for path in paths}
-
-
 _ONLINE = {"evaluate_every": 20, "checkpoint_every": 2, "hidden_sizes": 8, "num_chunks": 6}
 _COMPILERS = {"worker": ANY_WORKER, "compiler": ("kill_worker", "segfault_worker", "slow_pipe")}
-_SEARCHED = ("kill", "terminate", "pause", "disk_full", "clock_jump")
+_SEARCHED = ("kill", "terminate", "pause", "disk_full")
 SCENARIOS: Mapping[str, Scenario] = {
     scenario.name: scenario
     for scenario in (
@@ -245,7 +210,7 @@ SCENARIOS: Mapping[str, Scenario] = {
             {"iterations": 4, "evaluate_every": 4, "checkpoint_every": 1, "hidden_sizes": 8},
         ),
         _training(
-            "graphs", _graphs,
+            "graphs", _GRAPHS,
             {"iterations": 6, "num_chunks": 6, "episodes_per_chunk": 2, "graph_width": 8,
              "graph_rounds": 2, "max_steps": 8, "evaluate_every": 6, "checkpoint_every": 2},
             _write_model,
@@ -261,15 +226,18 @@ SCENARIOS: Mapping[str, Scenario] = {
             _write_corpus, targets=_COMPILERS,
         ),
         Scenario(
-            "corpus", lambda directory: write_sources(directory / "src", 16), _corpus_command,
-            _built_corpus, {"compiler": ("stop_worker", "slow_pipe")},
+            "corpus", lambda directory: write_sources(directory / "src", 16), _CORPUS,
+            lambda place: _digests(place.work / "corpus", "*.bc", "*.json"),
+            {"compiler": ("stop_worker", "slow_pipe")},
         ),
         Scenario(
-            "optimize", _write_model, _optimize_command, _optimized, {}, _SEARCHED,
+            "optimize", _write_model, _OPTIMIZE, lambda place: _digests(place.work, "fast.onnx"),
+            {}, _SEARCHED,
         ),
         Scenario(
-            "build", _nothing, _build_command, _built, {"compiler": ("stop_worker", "slow_pipe")},
-            begin=_begin_build, signals_group=True,
+            "build", _nothing, _BUILD, lambda place: _digests(place.work, "*.o"),
+            {"compiler": ("stop_worker", "slow_pipe")}, begin=_begin_build,
+            signals_group=True,
         ),
         _training(
             "ppo_ray", _slow_function("ppo"),

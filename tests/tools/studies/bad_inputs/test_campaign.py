@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import multiprocessing
+from concurrent import futures
 
 import pytest
 
 from tests.requirements import needs_root
 from tools.studies.bad_inputs import campaign
-from tools.studies.bad_inputs.running import faults_of_text, run
 from tools.studies.bad_inputs.table import ROWS, Case, cases, parsed
 
 
@@ -18,13 +18,13 @@ def faulty(endings):
 
 @pytest.mark.parametrize("verb", ["corpus info", "rules list"])
 def test_some_bad_inputs(verb, tmp_path):
-    endings = campaign.run_all(verb, 0, tmp_path, every=40)
+    endings = campaign.run_all(verb, 0, tmp_path, every=60)
     assert len(endings) >= 3 and not faulty(endings)
 
 
-def test_each_verb_has_a_hundred_kinds(tmp_path):
+def test_each_verb_has_a_hundred_kinds():
     for verb in ROWS:
-        kinds = [case.what for case in cases(verb, 0, tmp_path)]
+        kinds = [case.what for case in cases(verb, 0)]
         assert len(kinds) >= 100, verb
         assert len(set(kinds)) == len(kinds), verb
 
@@ -45,12 +45,12 @@ def _ending(place):
     """Run a command that succeeds and writes a file, and say that it should fail."""
     words = ("rules", "generate", "-o", "out.json", "--vocabulary", "order", "--max-size", "1",
              "--instances", "1", "--seeds", "1", "--without-written")  # fmt: skip
-    return run("rules", Case("nothing", words), place, is_fresh=False).faults
+    return campaign.run(Case("nothing", words), place, is_fresh=False).faults
 
 
 def test_a_success_and_a_file_are_faults(tmp_path):
-    with multiprocessing.get_context("fork").Pool(1) as pool:
-        faults = pool.apply(_ending, (tmp_path / "place",))
+    with futures.ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+        faults = pool.submit(_ending, tmp_path / "place").result()
     assert faults["wrong status"] == "expected (1,), found 0"
     assert faults["files left"] == "out.json"
 
@@ -69,8 +69,8 @@ def _write(place, outside):
 def test_cases_can_write_below_their_directory_only(tmp_path):
     place = tmp_path / "place"
     place.mkdir()
-    with multiprocessing.get_context("fork").Pool(1) as pool:
-        assert pool.apply(_write, (place, tmp_path)) == "Read-only file system"
+    with futures.ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+        assert pool.submit(_write, place, tmp_path).result() == "Read-only file system"
     assert [path.name for path in tmp_path.rglob("*")] == ["place", "mine"]
 
 
@@ -87,4 +87,4 @@ def test_cases_can_write_below_their_directory_only(tmp_path):
     ],
 )
 def test_one_line_is_the_last_and_the_programs_own(said, status, fault):
-    assert list(faults_of_text(said, "", status)) == ([fault] if fault else [])
+    assert list(campaign.faults_of_text(said, "", status)) == ([fault] if fault else [])

@@ -9,6 +9,7 @@ import sys
 import time
 
 import numpy as np
+import psutil
 import pytest
 
 from environments import files
@@ -17,7 +18,7 @@ from tools.studies.faults import processes
 from tools.studies.faults.campaign import FAULTS, Faults, run_quietly, run_trial
 from tools.studies.faults.runs import Record, Run
 from tools.studies.faults.scenarios import Place, Scenario
-from tools.studies.faults.striking import damage, strike_worker
+from tools.studies.faults.striking import damage, strike
 
 pytestmark = pytest.mark.usefixtures("default_signals")
 
@@ -51,13 +52,11 @@ SAYS = {
 
 
 def scenario(careless: str) -> Scenario:
-    def command(place: Place) -> list[str]:
-        return [sys.executable, "-S", "-c", PROGRAM + CARELESS[careless], str(place.work / "out")]
-
     def end(place: Place) -> dict[str, str]:
         return {path.name: files.sha256(path) for path in (place.work / "out").glob("[0-9]")}
 
-    return Scenario("numbers", lambda inputs: None, command, end, {}, ("kill",))
+    program = (sys.executable, "-S", "-c", PROGRAM + CARELESS[careless])
+    return Scenario("numbers", print, "{work}/out", end, {}, ("kill",), program=program)
 
 
 @pytest.fixture
@@ -75,7 +74,7 @@ def test_what_is_left_or_differs_is_reported(careless, place):
     quiet = run_quietly(scenario(""), place("quiet"))
     assert len(quiet.end) == 8
     mark = place(f"run-{os.getpid()}")
-    record = run_trial(scenario(careless), quiet, mark, 3, 0, frozenset({"kill"}), None)
+    record = run_trial(scenario(careless), quiet, mark, 3, 0, {"kill"})
     wrong = record.failures + record.left
     assert [SAYS[careless] in text for text in wrong[:1]] == ([True] if careless else [])
     assert record.is_good is not bool(careless)
@@ -86,7 +85,7 @@ def test_a_killed_command_is_started_again_and_counted(place):
     quiet = run_quietly(scenario(""), place("quiet"))
     for number in range(9):
         run = place(f"again-{number}-{os.getpid()}")
-        record = run_trial(scenario(""), quiet, run, number, 0, frozenset({"kill"}), None)
+        record = run_trial(scenario(""), quiet, run, number, 0, {"kill"})
         assert record.is_good and record.starts == 1 + record.struck["kill"]
         if record.struck["kill"] > 1:
             return
@@ -96,14 +95,15 @@ def test_a_killed_command_is_started_again_and_counted(place):
 def test_a_process_that_has_ended_cannot_be_struck(place):
     run = Run(scenario(""), place(f"ended-{os.getpid()}"), Record(0, "numbers"))
     head = run.start()
-    target = processes.Target(head.pid, run.mark)
-    check = strike_worker("kill_worker", target, np.random.default_rng(0))
+    process = psutil.Process(head.pid)
+    killing = strike("kill_worker", process, np.random.default_rng(0))
+    next(killing)
     head.wait()
-    assert check() is True
-    target.close()
+    with pytest.raises(StopIteration, match="True"):
+        next(killing)
     run.clean_up()
-    with pytest.raises(ProcessLookupError):
-        processes.Target(head.pid, run.mark)
+    with pytest.raises(psutil.NoSuchProcess):
+        next(strike("kill_worker", process, np.random.default_rng(0)))
 
 
 def test_a_hung_process_goes_on_if_nothing_replaces_it(place, monkeypatch):
@@ -112,15 +112,14 @@ def test_a_hung_process_goes_on_if_nothing_replaces_it(place, monkeypatch):
     for limit_s, replaces in ((0.0, False), (60.0, True)):
         monkeypatch.setattr("tools.studies.faults.striking._MAX_HANG_S", limit_s)
         head = run.start()
-        target = processes.Target(head.pid, run.mark)
-        check = strike_worker("hang_worker", target, np.random.default_rng(0))
+        hanging = strike("hang_worker", psutil.Process(head.pid), np.random.default_rng(0))
         if replaces:
-            assert check() is None
+            next(hanging)
             head.kill()
             head.wait()
-        assert check() is replaces
+        with pytest.raises(StopIteration, match=str(replaces)):
+            next(hanging)
         head.wait()  # without end, had it not been continued
-        target.close()
         run.clean_up()
 
 
@@ -136,8 +135,8 @@ def test_a_process_that_wrote_over_its_environment_is_found_by_its_files(place):
                 while name not in pathlib.Path(f"/proc/{command.pid}/cmdline").read_text():
                     time.sleep(0.01)
                 marked = processes.find(str(where.root))
-                assert [process.pid for process in marked] == [command.pid] * is_ours
-                assert not any(process.role for process in marked)
+                assert [process.pid for process, _ in marked] == [command.pid] * is_ours
+                assert not any(agent.role for agent in marked)
             finally:
                 command.kill()
                 command.wait()
@@ -147,9 +146,9 @@ def test_damage_changes_one_file(place):
     where = place("damaged")
     where.work.mkdir(parents=True)
     (where.work / "one").write_bytes(bytes(9))
-    assert damage("flip_bit", where, np.random.default_rng(0)) == "w/one"
+    assert damage("flip_bit", where.root, np.random.default_rng(0)) == "w/one"
     assert sum((where.work / "one").read_bytes()).bit_count() == 1
-    assert damage("truncate_file", where, np.random.default_rng(0)) == "w/one"
+    assert damage("truncate_file", where.root, np.random.default_rng(0)) == "w/one"
     assert (where.work / "one").stat().st_size < 9
 
 

@@ -285,11 +285,10 @@ def test_time_is_measured_where_it_is_spent(place):
         spent = pool.timings - before
         assert len(spent.workers) == pool.num_workers
         assert sum(worker.jobs for worker in spent.workers) == 4
-        assert 0.4 <= spent.collecting_s < 0.8
-        # In processes they sleep at the same time.
-        assert 0.4 / pool.num_workers <= spent.waiting_s < 0.8 / pool.num_workers
-        assert all(5 < worker.jobs_per_s <= 10 for worker in spent.workers)
-        assert spent.broadcasting_s == 0 < before.broadcasting_s < 1
+        # All work at the same time, each for as long as it measures itself.
+        assert all(0 < worker.jobs_per_s <= 10 for worker in spent.workers)
+        assert 0.4 <= spent.collecting_s <= pool.num_workers * spent.waiting_s
+        assert spent.broadcasting_s == 0 < before.broadcasting_s
 
 
 def test_close_ends_all_and_a_closed_pool_says_so(place, tmp_path):

@@ -12,25 +12,16 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import fcntl
-import gc
 import os
 import select
 import signal
 import socket
 import sys
 import threading
-import time
 from typing import Any
 
-from tfrl_systems.drivers.pipes.messages import (
-    Channel,
-    Kind,
-    Message,
-    RemoteError,
-    pickled,
-    unpickled,
-)
-from tfrl_systems.drivers.pool_parts import RestartingRunner
+from tfrl_systems.drivers.pipes.messages import Channel
+from tfrl_systems.drivers.worker import Worker
 
 
 def main() -> None:
@@ -77,50 +68,27 @@ def serve(channel: Channel) -> None:
     Raises:
       EOFError: the other end is closed.
     """
-    started = _receive(channel)
-    try:
-        sys.path[:], python_path, make_runner_pickled = unpickled(started.payload)
-        # The parent set PYTHONPATH for this process only. Processes that a runner starts get the
-        # user's.
-        os.environ.pop("PYTHONPATH", None)
-        if python_path is not None:
-            os.environ["PYTHONPATH"] = python_path
-        # Unpickled anew for each runner, so that a failed runner leaves nothing to the next one.
-        runner: RestartingRunner[Any, Any] = RestartingRunner(
-            lambda: unpickled(make_runner_pickled)(), unpickled
-        )
-    except Exception as error:
-        channel.send(Message(Kind.START_FAILED, pickled(RemoteError.of(error))))
-        return
-    # All objects made so far will stay, so the garbage collector need not look at them again.
-    gc.collect()
-    gc.freeze()
-    channel.send(Message(Kind.READY))
+    (sys.path[:], python_path), make_runner_pickled = _receive(channel)
+    # The parent set PYTHONPATH for this process only. Processes that a runner starts get the
+    # user's.
+    os.environ.pop("PYTHONPATH", None)
+    if python_path is not None:
+        os.environ["PYTHONPATH"] = python_path
+    worker = Worker()
+    answer = worker.start(make_runner_pickled)
     try:
         while True:
-            channel.send(_answer(runner, _receive(channel)))
+            channel.send((answer.is_error, answer.seconds), answer.payload)
+            (method, *arguments), payload = _receive(channel)
+            answer = getattr(worker, method)(payload, *arguments)
     finally:
-        runner.close()
+        worker.close()
 
 
-def _receive(channel: Channel) -> Message:
+def _receive(channel: Channel) -> tuple[Any, bytearray]:
     message = channel.receive()
     assert message is not None, "the worker's socket blocks"
     return message
-
-
-def _answer(runner: RestartingRunner[Any, Any], message: Message) -> Message:
-    try:
-        if message.kind == Kind.LOAD:
-            runner.load(message.payload, message.number)
-            return Message(Kind.LOADED, number=message.number)
-        began_s = time.perf_counter()
-        result = runner.run(unpickled(message.payload), message.version)
-        seconds = time.perf_counter() - began_s
-        return Message(Kind.RESULT, pickled(result), message.number, message.version, seconds)
-    except Exception as error:
-        kind = Kind.LOAD_FAILED if message.kind == Kind.LOAD else Kind.JOB_FAILED
-        return Message(kind, pickled(RemoteError.of(error)), message.number, message.version)
 
 
 if __name__ == "__main__":

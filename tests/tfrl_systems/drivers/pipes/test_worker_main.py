@@ -140,4 +140,3 @@ time.sleep(1000)
     os.close(mine)
     assert process.wait(5) == -signal.SIGKILL
     wait_for_end([child])
-

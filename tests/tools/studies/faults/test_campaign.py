@@ -31,7 +31,7 @@ for number in range(8):
         (out / "new").write_text(str(number))
         (out / "new").rename(out / str(number))
 """
-# None asks for `tempfile.gettempdir()`, which tries the directory with a file that a kill may leave.
+# None calls `tempfile.gettempdir()`, which tries the directory with a file that a kill may leave.
 CARELESS = {
     "": "",
     "process": "subprocess.Popen(['sleep', '60'], start_new_session=True)",

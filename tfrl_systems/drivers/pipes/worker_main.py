@@ -17,7 +17,6 @@ import select
 import signal
 import socket
 import sys
-import threading
 from typing import Any
 
 from tfrl_systems.drivers.pipes.messages import Channel
@@ -38,28 +37,19 @@ def main() -> None:
 def die_with_parent(life_fd: int) -> None:
     """Have this process and its group killed when the write end of a pipe is closed.
 
-    On Linux the kernel kills them, even while C code keeps Python from running. Elsewhere a thread
-    waits for the end of the pipe, and such C code delays it.
+    The kernel kills them, even while C code keeps Python from running.
 
     Args:
       life_fd: the read end of the pipe, to which nothing is ever written.
     """
     os.set_inheritable(life_fd, False)
-    if hasattr(fcntl, "F_SETSIG"):
-        fcntl.fcntl(life_fd, fcntl.F_SETSIG, signal.SIGKILL)
-        fcntl.fcntl(life_fd, fcntl.F_SETOWN, -os.getpgrp())
-        flags = fcntl.fcntl(life_fd, fcntl.F_GETFL)
-        fcntl.fcntl(life_fd, fcntl.F_SETFL, flags | os.O_ASYNC)
-        # The parent may have ended before the signal was set up.
-        if select.select([life_fd], [], [], 0)[0]:
-            os.killpg(0, signal.SIGKILL)
-    else:
-
-        def wait() -> None:
-            os.read(life_fd, 1)
-            os.killpg(0, signal.SIGKILL)
-
-        threading.Thread(target=wait, daemon=True).start()
+    fcntl.fcntl(life_fd, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(life_fd, fcntl.F_SETOWN, -os.getpgrp())
+    flags = fcntl.fcntl(life_fd, fcntl.F_GETFL)
+    fcntl.fcntl(life_fd, fcntl.F_SETFL, flags | os.O_ASYNC)
+    # The parent may have ended before the signal was set up.
+    if select.select([life_fd], [], [], 0)[0]:
+        os.killpg(0, signal.SIGKILL)
 
 
 def serve(channel: Channel) -> None:

@@ -142,27 +142,25 @@ def test_a_long_run_is_as_a_short_one_with_fewer_points(run, finished, tmp_path,
     assert [result[name] for name in SAME] == [finished[1][name] for name in SAME]
 
 
-class Killed(Exception):
-    """The process ends here."""
-
-
-def test_a_run_that_is_killed_while_it_prunes_goes_on(run, finished, tmp_path, monkeypatch):
-    """It is killed after it has written the checkpoint of iteration 6."""
+def test_a_run_that_is_interrupted_while_it_prunes_goes_on(run, finished, tmp_path, monkeypatch):
+    """By Ctrl-C, after it has written the checkpoint of iteration 4."""
     path = tmp_path / "run"
 
     def prune(workdir, num_kept, prune=Workdir.prune):
-        if workdir.last() < 6:
+        if workdir.last() < 4:
             return prune(workdir, num_kept)
         # The oldest has been moved away, and is half removed.
         workdir.checkpoint(2).rename(path / ".unfinished")
         (path / ".unfinished" / "iteration.json").unlink()
-        raise Killed
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(Workdir, "prune", prune)
-    with pytest.raises(Killed):
-        run(path)
-    monkeypatch.undo()
-    resumed = run(path, resume=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(Workdir, "prune", prune)
+        with pytest.raises(KeyboardInterrupt):
+            run(path, checkpoint_every=1)
+    assert checkpoints(path) == ["000003", "000004"]
+    assert not (path / "result.json").exists()
+    resumed = run(path, checkpoint_every=1, resume=True)
     assert [resumed[name] for name in SAME] == [finished[1][name] for name in SAME]
     assert resumed["evaluation"] == finished[1]["evaluation"]
     assert not (path / ".unfinished").exists()

@@ -39,32 +39,6 @@ def sequential(contexts: Sequence[Context]) -> ContextSampler[Context]:
     return lambda generator: next(cycle)
 
 
-def weighted(contexts: Sequence[Context], weights: Sequence[float]) -> ContextSampler[Context]:
-    """Make a sampler that draws each context with a probability proportional to its weight.
-
-    Args:
-      contexts: N contexts to draw from.
-      weights: N finite weights, none of them negative and not all zero.
-
-    Raises:
-      UserError: there are no contexts, or the weights are not as described.
-    """
-    _check_some(contexts)
-    shares = np.asarray(weights, np.float64)
-    if shares.shape != (len(contexts),):
-        raise UserError(
-            f"contexts: expected {len(contexts)} weights, one for each context, found "
-            f"{shares.size}; give one weight for each"
-        )
-    if not np.all(np.isfinite(shares)) or np.any(shares < 0) or not np.any(shares > 0):
-        raise UserError(
-            "contexts: expected finite weights of 0 or more and one above 0, found "
-            f"{shares.min()} to {shares.max()}; correct the weights"
-        )
-    shares = shares / shares.sum()
-    return lambda generator: contexts[int(generator.choice(len(contexts), p=shares))]
-
-
 def _check_some(contexts: Sequence[Context]) -> None:
     if not contexts:
         raise UserError("contexts: expected one or more to sample from, found none; add some")

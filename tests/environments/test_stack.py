@@ -29,11 +29,13 @@ def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str
     )
 
 
-@pytest.mark.parametrize("package", ["environments", "tfrl_systems"])
-def test_importing_a_package_brings_no_tensorflow(package):
+@pytest.mark.parametrize("package, level", [("environments", None), ("tfrl_systems", "0")])
+def test_importing_a_package_brings_no_tensorflow_and_keeps_the_user_s_level(package, level):
     heavy = {"tensorflow", "tf_agents", "gym", "numpy", "sklearn", "llvmlite"}
-    done = run_python(f"import sys, {package}; print(sorted({heavy} & set(sys.modules)))")
-    assert (done.stdout, done.stderr) == ("[]\n", "")
+    code = f"import os, sys, {package}; print(sorted({heavy} & set(sys.modules)))"
+    chosen = {} if level is None else {"TF_CPP_MIN_LOG_LEVEL": level}
+    done = run_python(f"{code}; print(os.environ['TF_CPP_MIN_LOG_LEVEL'])", **chosen)
+    assert (done.stdout, done.stderr) == (f"[]\n{level or 3}\n", "")
 
 
 # As where setuptools came after Python had started: nothing stands in for distutils.
@@ -72,12 +74,6 @@ def test_onnxruntime_tells_its_makers_nothing(tmp_path):
     """When it is about to, it keeps a session's number in the directory of temporary files."""
     done = run_python("import environments, onnxruntime", TMPDIR=str(tmp_path))
     assert (done.returncode, list(tmp_path.iterdir())) == (0, [])
-
-
-def test_a_level_that_the_user_chose_is_kept():
-    code = "import environments, os; print(os.environ['TF_CPP_MIN_LOG_LEVEL'])"
-    assert run_python(code).stdout == "3\n"
-    assert run_python(code, TF_CPP_MIN_LOG_LEVEL="0").stdout == "0\n"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 from tfrl_systems import experiments
 from tfrl_systems.cli import options as shared
-from tfrl_systems.cli.console import show, show_json
+from tfrl_systems.cli.console import show_result
 from tfrl_systems.experiments.arguments import add_fields, read_fields
 from tfrl_systems.experiments.records import find_system
 from tfrl_systems.reporting import Terminal, format_table
@@ -33,10 +33,7 @@ def run(name: str, options: argparse.Namespace) -> int:
     settings = read_fields(options, kind) if kind is not None else {}
     with Terminal() as terminal:
         measured = experiments.bench(name, reporter=terminal, **settings)
-    if options.json:
-        show_json(measured)
-    else:
-        show(_text(measured))
+    show_result(options, measured, _text(measured))
     return 0
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from tfrl_systems import experiments
 from tfrl_systems.cli import options as shared
 from tfrl_systems.cli.console import say, show_json
 from tfrl_systems.experiments.arguments import path_of_file
+from tfrl_systems.experiments.records import implementation_of
 from tfrl_systems.reporting import Terminal
 
 
@@ -41,17 +43,19 @@ def add_parser(subparsers: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Build as the command line says; return the command's exit status."""
-    from tfrl_systems.systems.inlining.building import steered_build
-
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
-    plan = steered_build.Build(
-        command, options.policy, options.compilers, options.compare, quiet=options.json
-    )
     with Terminal() as terminal:
-        report = steered_build.build(plan, terminal)
+        report = experiments.build(
+            command,
+            policy=options.policy,
+            compilers=options.compilers,
+            compared=options.compare,
+            quiet=options.json,
+            reporter=terminal,
+        )
     if options.json:
         show_json(report)
     else:
         # The command's own output has stdout.
-        say(steered_build.to_text(report))
+        say(implementation_of("build").to_text(report))
     return report["status"]

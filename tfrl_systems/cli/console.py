@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import io
 import json
@@ -62,6 +63,14 @@ def show(text: str) -> None:
 def show_json(value: Any) -> None:
     """Print a result as one JSON object; see `show`."""
     show(json.dumps(value, allow_nan=False))
+
+
+def show_result(options: argparse.Namespace, value: Any, text: str) -> None:
+    """Print a result as one JSON object if the command line says --json, else as text."""
+    if options.json:
+        show_json(value)
+    else:
+        show(text)
 
 
 def _lead_nowhere(number: int) -> None:

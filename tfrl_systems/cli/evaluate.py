@@ -7,7 +7,7 @@ from typing import Any
 
 from tfrl_systems import experiments
 from tfrl_systems.cli import options as shared
-from tfrl_systems.cli.console import show, show_json
+from tfrl_systems.cli.console import show_result
 from tfrl_systems.experiments.arguments import add_fields, read_fields
 from tfrl_systems.experiments.records import find_system
 from tfrl_systems.reporting import Terminal
@@ -50,8 +50,5 @@ def run(name: str, options: argparse.Namespace) -> int:
             reporter=terminal,
             **read_fields(options, system.evaluation_type or system.problem_type),
         )
-    if options.json:
-        show_json(evaluation)
-    else:
-        show(system.table(evaluation))
+    show_result(options, evaluation, system.table(evaluation))
     return 0

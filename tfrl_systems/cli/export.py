@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from tfrl_systems.cli import options as shared
-from tfrl_systems.cli.console import show, show_json
+from tfrl_systems.cli.console import show_result
 from tfrl_systems.experiments.arguments import path_of_file
 from tfrl_systems.experiments.records import find_system, system_names
 
@@ -41,10 +41,7 @@ def run(options: argparse.Namespace) -> int:
     systems = map(find_system, system_names())
     system = next(system for system in systems if options.format in system.export_formats)
     report, use = system.export(options.policy, options.format, options.compiler, options.output)
-    if options.json:
-        show_json(report)
-        return 0
     compiler = f", for {report['compiler']}" if "compiler" in report else ""
-    show(f"{report['path']}: {report['size_bytes']:,} bytes{compiler}")
-    show(f"use it with: {use}")
+    text = f"{report['path']}: {report['size_bytes']:,} bytes{compiler}\nuse it with: {use}"
+    show_result(options, report, text)
     return 0

@@ -6,12 +6,11 @@ import argparse
 from typing import Any
 
 from tfrl_systems.cli import options as shared
-from tfrl_systems.cli.console import show, show_json
+from tfrl_systems.cli.console import show_result
 from tfrl_systems.experiments.arguments import add_fields, path_of_file, read_fields
+from tfrl_systems.experiments.records import implementation_of
 from tfrl_systems.reporting import Terminal
 from tfrl_systems.settings import make
-
-_PLACES = ("model", "output")
 
 
 def add_parser(subparsers: Any) -> None:
@@ -22,8 +21,6 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _fill(parser: shared.LazyParser) -> None:
-    from tfrl_systems.systems.tensor_graphs.optimize.request import Optimization
-
     parser.add_argument("model", type=path_of_file, metavar="MODEL.onnx", help="the model")
     parser.add_argument(
         *("-o", "--output"),
@@ -32,20 +29,15 @@ def _fill(parser: shared.LazyParser) -> None:
         metavar="OUT.onnx",
         help="where the faster model goes",
     )
-    add_fields(parser, Optimization, _PLACES)
+    add_fields(parser, implementation_of("optimize").Optimization, ("model", "output"))
     shared.add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Optimise a model as the command line says."""
-    from tfrl_systems.systems.tensor_graphs.optimize.optimization import optimize
-    from tfrl_systems.systems.tensor_graphs.optimize.request import Optimization
-
-    optimization = make(Optimization, read_fields(options, Optimization))
+    optimization = implementation_of("optimize")
+    request = make(optimization.Optimization, read_fields(options, optimization.Optimization))
     with Terminal() as terminal:
-        outcome = optimize(optimization, terminal)
-    if options.json:
-        show_json(outcome.to_json())
-    else:
-        show(outcome.to_text())
+        outcome = optimization.optimize(request, terminal)
+    show_result(options, outcome.to_json(), outcome.to_text())
     return 0

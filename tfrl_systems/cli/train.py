@@ -10,7 +10,7 @@ from typing import Any
 from tfrl_systems import experiments
 from tfrl_systems.agents.table import AGENTS
 from tfrl_systems.cli import options as shared
-from tfrl_systems.cli.console import show, show_json
+from tfrl_systems.cli.console import show_result
 from tfrl_systems.experiments.arguments import (
     add_assignments,
     add_fields,
@@ -99,10 +99,7 @@ def run(name: str, options: argparse.Namespace) -> int:
             reporter=terminal,
             **read_fields(options, system.problem_type),
         )
-    if options.json:
-        show_json(trained.result)
-    else:
-        show(_text(system, trained))
+    show_result(options, trained.result, _text(system, trained))
     return 0
 
 

@@ -12,15 +12,16 @@ gives the same results, to the bit::
       [result or Failure, ...]      ◀──  in the chunks' order   ◀──    Experience
 
     collect.py         Collect; make_pool and its table: kind -> class
-    jobs.py            the interfaces of callers, pools and runners: Chunk, Runner, Pool, Timings
+    jobs.py            what all share: Chunk, Runner, Pool, JobQueue, Timings
     requirements.py    files and programs that runners need where they run
-    pool_parts.py      parts that all pools share: JobQueue, RestartingRunner
+    worker.py          what a process holds that does jobs: Worker, RestartingRunner
+    remote_pool.py     the loop of pools whose workers are other processes: RemotePool, Handle
     in_process.py      kind "inprocess": one runner in this process
     pipes/             kind "pipes": worker processes that are replaced when they die or hang
     ray_pool/          kind "ray": the same on the nodes of a Ray cluster; needs Ray
     processes.py       what worker processes are started with
     episode_runner.py  the Runner that plays episodes: environments and an actor
 
-To add a kind, write one file with a class whose constructor takes the arguments of
+To add a kind, write one file with a `jobs.Pool` whose constructor takes the arguments of
 `in_process.InProcessPool`, and add one line to `collect.POOLS`.
 """

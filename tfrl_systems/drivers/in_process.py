@@ -5,27 +5,27 @@ from __future__ import annotations
 import contextlib
 import time
 import traceback
-from collections.abc import Iterable, Iterator
-from typing import Any, Generic
+from collections.abc import Iterator
+from typing import Any
 
 import threadpoolctl
 
-from environments.errors import Failure, UserError, one_line
+from environments.errors import UserError, one_line
 from tfrl_systems.drivers.collect import Collect, Supervision
 from tfrl_systems.drivers.jobs import (
     Job,
+    JobQueue,
     MakeRunner,
-    OnResult,
+    Pool,
     PoolError,
     Result,
-    Timings,
     WorkerTimings,
 )
-from tfrl_systems.drivers.pool_parts import JobQueue, RestartingRunner, check_loaded, check_open
 from tfrl_systems.drivers.requirements import Requirements
+from tfrl_systems.drivers.worker import RestartingRunner
 
 
-class InProcessPool(Generic[Job, Result]):
+class InProcessPool(Pool[Job, Result]):
     """Runs jobs in this process (`jobs.Pool`).
 
     If a job hangs, so does the caller: a pool can only give up a job in another process.
@@ -45,8 +45,6 @@ class InProcessPool(Generic[Job, Result]):
         more than one worker or for an address.
     """
 
-    num_workers = 1
-
     def __init__(
         self,
         make_runner: MakeRunner[Job, Result],
@@ -59,63 +57,33 @@ class InProcessPool(Generic[Job, Result]):
                 "collect: expected one worker and no address in this process, found "
                 f"{collect.workers} and {collect.address!r}; collect with pipes"
             )
+        super().__init__(1, supervision.max_attempts)
         with _as_pool_error("workers"):
             self._runner = RestartingRunner(make_runner)
-        self._max_attempts = supervision.max_attempts
-        self._version = 0
-        self._load_error = ""
-        self._is_open = True
-        self._broadcasting_s = self._waiting_s = 0.0
-        self._worker = WorkerTimings()
         controller = threadpoolctl.ThreadpoolController().select(user_api="blas")
         self._blas = controller.lib_controllers
 
-    @property
-    def timings(self) -> Timings:
-        """Return the time that the pool has spent so far."""
-        return Timings(self._broadcasting_s, self._waiting_s, (self._worker,))
+    def close(self) -> None:
+        """Close the runner. May be called more than once."""
+        super().close()
+        self._runner.close()
 
-    def broadcast(self, data: Any) -> None:
-        """Have the runner load `data`; see `jobs.Pool`."""
-        check_open(self._is_open)
-        began_s = time.perf_counter()
-        self._version += 1
-        self._load_error = "interrupted"
-        try:
-            with _as_pool_error("broadcast"):
-                self._runner.load(data, self._version)
-        except Exception as error:
-            self._load_error = str(error)
-            raise
-        finally:
-            self._broadcasting_s += time.perf_counter() - began_s
-        self._load_error = ""
+    def _load(self, data: Any) -> None:
+        with _as_pool_error("broadcast"):
+            self._runner.load(data, self._version)
 
-    def map(
-        self, jobs: Iterable[Job], on_result: OnResult[Result] | None = None
-    ) -> list[Result | Failure]:
-        """Run every job; see `jobs.Pool`."""
-        check_open(self._is_open)
-        check_loaded(self._load_error)
-        began_s = time.perf_counter()
-        queue = JobQueue[Job, Result](jobs, self._max_attempts, on_result)
-        try:
-            with self._one_blas_thread():
-                while queue.waiting:
-                    self._run(queue, queue.waiting.popleft())
-        finally:
-            self._waiting_s += time.perf_counter() - began_s
-        return queue.results
-
-    def _run(self, queue: JobQueue[Job, Result], number: int) -> None:
-        began_s = time.perf_counter()
-        try:
-            result = self._runner.run(queue.jobs[number], self._version)
-        except Exception as error:
-            queue.fail(number, one_line(error), traceback.format_exc())
-        else:
-            self._worker += WorkerTimings(1, time.perf_counter() - began_s)
-            queue.finish(number, result)
+    def _run(self, queue: JobQueue[Job, Result]) -> None:
+        with self._one_blas_thread():
+            while queue.waiting:
+                number = queue.waiting.popleft()
+                began_s = time.perf_counter()
+                try:
+                    result = self._runner.run(queue.jobs[number], self._version)
+                except Exception as error:
+                    queue.fail(number, one_line(error), traceback.format_exc())
+                else:
+                    self._timings[0] += WorkerTimings(1, time.perf_counter() - began_s)
+                    queue.finish(number, result)
 
     @contextlib.contextmanager
     def _one_blas_thread(self) -> Iterator[None]:
@@ -128,17 +96,6 @@ class InProcessPool(Generic[Job, Result]):
         finally:
             for library, num_threads in zip(self._blas, before, strict=True):
                 library.set_num_threads(num_threads)
-
-    def close(self) -> None:
-        """Close the runner. May be called more than once."""
-        self._is_open = False
-        self._runner.close()
-
-    def __enter__(self) -> InProcessPool[Job, Result]:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 @contextlib.contextmanager

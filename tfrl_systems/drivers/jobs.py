@@ -1,4 +1,4 @@
-"""The interfaces of callers, pools and runners.
+"""What callers, pools and runners have in common.
 
 A `Pool` runs jobs on `Runner`s. A result depends only on its job and on the data that were
 broadcast last, never on which runner ran the job or what that runner did before. So results are
@@ -10,9 +10,13 @@ This module imports neither TensorFlow nor an environment, because workers need 
 
 from __future__ import annotations
 
+import abc
 import dataclasses
+import logging
+import time
+from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -22,6 +26,8 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 JobIn = TypeVar("JobIn", contravariant=True)
 ResultOut = TypeVar("ResultOut", covariant=True)
+
+_log = logging.getLogger(__name__)
 
 
 class PoolError(UserError):
@@ -125,16 +131,82 @@ class Timings:
         )
 
 
-class Pool(Protocol[Job, Result]):
-    """Runs jobs on runners. Only one thread may use it at a time."""
+class JobQueue(Generic[Job, Result]):
+    """The jobs of one call of `map`, known by their numbers, and their results.
+
+    Args:
+      jobs: the jobs, in the order in which their results are wanted.
+      max_attempts: how often a job is tried.
+      on_result: called with each result as soon as it arrives.
+
+    Attributes:
+      jobs: the jobs.
+      waiting: numbers of the jobs that no worker has, the next one first.
+      results: the results in the order of the jobs; None for those still missing.
+      num_missing: number of results still missing.
+    """
+
+    def __init__(
+        self, jobs: Iterable[Job], max_attempts: int, on_result: OnResult[Result] | None
+    ) -> None:
+        self.jobs = list(jobs)
+        self.waiting = deque(range(len(self.jobs)))
+        self.results: list[Any] = [None] * len(self.jobs)
+        self.num_missing = len(self.jobs)
+        self._num_failed = [0] * len(self.jobs)
+        self._max_attempts = max_attempts
+        self._on_result = on_result
+
+    def finish(self, number: int, result: Result | Failure) -> None:
+        """Store the result of a job, and report it to `on_result`."""
+        self.results[number] = result
+        self.num_missing -= 1
+        if self._on_result is not None:
+            self._on_result(number, result)
+
+    def put_back(self, numbers: Iterable[int]) -> None:
+        """Put back jobs that a worker was given and did not begin; they come next."""
+        self.waiting.extendleft(reversed(list(numbers)))
+
+    def fail(self, number: int, why: str, traceback: str = "") -> None:
+        """Put a failed job back as the next one; after its last attempt, store a `Failure`."""
+        self._num_failed[number] += 1
+        name = str(self.jobs[number])
+        message = f"{name}: {why} (attempt {self._num_failed[number]} of {self._max_attempts})"
+        _log.warning("%s%s", message, f"\n{traceback.rstrip()}" if traceback else "")
+        if self._num_failed[number] < self._max_attempts:
+            self.waiting.appendleft(number)
+        else:
+            self.finish(number, Failure(name, message))
+
+
+class Pool(abc.ABC, Generic[Job, Result]):
+    """Runs jobs on runners. Only one thread may use it at a time.
+
+    As a context manager, it closes itself.
+
+    Args:
+      num_workers: number of jobs that run at the same time, if there is room for them.
+      max_attempts: how often a job is tried.
+    """
+
+    def __init__(self, num_workers: int, max_attempts: int) -> None:
+        self._max_attempts = max_attempts
+        self._timings = [WorkerTimings()] * num_workers
+        self._broadcasting_s = self._waiting_s = 0.0
+        self._version = 0
+        self._load_error = ""
+        self._is_open = True
 
     @property
     def num_workers(self) -> int:
         """Return the number of jobs that run at the same time."""
+        return len(self._timings)
 
     @property
     def timings(self) -> Timings:
-        """Return the time that the pool has spent so far."""
+        """Return the time that the pool has spent so far, except for the workers' first start."""
+        return Timings(self._broadcasting_s, self._waiting_s, tuple(self._timings))
 
     def broadcast(self, data: Any) -> None:
         """Have every runner load `data`; return when all have loaded it.
@@ -146,6 +218,18 @@ class Pool(Protocol[Job, Result]):
         Raises:
           PoolError: the data do not load. No job runs until other data are loaded.
         """
+        self._begin()
+        began_s = time.perf_counter()
+        self._version += 1
+        self._load_error = "interrupted"
+        try:
+            self._load(data)
+            self._load_error = ""
+        except UserError as error:
+            self._load_error = str(error)
+            raise
+        finally:
+            self._broadcasting_s += time.perf_counter() - began_s
 
     def map(
         self, jobs: Iterable[Job], on_result: OnResult[Result] | None = None
@@ -163,12 +247,39 @@ class Pool(Protocol[Job, Result]):
         Raises:
           PoolError: no job can run, because runners do not start or the last broadcast failed.
         """
+        self._begin()
+        if self._load_error:
+            raise PoolError(
+                "map: expected runners with the data of the last broadcast, found that it failed "
+                f"({self._load_error}); broadcast data that they can load"
+            )
+        began_s = time.perf_counter()
+        queue = JobQueue[Job, Result](jobs, self._max_attempts, on_result)
+        try:
+            self._run(queue)
+        finally:
+            self._waiting_s += time.perf_counter() - began_s
+        return queue.results
 
     def close(self) -> None:
         """End the runners, even those at work. May be called more than once."""
+        self._is_open = False
 
-    def __enter__(self) -> Pool[Job, Result]:
-        """Return the pool."""
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the pool."""
+        self.close()
+
+    def _begin(self) -> None:
+        """Have all runners made; raise a PoolError if the pool was closed."""
+        if not self._is_open:
+            raise PoolError("pool: expected an open one, found it closed; make another")
+
+    @abc.abstractmethod
+    def _load(self, data: Any) -> None:
+        """Have every runner load the data of `_version`."""
+
+    @abc.abstractmethod
+    def _run(self, queue: JobQueue[Job, Result]) -> None:
+        """Run jobs until no result is missing."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import sys
 
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -22,5 +21,4 @@ SINGLE_THREADED = {
 
 def adopt_orphans() -> None:
     """Become the parent of orphaned descendants, so that they can still be found and ended."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)

@@ -2,39 +2,113 @@
 
 Such a pool has one loop over what its workers answer. `broadcast` and `map` say what is wanted, and
 turn the loop (`_handle_next`) until it is there. Each kind of pool has workers of its own, and
-decides by itself what becomes of a worker that is lost or late.
+decides by itself what becomes of a worker that does not start.
 """
 
 from __future__ import annotations
 
 import abc
+import enum
+import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, Protocol, Self
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from environments.errors import Failure
 from tfrl_systems.drivers.collect import Supervision
-from tfrl_systems.drivers.jobs import Job, OnResult, Result, Timings, WorkerTimings
+from tfrl_systems.drivers.jobs import Job, JobQueue, Pool, Result, WorkerTimings
 from tfrl_systems.drivers.pipes.messages import RemoteError, pickled
-from tfrl_systems.drivers.pool_parts import JobQueue, check_loaded
+from tfrl_systems.drivers.worker import Answer
+
+_log = logging.getLogger(__name__)
 
 
-class Handle(Protocol):
-    """What a pool knows of a worker.
+class State(enum.Enum):
+    """What a worker does."""
+
+    WAITING = "waits for a place on a node"
+    STARTING = "makes its runner"
+    FETCHING = "copies files to its node"
+    IDLE = "has nothing to do"
+    LOADING = "loads data"
+    RUNNING = "runs a job"
+
+
+class Handle(abc.ABC):
+    """A worker as its pool knows it: it answers the calls of `worker.Worker` in their order.
+
+    Args:
+      supervision: how long the worker may take.
+      state: what it does at first.
 
     Attributes:
+      state: what it does.
       version: version of the data that it answered to last; 0 before the first.
+      jobs: numbers of the job that it is running and of those that it runs next.
+      deadline_s: when it is late, on the clock of `time.monotonic`; None for no limit.
     """
 
-    version: int
+    def __init__(self, supervision: Supervision, state: State) -> None:
+        self._supervision = supervision
+        self.state = state
+        self.version = self._loading = 0
+        self.jobs: deque[int] = deque()
+        self.deadline_s: float | None = None
 
     @property
     def is_ready(self) -> bool:
         """Return whether it has made its runner."""
+        return self.state in (State.IDLE, State.LOADING, State.RUNNING)
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether it is ready and has nothing to do."""
+        return self.state is State.IDLE
+
+    @property
+    def limit_s(self) -> float:
+        """Return the seconds that it may take for what it does."""
+        is_short = self.state in (State.WAITING, State.STARTING)
+        return self._supervision.start_timeout_s if is_short else self._supervision.timeout_s
+
+    def load(self, data: Any, version: int) -> None:
+        """Have it load pickled data; it must be idle."""
+        self._loading = version
+        self._call(State.LOADING, "load", data, version)
+
+    def run(self, number: int, job_pickled: bytes) -> None:
+        """Have it run a job with its current data, after the jobs that it already has."""
+        self.jobs.append(number)
+        self._call(State.RUNNING, "run", job_pickled, self.version)
+
+    def note_answer(self) -> tuple[State, int | None]:
+        """Note that its oldest call was answered; return what it did, and for which job."""
+        state = self.state
+        job = self.jobs.popleft() if self.jobs else None
+        if state is State.LOADING:
+            # The pool may have broadcast a later version by now.
+            self.version = self._loading
+        self.state = State.RUNNING if self.jobs else State.IDLE
+        self.deadline_s = time.monotonic() + self.limit_s if self.jobs else None
+        return state, job
+
+    def _call(self, state: State, method: str, *arguments: Any) -> None:
+        self.state = state
+        if self.deadline_s is None:
+            self.deadline_s = time.monotonic() + self.limit_s
+        self._send(method, *arguments)
+
+    @abc.abstractmethod
+    def _send(self, method: str, *arguments: Any) -> None:
+        """Call a method of `worker.Worker` there."""
+
+    @abc.abstractmethod
+    def kill(self) -> None:
+        """End the process, whatever it does. May be called more than once."""
 
 
-class RemotePool(abc.ABC, Generic[Job, Result]):
-    """Runs jobs on workers in other processes (`jobs.Pool`).
+class RemotePool(Pool[Job, Result]):
+    """Runs jobs on workers in other processes.
 
     Args:
       num_workers: number of jobs that run at the same time.
@@ -42,14 +116,13 @@ class RemotePool(abc.ABC, Generic[Job, Result]):
     """
 
     # Workers by place, 0 to num_workers - 1. Empty places are filled when the pool is used.
-    _placed: Mapping[int, Handle]
+    _placed: Mapping[int, Any]
+    # What workers load, as `Handle.load` takes it.
+    _data: Any = b""
 
     def __init__(self, num_workers: int, supervision: Supervision) -> None:
+        super().__init__(num_workers, supervision.max_attempts)
         self._supervision = supervision
-        self._timings = [WorkerTimings()] * num_workers
-        self._broadcasting_s = self._waiting_s = 0.0
-        self._version = 0
-        self._load_error = ""
         self._is_broadcasting = False
         self._refusals: list[RemoteError] = []
         self._has_started = False
@@ -57,24 +130,12 @@ class RemotePool(abc.ABC, Generic[Job, Result]):
         self._queue: JobQueue[Job, Result] | None = None
 
     @property
-    def num_workers(self) -> int:
-        """Return the number of jobs that run at the same time, if there is room for them."""
-        return len(self._timings)
+    def workers(self) -> list[Any]:
+        """Return the handles of the workers."""
+        return list(self._placed.values())
 
-    @property
-    def timings(self) -> Timings:
-        """Return the time that the pool has spent so far, except for the workers' first start."""
-        return Timings(self._broadcasting_s, self._waiting_s, tuple(self._timings))
-
-    def wait_until_started(self) -> None:
-        """Wait until every worker that can be had has made its runner; later calls do nothing.
-
-        Raises:
-          PoolError: a worker cannot make its runner; this closes the pool. Or it cannot be used any
-            more.
-          UserError: a worker cannot make its runner, and the user can mend the cause.
-        """
-        self._check_usable()
+    def _begin(self) -> None:
+        super()._begin()
         if self._has_started:
             return
         try:
@@ -86,13 +147,8 @@ class RemotePool(abc.ABC, Generic[Job, Result]):
             raise
         self._has_started = True
 
-    def broadcast(self, data: Any) -> None:
-        """Have every worker load `data`; see `jobs.Pool`. Later workers load it when they start."""
-        self.wait_until_started()
-        began_s = time.perf_counter()
-        self._put(pickled(data))
-        self._version += 1
-        self._load_error = "interrupted"
+    def _load(self, data: Any) -> None:
+        self._data = self._stored(pickled(data))
         self._refusals.clear()
         self._is_broadcasting = True
         try:
@@ -104,70 +160,124 @@ class RemotePool(abc.ABC, Generic[Job, Result]):
             )
         finally:
             self._is_broadcasting = False
-            self._broadcasting_s += time.perf_counter() - began_s
-        self._load_error = self._refusals[0].message if self._refusals else ""
         if self._refusals:
             raise self._refusals[0].exception("broadcast")
 
-    def map(
-        self, jobs: Iterable[Job], on_result: OnResult[Result] | None = None
-    ) -> list[Result | Failure]:
-        """Run every job; see `jobs.Pool`."""
-        self.wait_until_started()
-        check_loaded(self._load_error)
-        began_s = time.perf_counter()
-        queue = JobQueue[Job, Result](jobs, self._supervision.max_attempts, on_result)
+    def _run(self, queue: JobQueue[Job, Result]) -> None:
         self._queue = queue
         try:
             self._run_until(lambda: not queue.num_missing)
         finally:
             self._queue = None
-            self._waiting_s += time.perf_counter() - began_s
-        return queue.results
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _run_until(self, is_done_fn: Callable[[], bool]) -> None:
         """Handle what happens until `is_done_fn()` is true.
 
-        After an exception, such as that of a Ctrl-C, workers that are at work are removed, and the
-        pool can be used again.
+        After an exception, such as that of a Ctrl-C, workers that are at work are removed, because
+        nobody knows how far a message has come. The pool can be used again.
         """
         try:
             while not is_done_fn():
                 self._handle_next()
             self._prepare()
         except BaseException:
-            self._remove_busy()
+            for worker in self.workers:
+                if not worker.is_idle:
+                    self._remove(worker)
             raise
 
-    @abc.abstractmethod
-    def close(self) -> None:
-        """End the workers: idle ones close their runners, the others are killed."""
+    def _note_answer(self, worker: Handle, answer: Answer) -> None:
+        """Handle what the oldest call of a worker came to."""
+        state, job = worker.note_answer()
+        if state is State.RUNNING:
+            assert job is not None and self._queue is not None
+            if not answer.is_error:
+                place = self._place_of(worker)
+                assert place is not None
+                self._timings[place] += WorkerTimings(1, answer.seconds)
+                self._queue.finish(job, answer.value)
+                return
+            failed: RemoteError = answer.value
+            self._queue.fail(job, failed.message, failed.traceback)
+            if failed.is_out_of_memory:
+                self._queue.put_back(worker.jobs)
+                self._remove(worker)
+        elif not answer.is_error:
+            self._note_done(worker, state, answer)
+        elif state is State.LOADING and self._is_broadcasting and not answer.value.is_out_of_memory:
+            # The other workers will refuse the data too, so no job will run with this version.
+            self._refusals.append(answer.value)
+        else:
+            self._note_failed_start(worker, state, answer.value)
 
-    @abc.abstractmethod
-    def _check_usable(self) -> None:
-        """Raise a PoolError if the pool was closed, or has lost what it runs on."""
+    def _note_done(self, worker: Any, state: State, answer: Answer) -> None:
+        """Handle that a worker has made its runner, or loaded data."""
+        # A worker that has to load data too has not started yet.
+        if worker.version == self._version:
+            self._num_failed_starts = 0
+
+    def _note_failed_start(self, worker: Any, state: State, error: RemoteError) -> None:
+        """Handle that a worker cannot make its runner, or load the data."""
+        self._give_up(worker, error, error.is_out_of_memory)
+
+    def _give_up(self, worker: Handle, error: RemoteError, may_begin_again: bool) -> None:
+        """Remove a worker that was lost, is late, or cannot make its runner or load the data.
+
+        Args:
+          worker: the worker.
+          error: why it cannot go on.
+          may_begin_again: whether another worker may start although none has so far.
+
+        Raises:
+          PoolError, UserError: there is no use in starting another worker.
+        """
+        place = self._place_of(worker)
+        self._remove(worker)
+        if worker.jobs:
+            assert self._queue is not None
+            begun, *untouched = worker.jobs
+            self._queue.put_back(untouched)
+            self._queue.fail(begun, error.message)
+            return
+        _log.warning("%s", "\n".join(filter(None, (error.message, error.traceback.rstrip()))))
+        if worker.is_idle and not error.traceback:
+            return
+        self._num_failed_starts += 1
+        is_first = not self._has_started and not may_begin_again
+        if place is not None and (is_first or self._is_hopeless(place)):
+            raise error.exception("workers")
+
+    def _give_up_late(self, may_begin_again: bool) -> None:
+        """Give up workers that take too long; see `_give_up`."""
+        now_s = time.monotonic()
+        for worker in self.workers:
+            if worker.deadline_s is not None and worker.deadline_s < now_s:
+                why = f"its worker took longer than {worker.limit_s:g} s"
+                self._give_up(worker, RemoteError(why), may_begin_again)
+
+    def _place_of(self, worker: Handle) -> int | None:
+        """Return a worker's place; None for a spare."""
+        return next((place for place, occupant in self._placed.items() if occupant is worker), None)
 
     @abc.abstractmethod
     def _are_all_started(self) -> bool:
         """Return whether enough workers have started."""
 
     @abc.abstractmethod
-    def _put(self, data_pickled: bytes) -> None:
-        """Store the data of a broadcast for present and later workers."""
+    def _is_hopeless(self, place: int) -> bool:
+        """Return whether there is no use in starting another worker for a place."""
+
+    def _stored(self, data_pickled: bytes) -> Any:
+        """Return the data of a broadcast as `Handle.load` takes them."""
+        return data_pickled
 
     @abc.abstractmethod
     def _handle_next(self) -> None:
         """Give the workers something to do, wait until something happens, and handle it."""
 
     @abc.abstractmethod
-    def _remove_busy(self) -> None:
-        """Remove all workers whose state is not known after an exception."""
+    def _remove(self, worker: Any) -> None:
+        """Kill a worker and empty its place."""
 
     def _prepare(self) -> None:
         """Start what the next call would have to wait for; nothing by default."""

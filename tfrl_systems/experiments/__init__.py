@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from environments.errors import UsageError
 from environments.machine import num_processors
-from tfrl_systems.experiments.records import find_system, system_names
+from tfrl_systems.experiments.records import find_system, implementation_of, system_names
 from tfrl_systems.reporting import Reporter, Terminal
 from tfrl_systems.settings import as_options, make
 from tfrl_systems.training.system import System
@@ -42,6 +42,7 @@ __all__ = [
     "Terminal",
     "TrainingRun",
     "bench",
+    "build",
     "dream",
     "evaluate",
     "find_system",
@@ -236,6 +237,34 @@ def bench(system: str, *, reporter: Reporter | None = None, **fields: Any) -> di
     for benchmark in result["benchmarks"]:
         benchmark["command"] = command
     return result
+
+
+def build(
+    command: Sequence[str],
+    *,
+    policy: PathLike,
+    reporter: Reporter | None = None,
+    **fields: Any,
+) -> dict[str, Any]:
+    """Run a build, such as make, with a policy in its clangs.
+
+    Args:
+      command: the command and its arguments.
+      policy: a policy's directory or name.
+      reporter: receives the progress; see `train`.
+      **fields: fields of `systems.inlining.building.steered_build.Build`.
+
+    Returns:
+      What `tfrl build --json` prints. Its "status" is the command's.
+
+    Raises:
+      UsageError: there is no such field, or no command.
+      UserError: there is no such policy or compiler, or the command does not start.
+    """
+    building = implementation_of("build")
+    values = {**fields, "command": command, "policy": os.fspath(policy)}
+    report: dict[str, Any] = building.build(make(building.Build, values), reporter or Terminal())
+    return report
 
 
 def optimize(

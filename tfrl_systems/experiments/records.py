@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import pathlib
 import pkgutil
+from typing import Any
 
 from environments.errors import UsageError
 from tfrl_systems.training.system import System
@@ -41,3 +42,11 @@ def find_system(name: str) -> System:
         raise UsageError(f"system: expected one of {', '.join(system_names())}; found {name!r}")
     system: System = importlib.import_module(f"{_SYSTEMS}.{name}").SYSTEM
     return system
+
+
+def implementation_of(verb: str) -> Any:
+    """Import the module that implements a verb which only one system has."""
+    systems = map(find_system, system_names())
+    return importlib.import_module(
+        next(system.verbs[verb] for system in systems if verb in system.verbs)
+    )

@@ -1,4 +1,7 @@
-"""Online learning and evaluation that need nothing from a system but its environment."""
+"""Online learning and evaluation that need nothing from a system but its environment.
+
+A `system` is a `system.System`, whose defaults these functions are.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import functools
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from tf_agents.environments import py_environment
@@ -19,7 +22,6 @@ from tfrl_systems.drivers.episode_runner import EpisodeRunner
 from tfrl_systems.policies.numpy_actor import NumpyActor, load_network
 from tfrl_systems.policies.policy_files import load_policy_json
 from tfrl_systems.reporting import Reporter
-from tfrl_systems.settings import Settings
 from tfrl_systems.training.loop import EvaluateFn
 from tfrl_systems.training.online import OnlineTask
 from tfrl_systems.training.training_run import TrainingRun
@@ -31,26 +33,13 @@ ActFn = Callable[[ts.TimeStep], Any]
 """(time step without a batch axis) -> action; a first time step begins a new episode."""
 
 
-class Playable(Protocol):
-    """The part of `system.System` that this module needs."""
-
-    name: str
-    policies: Mapping[str, str]
-
-    def describe(self, run: TrainingRun) -> dict[str, Any]:
-        """Return what identifies the problem, as JSON values."""
-
-    def make_environment(self, problem: Any, settings: Settings) -> Any:
-        """Make an environment for the problem."""
-
-
-def make_runner(run: TrainingRun, system: Playable, actor: NumpyActor) -> EpisodeRunner:
+def make_runner(run: TrainingRun, system: Any, actor: NumpyActor) -> EpisodeRunner:
     """Make a worker's runner; the actor comes without variables, which the pool broadcasts."""
     environment = system.make_environment(run.problem, run.settings)
     return EpisodeRunner([environment], actor, run.settings["loop"].episodes_per_chunk)
 
 
-def online_task(system: Playable, run: TrainingRun) -> OnlineTask:
+def online_task(system: Any, run: TrainingRun) -> OnlineTask:
     """Make a task that learns from whole episodes and evaluates policies by their mean return."""
     environment = system.make_environment(run.problem, run.settings)
 
@@ -78,7 +67,7 @@ def online_task(system: Playable, run: TrainingRun) -> OnlineTask:
 
 
 def evaluate(
-    system: Playable, policies: Sequence[str], settings: Any, seed: int, reporter: Reporter
+    system: Any, policies: Sequence[str], settings: Any, seed: int, reporter: Reporter
 ) -> dict[str, Any]:
     """Play the same episodes with each policy; see `System.evaluate`."""
     advance = reporter.task("evaluating", len(policies))
@@ -140,9 +129,7 @@ def _greedy(network: Any) -> ActFn:
     return act
 
 
-def _load(
-    system: Playable, name: str, environment: py_environment.PyEnvironment, seed: int
-) -> ActFn:
+def _load(system: Any, name: str, environment: py_environment.PyEnvironment, seed: int) -> ActFn:
     if name == "random":
         generator = np.random.RandomState(seed)
         spec = environment.action_spec()

@@ -33,6 +33,25 @@ FLOAT_SETTINGS = (
 """Settings of agents that need float actions."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """What `tfrl doctor` says of one thing that it has tried.
+
+    Attributes:
+      name: the thing that was tried.
+      works: whether it works.
+      needed: whether the project needs it to work.
+      found: what the check found.
+      remedy: what the user should do; "" if nothing.
+    """
+
+    name: str
+    works: bool
+    needed: bool
+    found: str
+    remedy: str = ""
+
+
 class System:
     """One system. To add one, subclass this and assign an instance of the subclass to `SYSTEM`.
 
@@ -50,6 +69,7 @@ class System:
       unused_settings: settings of agents that its specs leave without effect; help texts do not
         show them.
       export_formats: the forms in which `export` writes policies.
+      verbs: the modules that implement verbs of `tfrl` which no other system has.
       collects_by_workers: whether one worker per processor collects by default; if not, this
         process collects. Set it for systems whose steps take milliseconds.
     """
@@ -64,6 +84,7 @@ class System:
     refused: Mapping[str, str] = {}
     unused_settings: Collection[str] = ()
     export_formats: Sequence[str] = ()
+    verbs: Mapping[str, str] = {}
     collects_by_workers: bool = False
 
     def why_not(self, agent: str) -> str:
@@ -198,6 +219,10 @@ class System:
           UserError: there is no such policy, it does not fit the form, or nothing can be written.
         """
         raise NotImplementedError
+
+    def checks(self) -> list[Check]:
+        """Try what the system needs on this machine, for `tfrl doctor`."""
+        return []
 
     def outcome(self, result: Mapping[str, Any]) -> tuple[str, str]:
         """Return what a run's result.json says of its policy, for people: a name and a value.

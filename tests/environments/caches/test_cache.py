@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import multiprocessing
 import os
 import random
 import resource
@@ -273,25 +272,6 @@ def test_a_process_that_was_stopped_with_the_lock_ends_nobodys_run(path, caplog,
         assert is_kept(cache, 7)
         put(cache, 50)
         assert is_kept(cache, 50)
-
-
-def put_many(path, start: int) -> None:
-    with opened(path) as cache:
-        for number in range(start, start + 30):
-            put(cache, number)
-
-
-def test_processes_share_a_file(tmp_path):
-    path = tmp_path / "a.db"
-    spawn = multiprocessing.get_context("spawn")
-    writers = [spawn.Process(target=put_many, args=(path, start)) for start in (0, 20)]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join(60)
-        assert writer.exitcode == 0
-    with opened(path) as cache:
-        assert all(is_kept(cache, number) for number in range(50))
 
 
 def test_the_keys_not_used_for_longest_make_room(tmp_path):

@@ -15,7 +15,6 @@ TFRL = f"{sys.executable} -m tfrl_systems.cli.main"
     [
         ("corpus info nowhere 2>&-", 1, "", ""),
         ("cache info --json 2>&-", 0, '{"caches"', ""),
-        ("cache info >&-", 0, "", ""),
         ("cache info <&- >&- 2>&-", 0, "", ""),
         ("build --policy default -- echo hi 2>&-", 0, "hi", ""),
         ("cache info >/dev/full", 1, "", "tfrl: stdout: expected room for the result, found: No "),

@@ -5,12 +5,8 @@ from __future__ import annotations
 import importlib.util
 import sys
 
-import pytest
-
 from environments.errors import UserError
-from tests.requirements import need_one_of
-from tests.tfrl_systems.cli.small_project import fake_clang
-from tfrl_systems.cli import doctor_checks
+from tfrl_systems.systems.inlining import doctor
 
 
 def test_this_machine_works(tfrl, tmp_path):
@@ -29,7 +25,7 @@ def test_what_does_not_work_comes_with_a_remedy(tfrl, tmp_path, monkeypatch):
     def fail(*_):
         raise UserError("expected an object, found none")
 
-    monkeypatch.setattr(doctor_checks, "run_policy", fail)
+    monkeypatch.setattr(doctor, "run_policy", fail)
     # As if Ray were not installed.
     monkeypatch.setitem(sys.modules, "ray", None)
     for name in [name for name in sys.modules if name.startswith("tfrl_systems.drivers.ray_pool")]:
@@ -39,22 +35,3 @@ def test_what_does_not_work_comes_with_a_remedy(tfrl, tmp_path, monkeypatch):
     assert any(line.startswith("FAILS  embedded LLVM") for line in ran.out.splitlines())
     assert "-> install it: pip install 'tfrl-systems[ray]'" in ran.out
     assert "-> install it again" in ran.out and ran.out.rstrip().endswith("see FAILS above")
-
-
-@pytest.mark.parametrize("script", ["exit 1", "echo 'clang version 15.0.7'", "echo gcc"])
-def test_a_clang_that_is_none_or_too_old_is_no_failure(tmp_path, monkeypatch, script):
-    program = tmp_path / "clang-18"
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    (check,) = doctor_checks.clangs()
-    assert not check.works and not check.needed and check.remedy
-
-
-def test_a_clang_without_headers_names_their_package(tmp_path, monkeypatch):
-    clang = need_one_of("clang-19", "clang-22")
-    fake_clang(tmp_path / "clang-23", clang, "23.1.0")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    (check,) = doctor_checks.plugins()
-    assert not check.works and not check.needed and check.name == "plugin for clang-23"
-    assert check.remedy == "install them: apt-get install llvm-23-dev"

@@ -77,22 +77,6 @@ class Process(Noise):
         return os.getpid()
 
 
-class Product(Noise):
-    """A product whose last bits depend on the number of BLAS's threads."""
-
-    def run(self, task: Task) -> np.ndarray:
-        generator = np.random.default_rng(task.seed)
-        return generator.normal(size=(64, 1000)) @ generator.normal(size=(1000, 100))
-
-
-class Sleep(Noise):
-    """Waits for a tenth of a second, as if for another program."""
-
-    def run(self, task: Task) -> float:
-        time.sleep(0.1)
-        return 0.1
-
-
 def _raise() -> None:
     raise ValueError("bad luck,\nas it happens")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import importlib.util
@@ -19,9 +20,10 @@ from environments.errors import Failure, UserError
 from tests.tfrl_systems.drivers import collecting
 from tests.tfrl_systems.drivers.collecting import NUM_ITERATIONS, collect, sha256, tasks_of
 from tests.tfrl_systems.drivers.conftest import workers
-from tests.tfrl_systems.drivers.runners import Noise, Product, Sleep, Task
+from tests.tfrl_systems.drivers.runners import Noise, Task
 from tfrl_systems.drivers.collect import POOLS, Collect, Supervision, make_pool
 from tfrl_systems.drivers.jobs import Chunk, PoolError
+from tfrl_systems.drivers.processes import SINGLE_THREADED
 
 HAS_RAY = importlib.util.find_spec("ray") is not None
 ONE_EACH = {kind: Collect(kind) for kind in POOLS if kind != "ray" or HAS_RAY}
@@ -40,6 +42,15 @@ IN_PROCESSES = pytest.mark.parametrize(
 def cluster(one_cluster):
     if HAS_RAY:
         one_cluster.keep()
+
+
+class Call(Noise):
+    """Does what a job says."""
+
+    is_broken = False
+
+    def run(self, job):
+        return job(self)
 
 
 class Slow(Noise):
@@ -71,6 +82,20 @@ def noise_on_ray(cluster):
     """A pool that is kept, because Ray's workers take a second to start."""
     with make(PLACES["ray"], Noise, max_attempts=2) as pool:
         yield pool
+
+
+@pytest.fixture(scope="module")
+def calls(cluster, tmp_path_factory):
+    """By kind, a pool whose runners do what a job says; and only this process finds `only_here`."""
+    directory = tmp_path_factory.mktemp("modules")
+    (directory / "only_here.py").write_text("NUMBER = 5")
+    with contextlib.ExitStack() as end, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [*sys.path, str(directory)])
+        patch.delenv("PYTHONPATH", raising=False)
+        yield {
+            kind: end.enter_context(make(place, Call, max_attempts=1))
+            for kind, place in PLACES.items()
+        }
 
 
 @pytest.fixture
@@ -116,13 +141,15 @@ def test_results_do_not_depend_on_where_they_are_made_or_on_exceptions(place, tm
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_large_products_have_the_same_last_bits():
+def test_large_products_have_the_same_last_bits(calls):
     """With more threads BLAS adds in another order."""
-    products = []
-    for place in ONE_EACH.values():
-        with make(place, Product) as pool:
-            products += pool.map([Task(0)])
-    assert len({product.tobytes() for product in products}) == 1 < len(products)
+
+    def product(runner):
+        generator = np.random.default_rng(0)
+        return generator.normal(size=(64, 1000)) @ generator.normal(size=(1000, 100))
+
+    products = [pool.map([product])[0].tobytes() for pool in calls.values()]
+    assert len(set(products)) == 1 < len(products)
 
 
 def test_results_come_in_the_order_of_the_jobs_and_are_told_of_as_they_come(noise):
@@ -168,34 +195,19 @@ def test_an_interruption_leaves_a_pool_that_works(noise):
 
 
 @IN_PROCESSES
-def test_a_worker_sees_no_gpu_has_one_thread_and_imports_what_the_caller_does(
-    place, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
-    monkeypatch.delenv("PYTHONPATH", raising=False)
-    (tmp_path / "only_here.py").write_text("NUMBER = 5")
-    names = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-    names += ("TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS")
+def test_a_worker_sees_no_gpu_has_one_thread_and_imports_what_the_caller_does(calls, place):
+    def look(runner):
+        import only_here
 
-    class Look(Noise):
-        def run(self, job):
-            import only_here
+        assert only_here.NUMBER == 5
+        heavy = {"tensorflow", "tf_agents", "tree", "sklearn"} & set(sys.modules)
+        return heavy, dict(os.environ), pathlib.Path.cwd()
 
-            heavy = {"tensorflow", "tf_agents", "tree", "sklearn"} & set(sys.modules)
-            variables = [os.environ.get(name) for name in names]
-            return (
-                only_here.NUMBER,
-                heavy,
-                variables,
-                pathlib.Path.cwd(),
-                os.environ.get("PYTHONPATH"),
-            )
-
-    with make(dataclasses.replace(place, workers=1), Look) as pool:
-        ((*seen, python_path),) = pool.map([0])
-    assert seen == [5, set(), ["", "1", "1", "1", "1"], pathlib.Path.cwd()]
+    ((heavy, environment, directory),) = calls[place.kind].map([look])
+    assert (heavy, directory) == (set(), pathlib.Path.cwd())
+    assert environment.items() >= SINGLE_THREADED.items()
     if place.kind == "pipes":
-        assert python_path is None
+        assert "PYTHONPATH" not in environment
 
 
 @IN_PROCESSES
@@ -212,21 +224,15 @@ def test_a_user_s_time_limit_for_a_job_goes_before_the_system_s(place, tmp_path,
     )
 
 
-def test_a_runner_that_failed_is_made_anew_and_loads_what_was_broadcast():
-    class Broken(Noise):
-        is_broken = False
+def test_a_runner_that_failed_is_made_anew_and_loads_what_was_broadcast(calls):
+    def spoil(runner):
+        runner.is_broken = True
+        raise ValueError("broken")
 
-        def run(self, task):
-            if task.fault:
-                self.is_broken = True
-                raise ValueError("broken")
-            return self.is_broken, self._mean
-
-    for place in ONE_EACH.values():
-        with make(place, Broken, max_attempts=1) as pool:
-            pool.broadcast(b"7")
-            _, after = pool.map([Task(0, "raise"), Task(1)])
-        assert after == (False, 7.0)
+    for pool in calls.values():
+        pool.broadcast(b"7")
+        *_, after = pool.map([spoil] * pool.num_workers + [lambda runner: vars(runner)])
+        assert "is_broken" not in after and after["_mean"] == 7.0
 
 
 def test_what_cannot_be_loaded_is_refused_and_nothing_runs_with_it(noise):
@@ -277,19 +283,18 @@ def test_without_ray_one_line_says_how_to_get_it(monkeypatch):
         make_pool(Collect("ray"), Noise)
 
 
-def test_time_is_measured_where_it_is_spent(place):
-    with make(place, Sleep) as pool:
-        pool.broadcast(b"1")
-        before = pool.timings
-        pool.map([Task(seed) for seed in range(4)])
-        spent = pool.timings - before
-        assert len(spent.workers) == pool.num_workers
-        assert sum(worker.jobs for worker in spent.workers) == 4
-        assert 0.4 <= spent.collecting_s < 0.8
-        # In processes they sleep at the same time.
-        assert 0.4 / pool.num_workers <= spent.waiting_s < 0.8 / pool.num_workers
-        assert all(5 < worker.jobs_per_s <= 10 for worker in spent.workers)
-        assert spent.broadcasting_s == 0 < before.broadcasting_s < 1
+def test_time_is_measured_where_it_is_spent(calls, place):
+    pool = calls[place.kind]
+    pool.broadcast(b"1")
+    before = pool.timings
+    pool.map([lambda runner: time.sleep(0.1)] * 4)
+    spent = pool.timings - before
+    assert len(spent.workers) == pool.num_workers
+    assert sum(worker.jobs for worker in spent.workers) == 4
+    # All work at the same time, each for as long as it measures itself.
+    assert all(0 < worker.jobs_per_s <= 10 for worker in spent.workers)
+    assert 0.4 <= spent.collecting_s <= pool.num_workers * spent.waiting_s
+    assert spent.broadcasting_s == 0 < before.broadcasting_s
 
 
 def test_close_ends_all_and_a_closed_pool_says_so(place, tmp_path):
@@ -297,12 +302,13 @@ def test_close_ends_all_and_a_closed_pool_says_so(place, tmp_path):
         def close(self):
             (tmp_path / str(os.getpid())).touch()
 
+    before = workers()
     pool = make(place, Closing)
     pool.map([Task(0)])
     pool.close()
     pool.close()
     assert len(list(tmp_path.iterdir())) == pool.num_workers
-    assert not workers()
+    assert workers() == before
     with pytest.raises(PoolError, match="expected an open one, found it closed; make another"):
         pool.map([Task(0)])
 

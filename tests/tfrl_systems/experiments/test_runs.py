@@ -9,7 +9,6 @@ import pytest
 from tests.tfrl_systems.small_runs import SETTINGS
 from tfrl_systems.drivers.collect import Collect
 from tfrl_systems.drivers.pipes.worker_handle import WorkerHandle
-from tfrl_systems.training import loop
 
 # A system whose experience comes from other processes, and each kind of job that a worker does.
 WITH_WORKERS = {
@@ -49,24 +48,6 @@ def test_a_killed_run_ends_as_if_it_had_not_been(lent_run, small_run, tmp_path, 
         # Every prediction has a figure; the episodes of this system have two steps.
         assert len(dreamed["prediction"]["error_by_step"]) == 1
         assert len(dreamed["prediction"]["reward_error_by_step"]) == 2
-
-
-def test_an_interrupted_run_ends_as_if_it_had_not_been(lent_run, small_run, tmp_path, monkeypatch):
-    """By Ctrl-C, between a checkpoint and the next."""
-    run, step = small_run("learn_to_optimize", "ppo"), loop.OnlineLoop.step
-
-    def interrupted(loop):
-        if loop.iteration == 5:
-            raise KeyboardInterrupt
-        return step(loop)
-
-    monkeypatch.setattr(loop.OnlineLoop, "step", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        run.train(tmp_path / "run")
-    monkeypatch.undo()
-    assert not (tmp_path / "run" / "result.json").exists()
-    resumed = run.train(tmp_path / "run", resume=True)
-    assert_same(resumed, lent_run("learn_to_optimize", "ppo"))
 
 
 def test_workers_collect_the_same_though_one_is_killed_at_work(

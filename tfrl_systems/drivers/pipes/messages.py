@@ -1,20 +1,12 @@
 """The messages between a pool and its workers, over a socket that no one else can reach.
 
-A message is a header, followed by a payload. The header has these fields::
+A message is a head, which is any value, and a payload in bytes::
 
-    kind     uint8     a `Kind`
-    number   int64     number of the job, or version of the data
-    version  int64     for a job: version of the data that it needs
-    seconds  float64   for a result: time that the worker spent on the job
-    size     uint64    size of the payload, in bytes
+    to the worker      (its sys.path, PYTHONPATH), pickled make_runner      the first
+                       (method of `worker.Worker`, further arguments …), its first argument
+    to the pool        (is_error, seconds), payload      of the `worker.Answer` to each, in order
 
-    to the worker      START   the tuple (sys.path, PYTHONPATH, pickled make_runner), `pickled`
-                       LOAD    the pickled data of a broadcast; number is their version
-                       JOB     a pickled job
-    to the pool        READY   the runner is made
-                       LOADED  number is the version
-                       RESULT  a pickled result; number is that of the job
-                       START_FAILED, LOAD_FAILED, JOB_FAILED   a pickled `RemoteError`
+The sizes of head and payload come first, uint64 each; the head is `pickled`.
 
 No other module of the project pickles. A process unpickles only what its own parent or child wrote,
 or in a Ray cluster what a pool and its workers wrote, and pickled data are never stored.
@@ -22,7 +14,6 @@ or in a Ray cluster what a pool and its workers wrote, and pickled data are neve
 
 from __future__ import annotations
 
-import enum
 import pickle
 import socket
 import struct
@@ -35,31 +26,7 @@ import cloudpickle
 from environments.errors import UserError, one_line
 from tfrl_systems.drivers.jobs import PoolError
 
-_HEADER = struct.Struct("<BqqdQ")
-
-
-class Kind(enum.IntEnum):
-    """The kind of a message; see the module's docstring."""
-
-    START = 1
-    LOAD = 2
-    JOB = 3
-    READY = 4
-    LOADED = 5
-    RESULT = 6
-    START_FAILED = 7
-    LOAD_FAILED = 8
-    JOB_FAILED = 9
-
-
-class Message(NamedTuple):
-    """A payload and the fields of its header; see the module's docstring."""
-
-    kind: Kind
-    payload: bytes | bytearray = b""
-    number: int = 0
-    version: int = 0
-    seconds: float = 0.0
+_SIZES = struct.Struct("<QQ")
 
 
 class RemoteError(NamedTuple):
@@ -74,8 +41,8 @@ class RemoteError(NamedTuple):
     """
 
     message: str
-    traceback: str
-    is_user_error: bool
+    traceback: str = ""
+    is_user_error: bool = False
     is_out_of_memory: bool = False
 
     @classmethod
@@ -125,8 +92,8 @@ class Channel:
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
         self._unsent: deque[memoryview] = deque()
-        self._header = bytearray(_HEADER.size)
-        self._payload: bytearray | None = None
+        self._sizes = bytearray(_SIZES.size)
+        self._body: bytearray | None = None
         self._num_read = 0
 
     def fileno(self) -> int:
@@ -138,22 +105,15 @@ class Channel:
         """Return whether `flush` has something to send."""
         return bool(self._unsent)
 
-    @property
-    def is_between_messages(self) -> bool:
-        """Return whether no message is partly sent or partly received."""
-        return not self._unsent and self._payload is None and self._num_read == 0
-
-    def send(self, message: Message) -> None:
+    def send(self, head: Any, payload: bytes | bytearray = b"") -> None:
         """Send a message, or at least begin to.
 
         Raises:
           OSError: the other end is closed.
         """
-        kind, payload, number, version, seconds = message
-        header = _HEADER.pack(kind, number, version, seconds, len(payload))
-        self._unsent.append(memoryview(header))
-        if payload:
-            self._unsent.append(memoryview(payload))
+        head_pickled = pickled(head)
+        sizes = _SIZES.pack(len(head_pickled), len(payload))
+        self._unsent += [memoryview(part) for part in (sizes, head_pickled, payload) if part]
         self.flush()
 
     def flush(self) -> None:
@@ -172,21 +132,21 @@ class Channel:
             if num_sent:
                 self._unsent[0] = self._unsent[0][num_sent:]
 
-    def receive(self) -> Message | None:
+    def receive(self) -> tuple[Any, bytearray] | None:
         """Return the next message; None if it has not arrived and the socket does not block.
 
         Raises:
           EOFError: the other end is closed, and everything that it sent was received.
         """
-        if self._payload is None:
-            if not self._fill(self._header):
+        if self._body is None:
+            if not self._fill(self._sizes):
                 return None
-            self._payload = bytearray(_HEADER.unpack(self._header)[-1])
-        if not self._fill(self._payload):
+            self._body = bytearray(sum(_SIZES.unpack(self._sizes)))
+        if not self._fill(self._body):
             return None
-        kind, number, version, seconds, _ = _HEADER.unpack(self._header)
-        payload, self._payload = self._payload, None
-        return Message(Kind(kind), payload, number, version, seconds)
+        body, self._body = self._body, None
+        head_size, _ = _SIZES.unpack(self._sizes)
+        return unpickled(body[:head_size]), body[head_size:]
 
     def _fill(self, buffer: bytearray) -> bool:
         """Read until the buffer is full; return False if this would block."""

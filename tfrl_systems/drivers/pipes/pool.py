@@ -7,23 +7,20 @@ loop over the workers' sockets, without threads, and never waits for a single wo
 
 from __future__ import annotations
 
-import contextlib
-import logging
+import math
 import os
-import selectors
+import select
 import time
 import weakref
 
 from environments.errors import UserError
 from tfrl_systems.drivers.collect import Collect, Supervision
-from tfrl_systems.drivers.jobs import Job, MakeRunner, Result, WorkerTimings
-from tfrl_systems.drivers.pipes.messages import Kind, Message, RemoteError, pickled, unpickled
+from tfrl_systems.drivers.jobs import Job, MakeRunner, Result
+from tfrl_systems.drivers.pipes.messages import RemoteError, pickled
 from tfrl_systems.drivers.pipes.worker_handle import WorkerHandle
-from tfrl_systems.drivers.pool_parts import check_open
 from tfrl_systems.drivers.remote_pool import RemotePool
 from tfrl_systems.drivers.requirements import Requirements
-
-_log = logging.getLogger(__name__)
+from tfrl_systems.drivers.worker import Answer
 
 # How long idle workers may take to close their runners when the pool is closed.
 _CLOSE_TIMEOUT_S = 3.0
@@ -61,9 +58,7 @@ class PipePool(RemotePool[Job, Result]):
             )
         super().__init__(collect.workers, supervision)
         self._make_runner_pickled = pickled(make_runner)
-        self._data_pickled = b""
-        self._jobs_are_short = False
-        self._selector = selectors.DefaultSelector()
+        self._last_job_s = math.inf
         self._placed: dict[int, WorkerHandle] = {}
         self._spares: list[WorkerHandle] = []
         # Called when this process or the pool ends; so it must not refer to the pool itself.
@@ -72,7 +67,7 @@ class PipePool(RemotePool[Job, Result]):
 
     def close(self) -> None:
         """End the workers: idle ones close their runners, the others are killed."""
-        self._selector.close()
+        super().close()
         try:
             idle = [worker for worker in self.workers if worker.is_idle]
             for worker in idle:
@@ -88,148 +83,59 @@ class PipePool(RemotePool[Job, Result]):
         """Return the workers; spares come last."""
         return [*self._placed.values(), *self._spares]
 
-    def _check_usable(self) -> None:
-        check_open(self._kill_all.alive)
-
     def _are_all_started(self) -> bool:
         workers = self._placed.values()
         return len(workers) == self.num_workers and all(worker.is_ready for worker in workers)
 
-    def _put(self, data_pickled: bytes) -> None:
-        self._data_pickled = data_pickled
-
     def _prepare(self) -> None:
         self._fill_places()
-
-    def _remove_busy(self) -> None:
-        # The exception may have come between any two bytes of a message.
-        for worker in self.workers:
-            if not (worker.is_idle and worker.channel.is_between_messages):
-                self._remove(worker)
 
     def _handle_next(self) -> None:
         self._fill_places()
         self._assign()
+        poller = select.poll()
         for worker in self.workers:
-            events = selectors.EVENT_READ
-            if worker.channel.has_unsent:
-                events |= selectors.EVENT_WRITE
-            if self._selector.get_key(worker.channel).events != events:
-                self._selector.modify(worker.channel, events, worker)
+            events = select.POLLIN | (select.POLLOUT if worker.channel.has_unsent else 0)
+            poller.register(worker.channel, events)
+        by_number = {worker.channel.fileno(): worker for worker in self.workers}
         deadlines_s = [worker.deadline_s for worker in self.workers if worker.deadline_s]
-        now_s = time.monotonic()
         assert deadlines_s, "someone has something to do"
-        for key, events in self._selector.select(max(min(deadlines_s) - now_s, 0)):
-            self._handle_socket(key.data, events)
-        now_s = time.monotonic()
-        for worker in self.workers:
-            if worker.deadline_s is not None and worker.deadline_s < now_s:
-                limits = self._supervision
-                limit_s = limits.timeout_s if worker.is_ready else limits.start_timeout_s
-                self._give_up(worker, f"its worker took longer than {limit_s:g} s")
+        wait_s = max(min(deadlines_s) - time.monotonic(), 0)
+        for number, events in poller.poll(math.ceil(1e3 * wait_s)):
+            self._handle_socket(by_number[number], events)
+        self._give_up_late(may_begin_again=False)
 
     def _handle_socket(self, worker: WorkerHandle, events: int) -> None:
         message, has_ended = None, False
         try:
-            if events & selectors.EVENT_READ:
+            if events & ~select.POLLOUT:
                 message = worker.channel.receive()
-            if events & selectors.EVENT_WRITE:
+            if events & select.POLLOUT:
                 worker.channel.flush()
         except (EOFError, OSError):
             has_ended = True
         if message is not None:
-            self._handle_message(worker, message)
-        if has_ended and not worker.was_killed:
-            self._give_up(worker, worker.explain_end(), may_begin_again=True)
-
-    def _handle_message(self, worker: WorkerHandle, message: Message) -> None:
-        """Handle a worker's message."""
-        job = worker.jobs[0] if worker.jobs else None
-        worker.note_answer()
-        if message.kind == Kind.READY:
-            worker.is_ready = True
-            if not self._version:  # a worker that has to load data too has not started yet
+            (is_error, seconds), payload = message
+            if worker.jobs:
+                self._last_job_s = seconds
+                # While others work, workers can start: somebody has killed those that did not.
                 self._num_failed_starts = 0
-        elif message.kind == Kind.LOADED:
-            worker.version = message.number
-            self._num_failed_starts = 0
-        elif message.kind == Kind.RESULT:
-            assert job == message.number and self._queue is not None
-            self._queue.finish(job, unpickled(message.payload))
-            place = next(place for place, occupant in self._placed.items() if occupant is worker)
-            self._timings[place] += WorkerTimings(1, message.seconds)
-            self._jobs_are_short = message.seconds < _SHORT_S
-            self._num_failed_starts = 0
-        elif message.kind == Kind.JOB_FAILED:
-            assert job == message.number and self._queue is not None
-            error = unpickled(message.payload)
-            self._queue.fail(job, error.message, error.traceback)
-            if error.is_out_of_memory:
-                self._queue.put_back(worker.jobs)
-                self._remove(worker)
-        else:
-            self._handle_failed_start(worker, message)
+            self._note_answer(worker, Answer(payload, is_error, seconds))
+        if has_ended and not worker.was_killed:
+            self._give_up(worker, RemoteError(worker.explain_end()), may_begin_again=True)
 
-    def _handle_failed_start(self, worker: WorkerHandle, message: Message) -> None:
-        """Handle the message of a worker that cannot make its runner or load the data."""
-        error = unpickled(message.payload)
-        is_refusal = message.kind == Kind.LOAD_FAILED and self._is_broadcasting
-        if is_refusal and not error.is_out_of_memory:
-            # The other workers will refuse the data too, so no job will run with this version.
-            worker.version = message.number
-            self._refusals.append(error)
-        else:
-            self._give_up(worker, "", error, may_begin_again=error.is_out_of_memory)
-
-    def _give_up(
-        self,
-        worker: WorkerHandle,
-        why: str,
-        error: RemoteError | None = None,
-        may_begin_again: bool = False,
-    ) -> None:
-        """Remove a worker that died, is late, or cannot make its runner or load the data.
-
-        Args:
-          worker: the worker.
-          why: why it ended; "" if `error` says it.
-          error: why it cannot go on.
-          may_begin_again: whether another worker may start although none has so far.
-
-        Raises:
-          PoolError, UserError: there is no use in starting another worker.
-        """
-        error = RemoteError(why, "", False) if error is None else error
-        is_spare = worker in self._spares
-        self._remove(worker)
-        if worker.jobs:
-            assert self._queue is not None
-            begun, *untouched = worker.jobs
-            self._queue.put_back(untouched)
-            self._queue.fail(begun, error.message)
-            return
-        _log.warning("%s", "\n".join(filter(None, (error.message, error.traceback.rstrip()))))
-        if worker.is_idle and not error.traceback:
-            return
-        self._num_failed_starts += 1
-        is_first = not self._has_started and not may_begin_again
-        # While others work, workers can start: somebody has killed this one.
-        is_last = not any(occupant.is_ready for occupant in self._placed.values()) and (
+    def _is_hopeless(self, place: int) -> bool:
+        return not any(worker.is_ready for worker in self._placed.values()) and (
             self._num_failed_starts >= self._supervision.max_attempts * self.num_workers
         )
-        if (is_first or is_last) and not is_spare:
-            raise error.exception("workers")
 
     def _remove(self, worker: WorkerHandle) -> None:
-        """Kill a worker and empty its place."""
-        with contextlib.suppress(KeyError):
-            self._selector.unregister(worker.channel)
         worker.kill()
-        for place, occupant in list(self._placed.items()):
-            if occupant is worker:
-                del self._placed[place]
-        if worker in self._spares:
+        place = self._place_of(worker)
+        if place is None:
             self._spares.remove(worker)
+        else:
+            del self._placed[place]
 
     def _fill_places(self) -> None:
         """Start missing workers, first for the empty places, then as spares."""
@@ -243,10 +149,7 @@ class PipePool(RemotePool[Job, Result]):
                 self._spares.append(self._start())
 
     def _start(self) -> WorkerHandle:
-        limits = self._supervision
-        worker = WorkerHandle(self._make_runner_pickled, limits.start_timeout_s, limits.timeout_s)
-        self._selector.register(worker.channel, selectors.EVENT_READ, worker)
-        return worker
+        return WorkerHandle(self._make_runner_pickled, self._supervision)
 
     def _assign(self) -> None:
         """Give the workers what they lack: the data, a job, or their next job in advance.
@@ -256,11 +159,11 @@ class PipePool(RemotePool[Job, Result]):
         """
         for worker in self._placed.values():
             if worker.is_idle and worker.version != self._version:
-                worker.load(self._data_pickled, self._version)
+                worker.load(self._data, self._version)
         if self._queue is None:
             return
         waiting = self._queue.waiting
-        for num_jobs in range(1 + self._jobs_are_short):
+        for num_jobs in range(2 if self._last_job_s < _SHORT_S else 1):
             for worker in self._placed.values():
                 is_able = worker.is_ready and worker.version == self._version
                 is_wanted = len(waiting) > num_jobs * self.num_workers

@@ -9,39 +9,32 @@ import socket
 import subprocess
 import sys
 import time
-from collections import deque
+from typing import Any
 
 from environments.machine import search_path
-from tfrl_systems.drivers.pipes.messages import Channel, Kind, Message, pickled
+from tfrl_systems.drivers.collect import Supervision
+from tfrl_systems.drivers.pipes.messages import Channel
 from tfrl_systems.drivers.processes import SINGLE_THREADED
+from tfrl_systems.drivers.remote_pool import Handle, State
 
 _PROGRAM = "tfrl_systems.drivers.pipes.worker_main"
 # How long a worker's process may take to end after its socket has closed.
 _DEATH_TIMEOUT_S = 1.0
 
 
-class WorkerHandle:
+class WorkerHandle(Handle):
     """A process that runs jobs, one at a time, in the order in which it gets them.
 
     Args:
       make_runner_pickled: the pickled function with which the worker makes its runner.
-      start_timeout_s: seconds that the worker may take to make its runner.
-      timeout_s: seconds that the worker may take for one job, or to load data.
+      supervision: how long the worker may take.
 
     Attributes:
       channel: non-blocking channel to the worker.
-      is_ready: whether the worker has made its runner.
-      version: version of the data that the worker answered to last; 0 before the first. The pool
-        sets it.
-      jobs: numbers of the job that the worker is running and of those that it runs next.
-      is_loading: whether the worker was sent data and has not answered yet.
-      deadline_s: when the worker is late, on the clock of `time.monotonic`; None while it has
-        nothing to do.
     """
 
-    def __init__(
-        self, make_runner_pickled: bytes, start_timeout_s: float, timeout_s: float
-    ) -> None:
+    def __init__(self, make_runner_pickled: bytes, supervision: Supervision) -> None:
+        super().__init__(supervision, State.STARTING)
         mine, its = socket.socketpair()
         life_its, self._life_fd = os.pipe()
         try:
@@ -66,14 +59,10 @@ class WorkerHandle:
             os.close(life_its)
         mine.setblocking(False)
         self.channel = Channel(mine)
-        self.is_ready = self.is_loading = False
-        self.version = 0
-        self.jobs: deque[int] = deque()
-        self._timeout_s = timeout_s
-        self.deadline_s: float | None = time.monotonic() + start_timeout_s
-        settings = (search_path(), os.environ.get("PYTHONPATH"), make_runner_pickled)
+        self.deadline_s = time.monotonic() + self.limit_s
+        settings = (search_path(), os.environ.get("PYTHONPATH"))
         with contextlib.suppress(OSError):  # if it has ended, the next read finds out
-            self.channel.send(Message(Kind.START, pickled(settings)))
+            self.channel.send(settings, make_runner_pickled)
 
     @property
     def pid(self) -> int:
@@ -85,33 +74,10 @@ class WorkerHandle:
         """Return whether `kill` was called."""
         return self._process.returncode is not None
 
-    @property
-    def is_idle(self) -> bool:
-        """Return whether the worker is ready and has nothing to do."""
-        return self.is_ready and not self.is_loading and not self.jobs
-
-    def load(self, data_pickled: bytes, version: int) -> None:
-        """Have the worker load data; it must be idle."""
-        self.is_loading = True
-        self._send(Message(Kind.LOAD, data_pickled, number=version))
-
-    def run(self, number: int, job_pickled: bytes) -> None:
-        """Have the worker run a job with its current data, after the jobs that it already has."""
-        self.jobs.append(number)
-        self._send(Message(Kind.JOB, job_pickled, number, self.version))
-
-    def _send(self, message: Message) -> None:
-        if self.deadline_s is None:
-            self.deadline_s = time.monotonic() + self._timeout_s
+    def _send(self, method: str, *arguments: Any) -> None:
+        payload, *more = arguments
         with contextlib.suppress(OSError):
-            self.channel.send(message)
-
-    def note_answer(self) -> None:
-        """Note that the worker has answered its oldest request, done or failed."""
-        if self.jobs:
-            self.jobs.popleft()
-        self.is_loading = False
-        self.deadline_s = time.monotonic() + self._timeout_s if self.jobs else None
+            self.channel.send((method, *more), payload)
 
     def explain_end(self) -> str:
         """Wait for a process whose socket has closed, and return why it ended."""
@@ -120,9 +86,8 @@ class WorkerHandle:
             return "its worker closed its socket"
         if ended.si_code == os.CLD_EXITED:
             return f"its worker ended with status {ended.si_status}"
-        names = {
-            int(number): number.name for number in signal.Signals
-        }  # real-time signals have none
+        # Real-time signals have no names.
+        names = {int(number): number.name for number in signal.Signals}
         return f"its worker was ended by {names.get(ended.si_status, ended.si_status)}"
 
     def ask_to_end(self) -> None:

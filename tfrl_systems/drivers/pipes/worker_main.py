@@ -12,25 +12,15 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import fcntl
-import gc
 import os
 import select
 import signal
 import socket
 import sys
-import threading
-import time
 from typing import Any
 
-from tfrl_systems.drivers.pipes.messages import (
-    Channel,
-    Kind,
-    Message,
-    RemoteError,
-    pickled,
-    unpickled,
-)
-from tfrl_systems.drivers.pool_parts import RestartingRunner
+from tfrl_systems.drivers.pipes.messages import Channel
+from tfrl_systems.drivers.worker import Worker
 
 
 def main() -> None:
@@ -47,28 +37,19 @@ def main() -> None:
 def die_with_parent(life_fd: int) -> None:
     """Have this process and its group killed when the write end of a pipe is closed.
 
-    On Linux the kernel kills them, even while C code keeps Python from running. Elsewhere a thread
-    waits for the end of the pipe, and such C code delays it.
+    The kernel kills them, even while C code keeps Python from running.
 
     Args:
       life_fd: the read end of the pipe, to which nothing is ever written.
     """
     os.set_inheritable(life_fd, False)
-    if hasattr(fcntl, "F_SETSIG"):
-        fcntl.fcntl(life_fd, fcntl.F_SETSIG, signal.SIGKILL)
-        fcntl.fcntl(life_fd, fcntl.F_SETOWN, -os.getpgrp())
-        flags = fcntl.fcntl(life_fd, fcntl.F_GETFL)
-        fcntl.fcntl(life_fd, fcntl.F_SETFL, flags | os.O_ASYNC)
-        # The parent may have ended before the signal was set up.
-        if select.select([life_fd], [], [], 0)[0]:
-            os.killpg(0, signal.SIGKILL)
-    else:
-
-        def wait() -> None:
-            os.read(life_fd, 1)
-            os.killpg(0, signal.SIGKILL)
-
-        threading.Thread(target=wait, daemon=True).start()
+    fcntl.fcntl(life_fd, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(life_fd, fcntl.F_SETOWN, -os.getpgrp())
+    flags = fcntl.fcntl(life_fd, fcntl.F_GETFL)
+    fcntl.fcntl(life_fd, fcntl.F_SETFL, flags | os.O_ASYNC)
+    # The parent may have ended before the signal was set up.
+    if select.select([life_fd], [], [], 0)[0]:
+        os.killpg(0, signal.SIGKILL)
 
 
 def serve(channel: Channel) -> None:
@@ -77,50 +58,27 @@ def serve(channel: Channel) -> None:
     Raises:
       EOFError: the other end is closed.
     """
-    started = _receive(channel)
-    try:
-        sys.path[:], python_path, make_runner_pickled = unpickled(started.payload)
-        # The parent set PYTHONPATH for this process only. Processes that a runner starts get the
-        # user's.
-        os.environ.pop("PYTHONPATH", None)
-        if python_path is not None:
-            os.environ["PYTHONPATH"] = python_path
-        # Unpickled anew for each runner, so that a failed runner leaves nothing to the next one.
-        runner: RestartingRunner[Any, Any] = RestartingRunner(
-            lambda: unpickled(make_runner_pickled)(), unpickled
-        )
-    except Exception as error:
-        channel.send(Message(Kind.START_FAILED, pickled(RemoteError.of(error))))
-        return
-    # All objects made so far will stay, so the garbage collector need not look at them again.
-    gc.collect()
-    gc.freeze()
-    channel.send(Message(Kind.READY))
+    (sys.path[:], python_path), make_runner_pickled = _receive(channel)
+    # The parent set PYTHONPATH for this process only. Processes that a runner starts get the
+    # user's.
+    os.environ.pop("PYTHONPATH", None)
+    if python_path is not None:
+        os.environ["PYTHONPATH"] = python_path
+    worker = Worker()
+    answer = worker.start(make_runner_pickled)
     try:
         while True:
-            channel.send(_answer(runner, _receive(channel)))
+            channel.send((answer.is_error, answer.seconds), answer.payload)
+            (method, *arguments), payload = _receive(channel)
+            answer = getattr(worker, method)(payload, *arguments)
     finally:
-        runner.close()
+        worker.close()
 
 
-def _receive(channel: Channel) -> Message:
+def _receive(channel: Channel) -> tuple[Any, bytearray]:
     message = channel.receive()
     assert message is not None, "the worker's socket blocks"
     return message
-
-
-def _answer(runner: RestartingRunner[Any, Any], message: Message) -> Message:
-    try:
-        if message.kind == Kind.LOAD:
-            runner.load(message.payload, message.number)
-            return Message(Kind.LOADED, number=message.number)
-        began_s = time.perf_counter()
-        result = runner.run(unpickled(message.payload), message.version)
-        seconds = time.perf_counter() - began_s
-        return Message(Kind.RESULT, pickled(result), message.number, message.version, seconds)
-    except Exception as error:
-        kind = Kind.LOAD_FAILED if message.kind == Kind.LOAD else Kind.JOB_FAILED
-        return Message(kind, pickled(RemoteError.of(error)), message.number, message.version)
 
 
 if __name__ == "__main__":

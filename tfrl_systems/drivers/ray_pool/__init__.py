@@ -8,9 +8,9 @@ Ray is optional. Importing this package without it raises a `UserError` that say
     ────────────────────                                       ──────
     clusters.joined           joins a cluster, or starts
       own_cluster.OwnCluster    one on this machine         own_cluster.main: holds that one
-    pool.RayPool              one loop over all answers        worker.Worker: an actor that holds
-      worker_handle.WorkerHandle  ── a call: bytes ──────────▶   one runner: makes it, loads data
-        places, times and         ◀── an answer: bytes ───────   and runs jobs
+    pool.RayPool              one loop over all answers        worker.NodeWorker: an actor that
+      worker_handle.WorkerHandle  ── a call: bytes ──────────▶   holds one runner: makes it, loads
+        places, times and         ◀── an answer: bytes ───────   data and runs jobs
         kills one actor       ── data of a broadcast: stored
                                    once, fetched by each node
 """

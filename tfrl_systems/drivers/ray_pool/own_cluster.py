@@ -91,9 +91,8 @@ class OwnCluster:
         self._ends: dict[int, str] = {}
         try:
             answer = _answer(answer_fd)
-            if hasattr(os, "pidfd_open"):  # elsewhere Ray ends this process, and the holder says so
-                pids = {**answer["pids"], "holder": self._holder.pid}
-                self._ends = {os.pidfd_open(pid): name for name, pid in pids.items()}
+            pids = {**answer["pids"], "holder": self._holder.pid}
+            self._ends = {os.pidfd_open(pid): name for name, pid in pids.items()}
         except ProcessLookupError as error:
             self.close()
             raise PoolError(f"{_NO_START}: a process of it has ended") from error

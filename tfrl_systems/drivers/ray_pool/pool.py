@@ -11,7 +11,6 @@ process, or wait for ever, so the pool asks `clusters` before it asks Ray for an
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
 import time
 import weakref
@@ -23,14 +22,14 @@ import ray
 from environments.errors import UserError
 from environments.machine import search_path
 from tfrl_systems.drivers.collect import Collect, Supervision
-from tfrl_systems.drivers.jobs import Job, MakeRunner, PoolError, Result, WorkerTimings
+from tfrl_systems.drivers.jobs import Job, MakeRunner, PoolError, Result
 from tfrl_systems.drivers.pipes.messages import RemoteError, pickled
-from tfrl_systems.drivers.pool_parts import check_open
 from tfrl_systems.drivers.ray_pool import clusters
-from tfrl_systems.drivers.ray_pool.worker import Answer, Needs, Place
-from tfrl_systems.drivers.ray_pool.worker_handle import State, WorkerHandle
-from tfrl_systems.drivers.remote_pool import RemotePool
+from tfrl_systems.drivers.ray_pool.worker import Needs, Place
+from tfrl_systems.drivers.ray_pool.worker_handle import WorkerHandle
+from tfrl_systems.drivers.remote_pool import RemotePool, State
 from tfrl_systems.drivers.requirements import Requirements
+from tfrl_systems.drivers.worker import Answer
 
 _log = logging.getLogger(__name__)
 
@@ -79,8 +78,6 @@ class RayPool(RemotePool[Job, Result]):
         # Called when this process or the pool ends; so it must not refer to the pool itself.
         self._end = weakref.finalize(self, _end, self._placed, leave)
         self._address = collect.address
-        self._data: Any = None
-        self._data_sha256 = ""
         self._settled_s: float | None = None
         self._early_loss = ""  # why the last worker was lost that had found no place yet
         # Places whose workers failed again and again, while others work.
@@ -94,19 +91,18 @@ class RayPool(RemotePool[Job, Result]):
 
     def close(self) -> None:
         """End the workers: idle ones close their runners, the others are killed."""
-        if not self._end.alive:
-            return
+        super().close()
         try:
-            idle = [worker for worker in self._placed.values() if worker.state is State.IDLE]
+            idle = [worker for worker in self.workers if worker.is_idle]
             closing = [worker.ask_to_end() for worker in idle if not clusters.is_lost()]
             if closing:
                 ray.wait(closing, num_returns=len(closing), timeout=_CLOSE_TIMEOUT_S)
         finally:
             self._end()
 
-    def _check_usable(self) -> None:
-        check_open(self._end.alive)
+    def _begin(self) -> None:
         clusters.check_not_lost()
+        super()._begin()
 
     def _are_all_started(self) -> bool:
         """Return whether all have started, or some, and the others wait for room."""
@@ -114,7 +110,9 @@ class RayPool(RemotePool[Job, Result]):
             return True
         if not any(worker.is_ready for worker in self._placed.values()):
             return False
-        self._settled_s = self._settled_s or time.monotonic() + _SETTLE_S
+        # This machine has room for all, however long their processes take to begin.
+        patience_s = self._supervision.start_timeout_s if clusters.is_local() else _SETTLE_S
+        self._settled_s = self._settled_s or time.monotonic() + patience_s
         return self._are_all(State.IDLE, State.WAITING) and time.monotonic() > self._settled_s
 
     def _are_all(self, *states: State) -> bool:
@@ -123,45 +121,35 @@ class RayPool(RemotePool[Job, Result]):
         num_able = self.num_workers - len(self._given_up)
         return len(workers) == num_able and all(worker.state in states for worker in workers)
 
-    def _put(self, data_pickled: bytes) -> None:
+    def _stored(self, data_pickled: bytes) -> Any:
         # Stored once; each node fetches it once.
-        self._data = ray.put(data_pickled)
-        self._data_sha256 = hashlib.sha256(data_pickled).hexdigest()
-
-    def _remove_busy(self) -> None:
-        for place, worker in list(self._placed.items()):
-            if worker.state in (State.LOADING, State.RUNNING):
-                self._remove(place)
+        return ray.put(data_pickled)
 
     def _handle_next(self) -> None:
         clusters.check_not_lost()
         self._fill_places()
         self._assign()
-        places = {
-            worker.call: place for place, worker in self._placed.items() if worker.call is not None
-        }
-        assert places, "someone has something to do"
+        calls = {worker.call: worker for worker in self.workers if worker.call is not None}
+        assert calls, "someone has something to do"
         now_s = time.monotonic()
-        deadlines_s = [worker.deadline_s for worker in self._placed.values() if worker.deadline_s]
+        deadlines_s = [worker.deadline_s for worker in self.workers if worker.deadline_s]
         wait_s = min([_TICK_S, *(max(deadline_s - now_s, 0) for deadline_s in deadlines_s)])
-        answered, others = ray.wait(list(places), num_returns=1, timeout=wait_s)
+        answered, others = ray.wait(list(calls), num_returns=1, timeout=wait_s)
         clusters.check_not_lost()
         if answered and others:
             answered += ray.wait(others, num_returns=len(others), timeout=0)[0]
         for call in answered:
-            self._take_answer(places[call])
-        self._look_for_late_ones()
+            self._take_answer(calls[call])
+        self._give_up_late(may_begin_again=True)
+        self._check_room()
 
-    def _look_for_late_ones(self) -> None:
-        """Give up workers that take too long, and the whole pool if none finds a place.
+    def _check_room(self) -> None:
+        """Check that a worker has found a place, or may still do so.
 
         Raises:
           PoolError, UserError: there is no use in going on.
         """
         now_s = time.monotonic()
-        for place, worker in list(self._placed.items()):
-            if worker.deadline_s is not None and worker.deadline_s < now_s:
-                self._give_up(place, f"its worker took longer than {worker.limit_s:g} s")
         if any(worker.state is not State.WAITING for worker in self._placed.values()):
             self._without_workers_s = None
             return
@@ -177,35 +165,26 @@ class RayPool(RemotePool[Job, Result]):
                 "cluster"
             )
 
-    def _take_answer(self, place: int) -> None:
-        worker = self._placed[place]
+    def _take_answer(self, worker: WorkerHandle) -> None:
         try:
             answer = worker.take_answer()
         except ray.exceptions.RayError as error:
             unable = worker.why_unable(error)
             if unable or worker.state is not State.WAITING:
                 self._doubt(worker)
-                self._give_up(place, unable or worker.why_lost(error))
+                why = RemoteError(unable or worker.why_lost(error))
+                self._give_up(worker, why, may_begin_again=True)
             else:
-                self._note_early_loss(place, worker.why_lost(error))
+                self._note_early_loss(worker, worker.why_lost(error))
             return
         if isinstance(answer, Place):
-            self._begin_at(place, answer)
-            return
-        state, worker.state = worker.state, State.IDLE
-        job, worker.job = worker.job, None
-        if state is State.RUNNING:
-            assert job is not None and self._queue is not None
-            if answer.is_error:
-                failed: RemoteError = answer.value
-                self._queue.fail(job, failed.message, failed.traceback)
-                if failed.is_out_of_memory:
-                    self._remove(place)
+            worker.place = answer
+            if answer.lacking:
+                self._leave_out(worker, answer.lacking)
             else:
-                self._timings[place] += WorkerTimings(1, answer.seconds)
-                self._queue.finish(job, answer.value)
+                worker.start(self._make_runner)
         else:
-            self._note_start(place, state, answer)
+            self._note_answer(worker, answer)
 
     def _doubt(self, worker: WorkerHandle) -> None:
         """Avoid a lost worker's node for a while: the whole node may be lost."""
@@ -214,53 +193,36 @@ class RayPool(RemotePool[Job, Result]):
         self._doubtful[worker.place.node_id] = time.monotonic() + _DOUBT_S
         # The node may hold these objects, and Ray would wait for it before it looks elsewhere.
         self._make_runner = ray.put(ray.get(self._make_runner))
-        if self._data is not None:
+        if self._version:
             self._data = ray.put(ray.get(self._data))
         self._parts.clear()
 
-    def _note_early_loss(self, place: int, why: str) -> None:
+    def _note_early_loss(self, worker: WorkerHandle, why: str) -> None:
         """Remove a worker that was lost before it had a place; `_fill_places` asks for another.
 
         Ray sends workers to a node for seconds after it is gone. So these losses do not count as
-        failed starts; `_look_for_late_ones` limits their time instead.
+        failed starts; `_check_room` limits their time instead.
         """
         if why != self._early_loss:
             _log.warning("%s", why)
         self._early_loss = why
-        self._remove(place)
+        self._remove(worker)
 
-    def _begin_at(self, place: int, where: Place) -> None:
-        """Have a worker that has found a place make its runner there."""
-        worker = self._placed[place]
-        worker.place = where
-        if where.lacking:
-            self._leave_out(place, where.lacking)
-        else:
+    def _note_done(self, worker: WorkerHandle, state: State, answer: Answer) -> None:
+        missing = answer.value
+        if state is State.FETCHING:
             worker.start(self._make_runner)
-
-    def _note_start(self, place: int, state: State, answer: Answer) -> None:
-        """Handle the answer of a worker that was to make its runner, load data, or copy files."""
-        worker = self._placed[place]
-        if not answer.is_error:
-            missing = answer.value
-            if state is State.FETCHING:
-                worker.start(self._make_runner)
-            elif missing is not None:
-                worker.fetch(missing, self._parts_of(missing))
-            else:
-                # A worker that has to load data too has not started yet.
-                if worker.version == self._version:
-                    self._num_failed_starts = 0
-            return
-        error: RemoteError = answer.value
-        if state is State.LOADING and self._is_broadcasting and not error.is_out_of_memory:
-            # The other workers will refuse the data too, so no job will run with this version.
-            self._refusals.append(error)
-        elif state is State.FETCHING:
-            self._leave_out(place, error.message)
+        elif missing is not None:
+            worker.fetch(missing, self._parts_of(missing))
         else:
-            message = self._on(worker, error.message)
-            self._give_up(place, "", error._replace(message=message))
+            super()._note_done(worker, state, answer)
+
+    def _note_failed_start(self, worker: WorkerHandle, state: State, error: RemoteError) -> None:
+        if state is State.FETCHING:
+            self._leave_out(worker, error.message)
+            return
+        message = self._on(worker, error.message)
+        super()._note_failed_start(worker, state, error._replace(message=message))
 
     def _parts_of(self, number: int) -> list[Any]:
         """Return references to the parts of files, stored when a node first lacks them."""
@@ -268,19 +230,18 @@ class RayPool(RemotePool[Job, Result]):
             self._parts[number] = [ray.put(part) for part in self._needs.files[number].parts()]
         return self._parts[number]
 
-    def _leave_out(self, place: int, lacking: str) -> None:
+    def _leave_out(self, worker: WorkerHandle, lacking: str) -> None:
         """Remove a worker whose node lacks something, and give its node no work.
 
         Raises:
           UserError: no other node is left.
         """
-        worker = self._placed[place]
         assert worker.place is not None
         line, node_id = self._on(worker, lacking), worker.place.node_id
         if node_id not in self._unfit:
             _log.warning("%s", line)
         self._unfit[node_id] = line
-        self._remove(place)
+        self._remove(worker)
         self._check_nodes()
 
     def _check_nodes(self) -> None:
@@ -292,40 +253,19 @@ class RayPool(RemotePool[Job, Result]):
         """Add to a message the node that it is about, if there are several."""
         return f"node {worker.node}: {message}" if self._address else message
 
-    def _give_up(self, place: int, why: str, error: RemoteError | None = None) -> None:
-        """Remove a worker that was lost, is late, or cannot make its runner or load the data.
+    def _is_hopeless(self, place: int) -> bool:
+        if self._num_failed_starts < self._supervision.max_attempts:
+            return False
+        if not any(worker.is_ready for worker in self._placed.values()):
+            return True
+        # One node may lack something that the others have.
+        self._given_up.add(place)
+        self._num_failed_starts = 0
+        return False
 
-        Args:
-          place: the worker's place.
-          why: why it was lost; "" if there is an error.
-          error: why it cannot start.
-
-        Raises:
-          PoolError, UserError: there is no use in starting another worker.
-        """
-        worker = self._placed[place]
-        state = worker.state
-        self._remove(place)
-        if state is State.RUNNING:
-            assert worker.job is not None and self._queue is not None
-            self._queue.fail(worker.job, why)
-            return
-        failure = RemoteError(why, "", False) if error is None else error
-        _log.warning("%s", "\n".join(filter(None, (failure.message, failure.traceback.rstrip()))))
-        self._num_failed_starts += 1
-        is_hopeless = self._num_failed_starts >= self._supervision.max_attempts
-        is_first = not (error is None or error.is_out_of_memory or self._has_started)
-        if is_first or (
-            is_hopeless and not any(occupant.is_ready for occupant in self._placed.values())
-        ):
-            raise failure.exception("workers")
-        if is_hopeless:
-            # One node may lack something that the others have.
-            self._given_up.add(place)
-            self._num_failed_starts = 0
-
-    def _remove(self, place: int) -> None:
-        """Kill a worker and empty its place."""
+    def _remove(self, worker: WorkerHandle) -> None:
+        place = self._place_of(worker)
+        assert place is not None
         self._placed.pop(place).kill()
 
     def _fill_places(self) -> None:
@@ -341,10 +281,10 @@ class RayPool(RemotePool[Job, Result]):
     def _assign(self) -> None:
         """Give each idle worker what it lacks: the data, or a job."""
         for worker in self._placed.values():
-            if worker.state is not State.IDLE:
+            if not worker.is_idle:
                 continue
             if worker.version != self._version:
-                worker.load(self._data, self._version, self._data_sha256)
+                worker.load(self._data, self._version)
             elif self._queue is not None and self._queue.waiting:
                 job = self._queue.waiting.popleft()
                 worker.run(job, pickled(self._queue.jobs[job]))

@@ -8,24 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import gc
-import hashlib
 import importlib.metadata
 import os
 import pathlib
 import sys
-import time
-import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import ray
 
 from environments.errors import UserError
-from tfrl_systems.drivers.pipes.messages import RemoteError, pickled, unpickled
-from tfrl_systems.drivers.pool_parts import RestartingRunner
+from tfrl_systems.drivers.pipes.messages import pickled, unpickled
 from tfrl_systems.drivers.ray_pool.shipping import Copies, DigestedFiles, default_directory
 from tfrl_systems.drivers.requirements import Requirements, note_copies
+from tfrl_systems.drivers.worker import Answer, Worker, answer_of
 
 # Other versions of these can change results.
 _PACKAGES = (
@@ -38,9 +34,6 @@ _PACKAGES = (
     "scipy",
     "tf-agents",
 )
-
-# Larger results are compressed before they travel to another node: padded graphs to a 25th.
-_LARGE_BYTES = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,38 +127,10 @@ class Place(NamedTuple):
     lacking: str
 
 
-class Answer(NamedTuple):
-    """What a call came to.
-
-    Attributes:
-      payload: the pickled result, or the pickled `RemoteError`.
-      is_error: whether it is an error.
-      seconds: time that the worker spent on it.
-      is_compressed: whether the payload is, by zlib.
-    """
-
-    payload: bytes = b""
-    is_error: bool = False
-    seconds: float = 0.0
-    is_compressed: bool = False
-
-    @property
-    def value(self) -> Any:
-        """The result, or the `RemoteError`."""
-        return unpickled(zlib.decompress(self.payload) if self.is_compressed else self.payload)
-
-    def compressed(self) -> Answer:
-        """Return the same answer in fewer bytes, if there are many."""
-        if len(self.payload) < _LARGE_BYTES:
-            return self
-        return self._replace(payload=zlib.compress(self.payload, 1), is_compressed=True)
-
-
-class Worker:
-    """Makes a runner, then loads data and runs jobs; the pool makes one call at a time."""
+class NodeWorker(Worker):
+    """A worker that says where it is, and has missing files copied to its node."""
 
     def __init__(self) -> None:
-        self._runner: RestartingRunner[Any, Any] | None = None
         self._files: tuple[DigestedFiles, ...] = ()
         self._copies = Copies(default_directory())
         self._is_far = False
@@ -181,61 +146,21 @@ class Worker:
         self._is_far = node_id != needs.node_id
         return Place(ray.util.get_node_ip_address(), node_id, os.getpid(), needs.lacking())
 
-    def start(self, make_runner_pickled: bytes) -> Answer:
+    def start(self, make_runner_pickled: bytes | bytearray) -> Answer:
         """Make the runner. If files are missing, answer the number of the first ones instead."""
+        for number, wanted in enumerate(self._files):
+            directory = self._copies.find(wanted)
+            if directory is None:
+                return Answer(pickled(number))
+            note_copies(wanted.files, directory)
+        return super().start(make_runner_pickled)
 
-        def make() -> int | None:
-            for number, wanted in enumerate(self._files):
-                directory = self._copies.find(wanted)
-                if directory is None:
-                    return number
-                note_copies(wanted.files, directory)
-            # Unpickled anew for each runner, so that a failed runner leaves nothing to the next.
-            self._runner = RestartingRunner(lambda: unpickled(make_runner_pickled)(), unpickled)
-            # All objects made so far will stay, so the garbage collector need not look at them.
-            gc.collect()
-            gc.freeze()
-            return None
-
-        return _answer(make)
-
-    def fetch(self, number: int, part_refs: list[Any]) -> Answer:
+    def fetch(self, part_refs: list[Any], number: int) -> Answer:
         """Copy missing files to this node; the references are to their parts."""
         parts = (ray.get(part_ref) for part_ref in part_refs)
-        return _answer(lambda: self._copies.add(self._files[number], parts))
-
-    def load(self, data_pickled: bytes, version: int, sha256: str) -> Answer:
-        """Load data of a broadcast."""
-
-        def load() -> None:
-            actual = hashlib.sha256(data_pickled).hexdigest()
-            if actual != sha256:
-                raise RuntimeError(f"expected data with sha256 {sha256}, found {actual}")
-            self._ready_runner.load(data_pickled, version)
-
-        return _answer(load)
+        return answer_of(lambda: self._copies.add(self._files[number], parts))
 
     def run(self, job_pickled: bytes, version: int) -> Answer:
         """Run a job that needs the data of `version`."""
-        answer = _answer(lambda: self._ready_runner.run(unpickled(job_pickled), version))
+        answer = super().run(job_pickled, version)
         return answer.compressed() if self._is_far else answer
-
-    def close(self) -> None:
-        """Close the runner."""
-        if self._runner is not None:
-            self._runner.close()
-
-    @property
-    def _ready_runner(self) -> RestartingRunner[Any, Any]:
-        assert self._runner is not None, "a pool calls start first"
-        return self._runner
-
-
-def _answer(function: Callable[[], Any]) -> Answer:
-    began_s = time.perf_counter()
-    try:
-        result = function()
-        seconds = time.perf_counter() - began_s
-        return Answer(pickled(result), seconds=seconds)
-    except Exception as error:
-        return Answer(pickled(RemoteError.of(error)), is_error=True)

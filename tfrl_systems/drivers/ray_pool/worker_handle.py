@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import enum
 import re
-import time
 from collections.abc import Collection
 from typing import Any
 
@@ -14,25 +12,16 @@ import ray
 from tfrl_systems.drivers.collect import Supervision
 from tfrl_systems.drivers.processes import SINGLE_THREADED
 from tfrl_systems.drivers.ray_pool import clusters
-from tfrl_systems.drivers.ray_pool.worker import Answer, Needs, Place, Worker
+from tfrl_systems.drivers.ray_pool.worker import Needs, NodeWorker, Place
+from tfrl_systems.drivers.remote_pool import Handle, State
+from tfrl_systems.drivers.worker import Answer
 
 # A run has two pools at times: one collects and the other evaluates, never both at once. With half
 # a processor for each worker, both get one worker for each processor.
 _PROCESSORS = 0.5
 
 
-class State(enum.Enum):
-    """What a worker does, or did last."""
-
-    WAITING = "waits for a place on a node"
-    STARTING = "makes its runner"
-    FETCHING = "copies files to its node"
-    IDLE = "has nothing to do"
-    LOADING = "loads data"
-    RUNNING = "runs a job"
-
-
-class WorkerHandle:
+class WorkerHandle(Handle):
     """An actor that runs one job after another. It begins to look for a place at once.
 
     Args:
@@ -44,12 +33,8 @@ class WorkerHandle:
       doubtful: Ray's names of nodes that it is on only if no other has room.
 
     Attributes:
-      state: what it does.
       place: where it is; None while it waits.
       call: the answer that it owes; None when it is idle.
-      deadline_s: when that answer is late, on the clock of `time.monotonic`; None for no limit.
-      version: version of the data that it answered to last; 0 before the first.
-      job: number of the job that it is running; None if it runs none.
     """
 
     def __init__(
@@ -60,59 +45,33 @@ class WorkerHandle:
         unfit: Collection[str] = (),
         doubtful: Collection[str] = (),
     ) -> None:
+        super().__init__(supervision, State.WAITING)
         options: dict[str, Any] = {"num_cpus": 0}
         if not is_local:
             options = {"num_cpus": _PROCESSORS, "runtime_env": {"env_vars": SINGLE_THREADED}}
         options["label_selector"] = _elsewhere({*unfit, *doubtful})
         options["fallback_strategy"] = [{"label_selector": _elsewhere(unfit)}]
         # The pool restarts workers and repeats jobs; Ray must do neither.
-        make_actor: Any = ray.remote(**options, max_restarts=0, max_task_retries=0)(Worker)
+        make_actor: Any = ray.remote(**options, max_restarts=0, max_task_retries=0)(NodeWorker)
         self._actor: Any = make_actor.remote()
-        self._supervision = supervision
-        self.state = State.WAITING
         self.place: Place | None = None
         self.call: Any = self._actor.look.remote(needs)
-        self.deadline_s: float | None = None
-        self.version = self._loading = 0
-        self.job: int | None = None
-
-    @property
-    def is_ready(self) -> bool:
-        """Return whether it has made its runner."""
-        return self.state in (State.IDLE, State.LOADING, State.RUNNING)
 
     @property
     def node(self) -> str:
         """Return the address of its node."""
         return self.place.node if self.place is not None else "an unknown node"
 
-    @property
-    def limit_s(self) -> float:
-        """Return the seconds that it may take for what it does."""
-        is_short = self.state in (State.WAITING, State.STARTING)
-        return self._supervision.start_timeout_s if is_short else self._supervision.timeout_s
-
     def start(self, make_runner_ref: Any) -> None:
         """Have it make its runner; the reference is to the pickled function that does so."""
-        self._begin(State.STARTING, self._actor.start.remote(make_runner_ref))
+        self._call(State.STARTING, "start", make_runner_ref)
 
     def fetch(self, number: int, part_refs: list[Any]) -> None:
         """Have it copy missing files to its node; the references are to their parts."""
-        self._begin(State.FETCHING, self._actor.fetch.remote(number, part_refs))
+        self._call(State.FETCHING, "fetch", part_refs, number)
 
-    def load(self, data_ref: Any, version: int, sha256: str) -> None:
-        """Have it load data; the reference is to the pickled data."""
-        self._loading = version
-        self._begin(State.LOADING, self._actor.load.remote(data_ref, version, sha256))
-
-    def run(self, number: int, job_pickled: bytes) -> None:
-        """Have it run a job with its current data."""
-        self.job = number
-        self._begin(State.RUNNING, self._actor.run.remote(job_pickled, self.version))
-
-    def _begin(self, state: State, call: Any) -> None:
-        self.state, self.call = state, call
-        self.deadline_s = time.monotonic() + self.limit_s
+    def _send(self, method: str, *arguments: Any) -> None:
+        self.call = getattr(self._actor, method).remote(*arguments)
 
     def take_answer(self) -> Place | Answer:
         """Return the answer that has arrived.
@@ -122,9 +81,6 @@ class WorkerHandle:
         """
         answer: Place | Answer = ray.get(self.call)
         self.call = self.deadline_s = None
-        if self.state is State.LOADING:
-            # The pool may have broadcast a later version by now.
-            self.version = self._loading
         return answer
 
     def why_unable(self, error: Exception) -> str:

@@ -18,7 +18,7 @@ from tfrl_systems.systems.inlining.problem import (
     Problem,
     ScopeConfig,
 )
-from tfrl_systems.training.system import FLOAT_SETTINGS, GRAPH_SETTINGS, System
+from tfrl_systems.training.system import FLOAT_SETTINGS, GRAPH_SETTINGS, Check, System
 from tfrl_systems.training.training_run import TrainingRun
 
 if TYPE_CHECKING:
@@ -93,6 +93,10 @@ class Inlining(System):
     }
     unused_settings = (*GRAPH_SETTINGS, *FLOAT_SETTINGS)
     export_formats = ("clang-plugin", "mlgo")
+    verbs = {
+        "build": "tfrl_systems.systems.inlining.building.steered_build",
+        "corpus": "tfrl_systems.systems.inlining.corpus_verbs",
+    }
 
     def settings(self, agent: str, problem: Problem | None) -> Settings:
         """See `System.settings`."""
@@ -177,6 +181,12 @@ class Inlining(System):
         clang = compiler or "clang"
         report = exporting.export_plugin(policy, clang, output)
         return report, f"{clang} -Oz -fpass-plugin={output.resolve()} -c x.c"
+
+    def checks(self) -> list[Check]:
+        """See `System.checks`."""
+        from tfrl_systems.systems.inlining import doctor
+
+        return doctor.checks()
 
     def outcome(self, result: Mapping[str, Any]) -> tuple[str, str]:
         """See `System.outcome`; the lines of progress have said it."""

@@ -14,7 +14,7 @@ from tfrl_systems.settings import Settings
 from tfrl_systems.systems.tensor_graphs import tables, texts
 from tfrl_systems.systems.tensor_graphs.evaluating import Evaluation, evaluate
 from tfrl_systems.systems.tensor_graphs.problem import Benchmarks, Problem
-from tfrl_systems.training.system import FLOAT_SETTINGS, System
+from tfrl_systems.training.system import FLOAT_SETTINGS, Check, System
 from tfrl_systems.training.training_run import TrainingRun
 
 if TYPE_CHECKING:
@@ -108,6 +108,7 @@ class TensorGraphs(System):
         "beam": "the cheapest few graphs of each depth",
         "random": "random rules",
     }
+    verbs = {"optimize": "tfrl_systems.systems.tensor_graphs.optimize.optimization"}
     examples = {
         "train": texts.TRAIN,
         "evaluate": texts.EVALUATE,
@@ -166,6 +167,12 @@ class TensorGraphs(System):
         from tfrl_systems.systems.tensor_graphs.benchmarks import bench
 
         return bench.measure(self, request, reporter)
+
+    def checks(self) -> list[Check]:
+        """See `System.checks`."""
+        from tfrl_systems.systems.tensor_graphs import doctor
+
+        return doctor.checks()
 
     def outcome(self, result: Mapping[str, Any]) -> tuple[str, str]:
         """See `System.outcome`."""

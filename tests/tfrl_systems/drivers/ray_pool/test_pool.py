@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import logging
 import os
 import pathlib
@@ -12,7 +11,6 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import psutil
 import pytest
 
@@ -23,11 +21,9 @@ pytest.importorskip("ray", reason=NO_RAY)
 from environments.errors import UserError
 from tests.tfrl_systems.drivers.collecting import collect, expected
 from tests.tfrl_systems.drivers.conftest import wait_for_end
-from tests.tfrl_systems.drivers.runners import Noise, Process, Task
-from tfrl_systems.cli.main import main
+from tests.tfrl_systems.drivers.runners import Noise, Task
 from tfrl_systems.drivers.collect import Collect, Supervision, make_pool
 from tfrl_systems.drivers.jobs import PoolError
-from tfrl_systems.drivers.pipes.messages import pickled
 from tfrl_systems.drivers.ray_pool import worker
 
 ROOT = pathlib.Path(__file__).parents[4]
@@ -60,26 +56,6 @@ def test_results_are_the_same_whatever_ends_workers(tmp_path, caplog, capfd):
     assert "was lost (ActorDiedError) (attempt 2 of 3)" in caplog.text
     # Ray would print its own words on stdout, where results go.
     assert capfd.readouterr().out == ""
-
-
-def test_a_lost_job_is_back_in_work_at_once_and_the_worker_is_replaced():
-    with make(Process) as pool:
-        first = set(pool.map([Task(seed) for seed in range(20)]))
-        victim = min(first)
-        os.kill(victim, signal.SIGKILL)
-        seen = set(pool.map([Task(seed) for seed in range(20)]))
-        assert victim not in seen
-
-
-def test_large_results_are_small_on_their_way_to_another_node():
-    zeros = np.zeros(500_000)
-    answer = worker.Answer(pickled(zeros), seconds=2.0)
-    sent = answer.compressed()
-    assert len(sent.payload) < len(answer.payload) / 100
-    assert sent.value.tobytes() == zeros.tobytes()
-    assert sent.seconds == 2.0
-    small = worker.Answer(pickled(1))
-    assert small.compressed() is small
 
 
 def test_a_failing_start_ends_the_attempts():
@@ -115,20 +91,14 @@ def test_what_a_node_lacks_is_said_in_one_line(monkeypatch):
     )
 
 
-def test_a_run_from_the_command_line_is_the_same_and_only_its_own_words_are_seen(tmp_path, capfd):
-    small = ("iterations=2", "num_chunks=3", "episodes_per_chunk=4", "hidden_sizes=8")
-    hashes = []
-    for kind in ("inprocess", "ray"):
-        words = [word for setting in small for word in ("--set", setting)]
-        words += ["--function", "shifted_sphere", "--workdir", str(tmp_path / kind)]
-        words += ["--collect", kind, "--workers", "1"]
-        assert main(["train", "learn_to_optimize", "--agent", "ppo", *words, "--json"]) == 0
-        said = capfd.readouterr()
-        result = json.loads(said.out)
-        hashes.append((result["experience_sha256"], result["policy_sha256"]))
-        ours = ("iterations", "shifted_sphere: ")
-        assert not [line for line in said.err.splitlines() if not any(own in line for own in ours)]
-    assert len(set(hashes)) == 1
+@pytest.mark.usefixtures("no_saved_models")
+def test_a_run_is_the_same_and_nobody_but_us_is_heard(lent_run, small_run, tmp_path, capfd):
+    run = small_run("learn_to_optimize", "ppo").train(tmp_path / "run", collect=Collect("ray", 2))
+    whole = lent_run("learn_to_optimize", "ppo").result
+    capture = capfd.readouterr()
+    assert (capture.out, capture.err) == ("", "")
+    for name in ("experience_sha256", "policy_sha256"):
+        assert run.result[name] == whole[name]
 
 
 SCRIPT = """

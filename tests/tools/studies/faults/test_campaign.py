@@ -32,11 +32,12 @@ for number in range(8):
         (out / "new").write_text(str(number))
         (out / "new").rename(out / str(number))
 """
+# None calls `tempfile.gettempdir()`, which tries the directory with a file that a kill may leave.
 CARELESS = {
     "": "",
     "process": "subprocess.Popen(['sleep', '60'], start_new_session=True)",
-    "file": "tempfile.mkstemp()",
-    "socket": "import socket; socket.socket(socket.AF_UNIX).bind(tempfile.gettempdir() + '/s')",
+    "file": "tempfile.mkstemp(dir=os.environ['TMPDIR'])",
+    "socket": "import socket; socket.socket(socket.AF_UNIX).bind(os.environ['TMPDIR'] + '/s')",
     "file of its own": "(out / 'unfinished').touch()",
     "differing end": "(out / '3').write_text('4')",
     "error": "sys.exit('no')",

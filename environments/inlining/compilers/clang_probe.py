@@ -84,10 +84,15 @@ class ClangFacts:
         """Whether the channel can send LLVM's own decision."""
         return bool(self.default_feature)
 
+    @property
+    def hides_callee_blocks(self) -> bool:
+        """Whether the channel overwrites a feature with LLVM's decision: unknown in training."""
+        return self.default_feature == _BLOCKS
 
-def overwrites_blocks(facts: ClangFacts) -> bool:
-    """Whether the channel's way to send LLVM's own decision costs another feature its value."""
-    return facts.default_feature == _BLOCKS
+    @property
+    def major(self) -> int:
+        """The major version of LLVM."""
+        return int(self.version.split(".")[0])
 
 
 def probe_clang(executable: str) -> ClangFacts:

@@ -61,7 +61,7 @@ def build_plugin(toolchain: Toolchain, policy: PolicySource) -> pathlib.Path:
 
 def _build_advisor(toolchain: Toolchain) -> pathlib.Path:
     """Return the part that is the same for all policies, as an object; LLVM's headers take long."""
-    define = f"-DTFRL_HIDES_CALLEE_BLOCKS={int(toolchain.hides_callee_blocks)}"
+    define = f"-DTFRL_HIDES_CALLEE_BLOCKS={int(toolchain.facts.hides_callee_blocks)}"
     command = [toolchain.compiler, *_CPP_OPTIONS, *_OPTIONS, define]
     command += ["-isystem", os.fspath(toolchain.include), "-I.", "-c", _ADVISOR[0]]
     name = f"advisor-{toolchain.major}.o"

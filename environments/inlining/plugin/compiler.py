@@ -14,11 +14,7 @@ import numpy as np
 
 from environments.errors import UserError
 from environments.inlining.compilers import guardian
-from environments.inlining.compilers.compilation import (
-    DEFAULT_TIMEOUT_S,
-    CompiledModule,
-    Names,
-)
+from environments.inlining.compilers.compilation import DEFAULT_TIMEOUT_S, CompiledModule
 from environments.inlining.compilers.system_clang import SystemClang
 from environments.inlining.corpus.modules import Module
 from environments.inlining.heuristics import Policy
@@ -109,15 +105,10 @@ def _read(
         return None
     if not header["steered"] or header["varied"] != is_varied:
         return None
-
-    def site_functions() -> Names:
-        places = table[:, len(columns) + 1 :].tolist()
-        return tuple((functions[caller], functions[callee]) for caller, callee in places)
-
     decisions = table[:, len(columns)].astype(np.int8)
-    return dataclasses.replace(
-        compiled, decisions=decisions, features=features, names_fn=site_functions
-    )
+    places = table[:, len(columns) + 1 :].tolist()
+    called = tuple((functions[caller], functions[callee]) for caller, callee in places)
+    return dataclasses.replace(compiled, decisions=decisions, features=features, names=called)
 
 
 def make_clang(name: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> SystemClang:

@@ -51,7 +51,7 @@ print("done", flush=True)
 # Compiles again and again, with the policy inside clang.
 HOST_INSIDE = """
 import os, pathlib, sys
-from environments.inlining.collection.playing import compile_under
+from environments.inlining.collection.episode import compile_under
 from environments.inlining.corpus.modules import Module
 from environments.inlining.heuristics import make_heuristic
 from environments.inlining.plugin.compiler import make_clang

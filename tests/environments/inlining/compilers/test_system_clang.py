@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from environments.errors import UserError
-from environments.inlining.collection.playing import compile_under
+from environments.inlining.collection.episode import compile_under
 from environments.inlining.compilers.compiler import run_policy
 from environments.inlining.compilers.system_clang import SystemClang
 from environments.inlining.corpus.modules import DESCRIPTION_FILE, Corpus

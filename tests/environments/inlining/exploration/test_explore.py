@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from environments.inlining.collection.playing import compile_under
+from environments.inlining.collection.episode import compile_under
 from environments.inlining.collection.store import TrajectoryStore
 from environments.inlining.collection.variation import Variation, site_keys
 from environments.inlining.compilers.embedded import EmbeddedLlvm

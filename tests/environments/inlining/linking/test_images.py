@@ -9,7 +9,7 @@ import pytest
 from environments.errors import UserError
 from environments.inlining.heuristics import Default
 from environments.inlining.linking.images import link, read_image_size
-from environments.inlining.linking.objects import WriteObject
+from environments.inlining.collection.tasks import WriteObject
 from tests.environments.inlining.linking.conftest import ONE_OF_TWO, sizes_of
 from tests.environments.inlining.small_modules import write_module
 

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from environments.errors import UserError
-from environments.inlining.collection.playing import compile_under
+from environments.inlining.collection.episode import compile_under
 from environments.inlining.collection.store import TrajectoryStore
 from environments.inlining.compilers.embedded import EmbeddedLlvm
 from environments.inlining.compilers.object_size import read_function_bytes
@@ -16,7 +16,7 @@ from environments.inlining.environment import InliningEnvironment
 from environments.inlining.exploration.explore import ExplorationConfig, explore
 from environments.inlining.heuristics import Constant, Default
 from environments.inlining.linking.objective import OBJECT, make_objective
-from environments.inlining.linking.objects import WriteObject
+from environments.inlining.collection.tasks import WriteObject
 from tests.environments.inlining.linking.conftest import ONE_OF_TWO, sizes_of
 from tests.environments.inlining.small_modules import write_module
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from environments.errors import UserError
-from environments.inlining.collection.playing import compile_under
+from environments.inlining.collection.episode import compile_under
 from environments.inlining.collection.variation import Variation, site_keys
 from environments.inlining.compilers.compilation import CompiledModule, CompilerError
 from environments.inlining.corpus.modules import Module

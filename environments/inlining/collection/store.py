@@ -1,7 +1,7 @@
 """A store of compiles, so that no module is compiled twice with the same decisions.
 
 The module's bytes, the compiler and the decisions determine a compile. A `TrajectoryStore` keeps
-each under that key, in a cache that several processes may share. Because compiles are deterministic,
+each under that key, in a cache that processes may share. Because compiles are deterministic,
 the kept compiles of other policies often tell the result of a policy that was never run:
 `ModuleStore.recall` walks them as a tree of decisions.
 """
@@ -92,7 +92,7 @@ class ModuleStore:
       module_name: name of the module.
       project: the project that it is a part of.
       names: names of the features, in order.
-      key: identifies the compiler, the features, and all else but decisions that decides the object.
+      key: tells all that decides the object, besides decisions, and the features.
     """
 
     store: TrajectoryStore

@@ -11,7 +11,7 @@ from environments.errors import UserError
 from environments.inlining.corpus.building import build_corpus
 from environments.inlining.corpus.compile_commands import read_units
 from environments.inlining.corpus.modules import Corpus
-from environments.inlining.corpus.units import UnusableUnit
+from environments.inlining.corpus.units import NotCompiled
 from tests.requirements import need_programs
 
 SOURCE = "int f(int x) { return x + 1; }\n"
@@ -65,7 +65,7 @@ def read(directory, *entries):
 )
 def test_a_damaged_entry_is_named_and_does_not_spoil_the_others(tmp_path, entry, error):
     (unit,), skipped = read(tmp_path, entry)
-    assert isinstance(unit, UnusableUnit) and skipped == {}
+    assert isinstance(unit, NotCompiled) and skipped == {}
     assert unit.error.startswith("entry 1 of compile_commands.json: ")
     assert error.replace("no:", "no, found:") in unit.error
 

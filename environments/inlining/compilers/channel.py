@@ -134,11 +134,6 @@ class StreamParser:
         """Add bytes in the order in which they arrived."""
         self._buffer += data
 
-    @property
-    def pending_bytes(self) -> int:
-        """Number of bytes that no observation or header has used yet."""
-        return len(self._buffer)
-
     def next_observation(self) -> bytes | None:
         """Return the bytes of the next observation's tensors; None if some have not arrived.
 

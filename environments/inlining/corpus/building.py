@@ -122,7 +122,7 @@ def write_subset(corpus: corpus_lib.Corpus, output: pathlib.Path) -> None:
     """Write some modules of a built corpus as a corpus of their own.
 
     Args:
-        corpus: the modules, as `Corpus.select` or `without` returned them.
+        corpus: the modules, as `Corpus.select` returned them.
         output: directory to make. Modules become hard links if the file system allows it.
 
     Raises:

@@ -55,11 +55,6 @@ class ImageSize:
     rodata_bytes: int
     file_bytes: int
 
-    @property
-    def loaded_bytes(self) -> int:
-        """Code, unwind tables and read-only data together."""
-        return self.text_bytes + self.unwind_bytes + self.rodata_bytes
-
 
 def link(objects: Sequence[pathlib.Path], image: pathlib.Path) -> ImageSize:
     """Link object files into an image; return its sizes.

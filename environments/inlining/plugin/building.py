@@ -54,7 +54,7 @@ def build_plugin(toolchain: Toolchain, policy: PolicySource) -> pathlib.Path:
       UserError: the compiler fails, or the plugin cannot be written.
     """
     command = [toolchain.compiler, *_CPP_OPTIONS, *_OPTIONS]
-    texts = {**_texts(_POLICY), "policy.cpp": policy.text}
+    texts = {**_texts(_POLICY), "policy.cpp": policy}
     options = ["-shared", "-I.", "policy.cpp", os.fspath(_build_advisor(toolchain))]
     return _build(f"inliner-{toolchain.major}.so", texts, [*command, *options])
 

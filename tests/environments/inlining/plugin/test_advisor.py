@@ -36,13 +36,11 @@ def plugins(plugin_cache):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(plugin_cache))
 
-        def build(clang, source: PolicySource | str) -> pathlib.Path:
+        def build(clang, source: PolicySource) -> pathlib.Path:
             try:
                 toolchain = find_toolchain(clang.executable)
             except UserError as error:
                 pytest.skip(str(error))
-            if isinstance(source, str):
-                source = heuristic_source(source)
             return build_plugin(toolchain, source)
 
         yield build

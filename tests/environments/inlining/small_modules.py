@@ -115,6 +115,19 @@ def play(compiler: Compiler, module: Module, policy: Policy, store: TrajectorySt
     return perform(Play(policy), compiler, module, store)
 
 
+class Lent:
+    """A compiler whose processes go on after whoever borrows it."""
+
+    def __init__(self, compiler: Compiler) -> None:
+        self._compiler = compiler
+
+    def __getattr__(self, name: str):
+        return getattr(self._compiler, name)
+
+    def close(self) -> None:
+        pass
+
+
 def default(site: CallSite) -> bool:
     """Decide as LLVM itself does."""
     return site.default

@@ -12,8 +12,14 @@ from environments.inlining.collection.store import TrajectoryStore
 from environments.inlining.collection.variation import Variation, site_keys
 from environments.inlining.compilers.embedded import EmbeddedLlvm
 from environments.inlining.exploration.explore import ExplorationConfig, explore
-from environments.inlining.heuristics import Default, Replay, make_heuristic
-from tests.environments.inlining.small_modules import HAND_WORKED, NO_CALL_SITES, play, write_module
+from environments.inlining.heuristics import Default, make_heuristic
+from tests.environments.inlining.small_modules import (
+    HAND_WORKED,
+    NO_CALL_SITES,
+    Replay,
+    play,
+    write_module,
+)
 
 # LLVM fills up the last function's unwind entry to a multiple of 8.
 PADDING_BYTES = 4

@@ -34,6 +34,23 @@ CppApplication {
     cpp.optimization: "none"
 }
 """
+CONFIGURE = """\
+AC_INIT([shapes], [1.0])
+AM_INIT_AUTOMAKE([foreign])
+AM_PROG_AR
+LT_INIT
+AC_PROG_CXX
+AC_CONFIG_FILES([Makefile])
+AC_OUTPUT
+"""
+AUTOMAKE = """\
+lib_LTLIBRARIES = libshapes.la
+libshapes_la_SOURCES = library0.cpp library1.cpp shape.h
+check_PROGRAMS = program
+program_SOURCES = main.cpp
+program_LDADD = libshapes.la
+TESTS = program
+"""
 ALL = "for f in main 'library 0' 'library 1'; do %s -Oz -c \"$f.cpp\" || exit 1; done"
 NOTHING_TOLD = "no clang told of it"
 
@@ -82,6 +99,14 @@ ROWS = [
         ("cmake", "make"),
         steered=0,
         reasons=("-Os",),
+    ),
+    Row(
+        "Autotools and libtool",
+        "make -C b -j2 check",
+        "mv 'library 0.cpp' library0.cpp && mv 'library 1.cpp' library1.cpp && rm Makefile && "
+        "autoreconf --install && mkdir b && cd b && ../configure CXXFLAGS=-Oz --disable-static",
+        ("autoreconf", "libtoolize", "make"),
+        (("configure.ac", CONFIGURE), ("Makefile.am", AUTOMAKE)),
     ),
     Row(
         "Meson",

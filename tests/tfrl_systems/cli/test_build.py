@@ -137,9 +137,9 @@ def test_other_compilers_go_their_way(tfrl, one_clang, tmp_path, monkeypatch):
 def test_thin_lto_is_left_to_the_linker(tfrl, one_clang, project):
     need_programs(pathlib.Path(one_clang).name.replace("clang++", "lld"))
     script = (
-        f"for f in 'library 0' 'library 1' main; do "
+        "for f in 'library 0' 'library 1' main; do "
         f'{one_clang} -Oz -flto=thin -Werror -c "$f.cpp" || exit 1; done; '
-        f" {one_clang} -Oz -flto=thin -fuse-ld=lld -Werror *.o -o program"
+        f"{one_clang} -Oz -flto=thin -fuse-ld=lld -Werror *.o -o program"
     )
     report, built = {}, []
     for policy in ("default", "never"):

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import pathlib
+import stat
+import subprocess
+import sys
+import time
+
 import pytest
 
 from environments.errors import UserError
@@ -52,3 +59,26 @@ def test_missing_embedded_compiler_says_what_to_install(monkeypatch):
     monkeypatch.setattr(bitcode_compilers.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match="pip install ziglang"):
         find_compiler()
+
+
+def test_a_build_that_is_killed_as_it_asks_a_compiler_leaves_nothing(tmp_path):
+    """Neither the compiler nor the directory that it was lent."""
+    scratch, begun = tmp_path / "scratch", tmp_path / "begun"
+    scratch.mkdir()
+    program = tmp_path / "clang"
+    program.write_text(f'#!/bin/sh\ntouch "$TMPDIR/x"\necho $$ > {begun}\nexec sleep 1000\n')
+    program.chmod(0o755)
+    code = f"from {bitcode_compilers.__name__} import *; find_compiler({str(program)!r})"
+    environment = {**os.environ, "TMPDIR": str(scratch)}
+    with subprocess.Popen([sys.executable, "-c", code], env=environment) as build:
+        while not begun.exists() or not begun.read_text():
+            assert build.poll() is None
+            time.sleep(0.02)
+        (directory,) = scratch.glob("*/*")
+        assert stat.S_IMODE(directory.stat().st_mode) == 0o700 and (directory / "x").exists()
+        build.kill()
+    compiler = pathlib.Path("/proc", begun.read_text().strip())
+    deadline_s = time.monotonic() + 60
+    while list(scratch.iterdir()) or compiler.exists():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)

@@ -43,10 +43,7 @@ class Policy(Protocol):
 
 
 class Default:
-    """LLVM's own decision at -Oz.
-
-    For the sizes of a plain -Oz see `collection.tasks.CompilePlainly`.
-    """
+    """LLVM's own decision at -Oz; `collection.tasks.CompilePlainly` gives the sizes of -Oz."""
 
     name = fingerprint = "default"
 

@@ -104,9 +104,7 @@ class Collector:
       make_pool: makes the pool of players; called when the store lacks a result for the first time.
 
     Attributes:
-      compiler: a compiler equal to those of the players, to ask for its name, identity and
-        features.
-      store: where compiles are kept.
+      compiler: a compiler equal to those of the players, to ask for its identity and features.
 
     Raises:
       UserError: the compiler does not exist or does not work.

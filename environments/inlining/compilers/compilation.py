@@ -64,7 +64,7 @@ Decide = Callable[[CallSite], int]
 
 
 class _Reader:
-    """Reads observations, and LLVM's own decision from them; for arguments see `Compilation`."""
+    """Reads observations, and LLVM's own decision from them."""
 
     def __init__(self, header: Header, default_feature: str) -> None:
         self._unpack = header.unpack

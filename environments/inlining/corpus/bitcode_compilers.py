@@ -40,7 +40,6 @@ class BitcodeCompiler:
     """A clang that makes bitcode.
 
     Attributes:
-        name: "embedded" or the path of a clang.
         version: first line of `--version`; part of the key under which results are kept.
         c: command that compiles C.
         cxx: command that compiles C++.
@@ -48,7 +47,6 @@ class BitcodeCompiler:
         system_directories: path prefixes of headers that belong to the compiler or the system.
     """
 
-    name: str
     version: str
     c: tuple[str, ...]
     cxx: tuple[str, ...]
@@ -189,9 +187,7 @@ def _embedded() -> BitcodeCompiler:
         f"-ffile-prefix-map={directory}=/ziglang",
     )
     version = _clang_version((program, "cc"))
-    return BitcodeCompiler(
-        EMBEDDED, version, (program, "cc"), (program, "c++"), flags, (f"{directory}/",)
-    )
+    return BitcodeCompiler(version, (program, "cc"), (program, "c++"), flags, (f"{directory}/",))
 
 
 def _clang(name: str) -> BitcodeCompiler:
@@ -209,7 +205,7 @@ def _clang(name: str) -> BitcodeCompiler:
             f"expected a clang >= {OLDEST_CLANG}, found {version!r} at {path}; "
             f"name another, or use the compiler {EMBEDDED!r}"
         )
-    return BitcodeCompiler(path, version, (path,), (path,), ("-fPIC", *_TO_BITCODE))
+    return BitcodeCompiler(version, (path,), (path,), ("-fPIC", *_TO_BITCODE))
 
 
 @functools.cache

@@ -43,21 +43,13 @@ _OTHER_LANGUAGES = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class _Entry:
-    """One entry of a database.
+    """One entry of a database."""
 
-    Attributes:
-        directory: where the compiler runs.
-        file: the source.
-        language: "c" or "c++"; "" for what is neither.
-        kind: what it is if it is neither C nor C++, for instance ".S" or "-x cuda".
-        options: of the compiler, with the source among them; empty for what is neither.
-    """
-
-    directory: pathlib.Path
+    directory: pathlib.Path  # where the compiler runs
     file: pathlib.Path
-    language: str
-    kind: str = ""
-    options: tuple[str, ...] = ()
+    language: str  # "c" or "c++"; "" for what is neither
+    kind: str = ""  # of what is neither, for instance ".S" or "-x cuda"
+    options: tuple[str, ...] = ()  # the source is among them
 
 
 def read_units(path: pathlib.Path, project: str = "") -> Gathered:

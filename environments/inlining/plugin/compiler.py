@@ -24,7 +24,6 @@ from environments.inlining.plugin.toolchain import Toolchain, find_toolchain
 
 # Behind the features and the decision of a call site: the places of caller and callee.
 _NUM_NAMES = 2
-_KEPT_PLUGINS = 64
 
 
 class PluginClang(SystemClang):
@@ -78,8 +77,6 @@ class PluginClang(SystemClang):
     def _plugin(self, policy: Policy) -> pathlib.Path | None:
         """Return the plugin that holds a policy; None if none can be built."""
         if policy.fingerprint not in self._plugins:
-            while len(self._plugins) >= _KEPT_PLUGINS:
-                del self._plugins[next(iter(self._plugins))]
             try:
                 plugin = build_plugin(self._toolchain, source_of(policy))
             except UserError:

@@ -1,7 +1,7 @@
 """Turn the sources of a corpus into units: compile_commands.json, source trees, bitcode files.
 
-A unit is a `CompileUnit` (a source file and the options that it needs), a `BitcodeUnit` or an
-`UnusableUnit`. Nothing is compiled here.
+A unit is a `CompileUnit` (a source file and the options that it needs), a `BitcodeUnit` or a
+`NotCompiled`. Nothing is compiled here.
 """
 
 from __future__ import annotations

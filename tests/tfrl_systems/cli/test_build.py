@@ -51,25 +51,6 @@ def test_a_configured_cmake_tree(tfrl, clang, tmp_path, monkeypatch, generator):
     assert ran.status == 0 and "no new object" in ran.err
 
 
-def test_make_with_llvms_own_decisions_gives_the_same_bytes(tfrl, one_clang, tmp_path, monkeypatch):
-    monkeypatch.setenv("CXXFLAGS", "-Oz")
-    built = {}
-    for policy in ("", "default", "never"):
-        sources = write_sources(tmp_path / f"tree {policy}")
-        monkeypatch.chdir(sources)
-        if not policy:
-            run("make", f"CXX={one_clang}", cwd=sources)
-        else:
-            ran = tfrl(
-                "build", "--policy", policy, "--json", "--", "make", "-j2", f"CXX={one_clang}"
-            )
-            assert ran.json["compiles"] == 3
-            assert ran.json["steered"] == (0 if policy == "default" else 3)
-        built[policy] = objects(sources)
-    assert len(built[""]) == 3
-    assert built["default"] == built[""] and built["never"] != built[""]
-
-
 @pytest.mark.parametrize(
     "clang, launcher", [(CLANGS[0], "ccache"), (CLANGS[1], "sccache")], indirect=["clang"]
 )

@@ -37,7 +37,7 @@ import pathlib
 import struct
 
 from environments.errors import UserError
-from environments.inlining.compilers import guardian
+from environments.isolation import guardian
 
 _CODES = {
     "int8_t": "b",

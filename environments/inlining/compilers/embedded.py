@@ -12,7 +12,6 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
-from environments.inlining.compilers import guardian
 from environments.inlining.compilers.channel import Channel
 from environments.inlining.compilers.clang_probe import PROBE_IR
 from environments.inlining.compilers.compilation import (
@@ -26,6 +25,7 @@ from environments.inlining.compilers.compilation import (
     compile_without_advice,
 )
 from environments.inlining.corpus.modules import Module
+from environments.isolation import guardian
 
 _WORKER_SCRIPT = pathlib.Path(__file__).with_name("embedded_worker.py")
 _NAME_CALLEES = ("-pass-remarks-missed=inline", "-pass-remarks=inline")

@@ -10,7 +10,6 @@ import subprocess
 from collections.abc import Mapping, Sequence
 
 from environments.errors import UserError
-from environments.inlining.compilers import guardian
 from environments.inlining.compilers.channel import Channel
 from environments.inlining.compilers.clang_probe import probe_clang
 from environments.inlining.compilers.compilation import (
@@ -30,6 +29,7 @@ from environments.inlining.compilers.embedded import (
     usable,
 )
 from environments.inlining.corpus.modules import Module
+from environments.isolation import guardian
 
 _NAME_CALLEES = ("-Rpass-missed=inline", "-Rpass=inline")
 

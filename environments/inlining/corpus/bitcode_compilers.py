@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from typing import BinaryIO
 
 from environments.errors import UserError
-from environments.inlining.compilers import guardian
+from environments.isolation import guardian
 
 EMBEDDED = "embedded"
 OLDEST_CLANG = 17

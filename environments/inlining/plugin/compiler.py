@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from environments.errors import UserError
-from environments.inlining.compilers import guardian
 from environments.inlining.compilers.compilation import DEFAULT_TIMEOUT_S, CompiledModule
 from environments.inlining.compilers.system_clang import SystemClang
 from environments.inlining.corpus.modules import Module
@@ -21,6 +20,7 @@ from environments.inlining.heuristics import Policy
 from environments.inlining.plugin.building import build_plugin
 from environments.inlining.plugin.source import source_of
 from environments.inlining.plugin.toolchain import Toolchain, find_toolchain
+from environments.isolation import guardian
 
 # Behind the features and the decision of a call site: the places of caller and callee.
 _NUM_NAMES = 2

@@ -42,8 +42,10 @@ def test_deciders_do_not_depend_on_how_rows_are_split():
             decide = policy.begin("module", NAMES)
             assert np.array_equal(decide(features[cut:], cut), whole[cut:])
             assert np.array_equal(decide(features[:cut], 0), whole[:cut])
-        one = row_by_row(policy.begin("module", NAMES))
-        assert [one(row, step) for step, row in enumerate(features.tolist())] == whole.tolist()
+        decide_row = row_by_row(policy.begin("module", NAMES))
+        assert [
+            decide_row(row, step) for step, row in enumerate(features.tolist())
+        ] == whole.tolist()
 
 
 def test_random_is_fair_and_differs_between_modules_and_seeds():

@@ -178,7 +178,9 @@ def test_signals_open_files_and_input_reach_the_command(project):
     reader, writer = os.pipe()
     os.write(writer, b"+")
     shell = "".join(f"trap 'echo {name}' {name}; " for name in ("HUP", "USR1"))
-    shell += f"trap 'exit 7' TERM; head -c 1 <&{reader}; head -c 5; while :; do sleep 0.1; done"
+    shell += (
+        f"trap 'exit 7' TERM; head -c 1 /dev/fd/{reader}; head -c 5; while :; do sleep 0.1; done"
+    )
     process = start(
         "build", "--policy", "default", "--", "sh", "-c", shell, cwd=project,
         pass_fds=(reader,), stdin=subprocess.PIPE, stdout=subprocess.PIPE,

@@ -53,12 +53,12 @@ def store(request, path):
 
 def test_recorded_paths_come_back_whole(store):
     part = part_of(store)
-    for kept in PATHS:
-        for recalled in (part.recall(Replay(kept.decisions)), part.get(kept.decisions)):
-            assert np.array_equal(recalled.features, kept.features)
+    for episode in PATHS:
+        for recalled in (part.recall(Replay(episode.decisions)), part.get(episode.decisions)):
+            assert np.array_equal(recalled.features, episode.features)
             assert recalled.features.dtype == np.int64
-            assert np.array_equal(recalled.decisions, kept.decisions)
-            assert recalled.size == kept.size and recalled.names == NAMES
+            assert np.array_equal(recalled.decisions, episode.decisions)
+            assert recalled.size == episode.size and recalled.names == NAMES
             assert recalled.module == "module"
     assert part.get(np.array([1, 0], np.int8)) is None
     empty = trajectory([], [], 7)
@@ -98,12 +98,12 @@ def test_records_come_back_as_they_were(store):
 
 
 def test_a_file_is_kept_between_runs_and_read_again_when_it_changes(path):
-    for kept in PATHS[1:]:
+    for episode in PATHS[1:]:
         with contextlib.closing(TrajectoryStore(path)) as store:
-            part_of(store).put(kept)
+            part_of(store).put(episode)
     with contextlib.closing(TrajectoryStore(path)) as store:
-        for kept in PATHS[1:]:
-            assert part_of(store).recall(Replay(kept.decisions)).size == kept.size
+        for episode in PATHS[1:]:
+            assert part_of(store).recall(Replay(episode.decisions)).size == episode.size
 
 
 def test_a_damaged_compile_is_not_recalled(path):

@@ -36,14 +36,14 @@ def plugins(plugin_cache):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(plugin_cache))
 
-        def build(clang, name: str, **other_features: str) -> pathlib.Path:
+        def build(clang, name: str, **substitutes: str) -> pathlib.Path:
             try:
                 toolchain = find_toolchain(clang.executable)
             except UserError as error:
                 pytest.skip(str(error))
             source = heuristic_source(name)
-            for feature, other in other_features.items():
-                source = source.replace(feature, other)
+            for feature, substitute in substitutes.items():
+                source = source.replace(feature, substitute)
             return build_plugin(toolchain, source)
 
         yield build

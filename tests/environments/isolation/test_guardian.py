@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from environments.errors import UserError
-from environments.inlining.compilers import guardian
 from environments.inlining.plugin.compiler import why_no_plugins
+from environments.isolation import guardian
 from tests.environments.inlining.small_modules import many_calls, write_module
 from tests.requirements import need_programs, needs_programs, skip_if
 

@@ -12,8 +12,8 @@ from tf_agents.trajectories import time_step as ts
 
 from environments.contexts import ContextSampler
 from environments.inlining.collection.episode import CompileEpisode
-from environments.inlining.collection.store import Trajectory, TrajectoryStore
-from environments.inlining.collection.tasks import CompilePlainly, ModuleStore, perform
+from environments.inlining.collection.store import ModuleStore, Trajectory, TrajectoryStore
+from environments.inlining.collection.tasks import CompilePlainly, perform
 from environments.inlining.compilers.compilation import CompilerError
 from environments.inlining.compilers.compiler import Compiler
 from environments.inlining.compilers.embedded import EmbeddedLlvm
@@ -140,10 +140,7 @@ class InliningEnvironment(py_environment.PyEnvironment):
         return ts.termination(self._observation(None), reward=reward)
 
     def _attempt(self, act_fn: Callable[[], Result]) -> Result:
-        """Call `act_fn`, and call it again if the compiler fails.
-
-        If it raises in the end, the episode in progress is forgotten.
-        """
+        """Call `act_fn`, and again if the compiler fails; in the end, forget the episode."""
         for attempt in range(self._max_attempts):
             try:
                 return act_fn()
@@ -158,17 +155,17 @@ class InliningEnvironment(py_environment.PyEnvironment):
                 raise
         raise AssertionError("unreachable")
 
-    def _advance(self) -> np.ndarray | None:
+    def _advance(self) -> list[int] | None:
         """Return the features of the call site after the decisions so far; None at the end."""
         assert self._module is not None
         # In a compile that goes on, all decisions but the last have been made.
         features, pending = None, self._decisions[-1:]
         if self._episode is None:
             self._episode = CompileEpisode(self._compiler, self._module)
-            features, pending = self._episode.next_features(), self._decisions
+            features, pending = self._episode.next_row(), self._decisions
         for decision in pending:
             self._episode.decide(decision)
-            features = self._episode.next_features()
+            features = self._episode.next_row()
         return features
 
     def _finish(self) -> float:
@@ -178,7 +175,7 @@ class InliningEnvironment(py_environment.PyEnvironment):
             if self._episode is None:
                 self._advance()
             assert self._episode is not None
-            self._trajectory = self._episode.trajectory()
+            self._trajectory = Trajectory.of(self._module.name, self._names, self._episode.result())
             self._end_episode()
             if self._keeps_episodes:
                 ModuleStore.of(self._store, self._compiler, self._module).put(self._trajectory)
@@ -199,8 +196,8 @@ class InliningEnvironment(py_environment.PyEnvironment):
         }
         return relative_saving(*costs)
 
-    def _observation(self, features: np.ndarray | None) -> dict[str, np.ndarray]:
-        values = np.zeros(len(self._names), np.int64) if features is None else features
+    def _observation(self, features: list[int] | None) -> dict[str, np.ndarray]:
+        values = np.array(features or [0] * len(self._names), np.int64)
         return {name: np.asarray(value) for name, value in zip(self._names, values, strict=True)}
 
     def _end_episode(self) -> None:

@@ -56,26 +56,15 @@ def feature_names(announced: tuple[str, ...]) -> tuple[str, ...]:
 
 @dataclasses.dataclass(slots=True)
 class _Function:
-    """What one compile has shown about a function so far.
+    """What one compile has shown about a function so far."""
 
-    Attributes:
-      called: number of decided call sites that call the function.
-      called_inlined: how many of those were inlined.
-      calling: number of decided call sites inside the function.
-      calling_inlined: how many of those were inlined.
-      users: number of the function's uses in LLVM's last count; None before the first.
-      inlined_when_counted: value of `called_inlined` when `users` last changed.
-      first_blocks: number of its basic blocks at the first call site inside it; None before.
-      last_blocks: number of its basic blocks at the last call site inside it; UNKNOWN before.
-    """
-
-    called: int = 0
+    called: int = 0  # decided call sites that call it
     called_inlined: int = 0
-    calling: int = 0
+    calling: int = 0  # decided call sites inside it
     calling_inlined: int = 0
-    users: int | None = None
-    inlined_when_counted: int = 0
-    first_blocks: int | None = None
+    users: int | None = None  # its uses in LLVM's last count
+    inlined_when_counted: int = 0  # `called_inlined` when `users` last changed
+    first_blocks: int | None = None  # its basic blocks at the first call site inside it
     last_blocks: int = UNKNOWN
 
 
@@ -169,11 +158,9 @@ class FeatureTracker:
 
 
 def _uses(function: _Function, counted: int) -> int:
-    """Return a function's number of uses now: LLVM's count less the call sites inlined since.
-
-    LLVM counts a function's uses once, adds one if other modules may call the function, and keeps
-    the count while call sites disappear. If the count changes, LLVM has counted again.
-    """
+    """Return a function's number of uses now: LLVM's count less the call sites inlined since."""
+    # LLVM counts a function's uses once, adds one if other modules may call the function, and keeps
+    # the count while call sites disappear. If the count changes, LLVM has counted again.
     if function.users != counted:
         function.users, function.inlined_when_counted = counted, function.called_inlined
     return counted - (function.called_inlined - function.inlined_when_counted)

@@ -43,10 +43,7 @@ class Policy(Protocol):
 
 
 class Default:
-    """LLVM's own decision at -Oz.
-
-    For the sizes of a plain -Oz see `collection.tasks.CompilePlainly`.
-    """
+    """LLVM's own decision at -Oz; `collection.tasks.CompilePlainly` gives the sizes of -Oz."""
 
     name = fingerprint = "default"
 
@@ -114,27 +111,6 @@ class CostBelow:
         return lambda features, _: (features[:, column] < self._threshold).astype(np.int8)
 
 
-class Replay:
-    """Repeats a recorded list of decisions; after its end, LLVM's own decisions."""
-
-    def __init__(self, decisions: Sequence[int] | np.ndarray, name: str = "replay") -> None:
-        self.name = name
-        self._decisions = np.asarray(decisions, np.int8)
-        self.fingerprint = "replay-" + hashlib.sha256(self._decisions.tobytes()).hexdigest()
-
-    def begin(self, module_name: str, names: tuple[str, ...]) -> Decider:
-        """See `Policy`."""
-        default = Default().begin(module_name, names)
-
-        def decide(features: np.ndarray, first: int) -> np.ndarray:
-            decisions = default(features, first)
-            recorded = self._decisions[first : first + len(features)]
-            decisions[: len(recorded)] = recorded
-            return decisions
-
-        return decide
-
-
 def make_heuristic(name: str, seed: int = 0) -> Policy:
     """Make a baseline.
 
@@ -160,7 +136,7 @@ def make_heuristic(name: str, seed: int = 0) -> Policy:
 
 
 def row_by_row(decide: Decider) -> DecideRow:
-    """Return a decider for single rows, as a compile needs: the decider's `one` if it has one."""
+    """Return a decider for single rows, as a compile needs: the decider's own if it has one."""
     own: DecideRow | None = getattr(decide, "decide_row", None)
     if own is not None:
         return own

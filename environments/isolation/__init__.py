@@ -7,4 +7,6 @@
     process.Process   ── socket: wire.py ──▶   serving.serve: calls a function with each request,
       starts, asks    ◀── answers ─────────      and answers what it returns
       and ends it
+
+`guardian` ends processes and removes directories when the caller's process is killed.
 """

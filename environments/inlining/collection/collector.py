@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from environments.errors import Failure, UserError
-from environments.inlining.collection.store import Trajectory, TrajectoryStore
-from environments.inlining.collection.tasks import CompilePlainly, ModuleStore, Play, Task
+from environments.inlining.collection.store import ModuleStore, Trajectory, TrajectoryStore
+from environments.inlining.collection.tasks import CompilePlainly, Play, Task
 from environments.inlining.compilers.compilation import CompilerError
 from environments.inlining.compilers.compiler import Compiler
 from environments.inlining.compilers.object_size import ObjectSize
@@ -25,13 +25,6 @@ from environments.inlining.heuristics import Default, Policy
 Result = TypeVar("Result")
 
 _MAX_ATTEMPTS = 2
-
-
-@dataclasses.dataclass(frozen=True)
-class _UsersMistake:
-    """Stands in place of a result if the task raised a `UserError` with this message."""
-
-    message: str
 
 
 class ModulePlayer:
@@ -57,7 +50,11 @@ class ModulePlayer:
         self._task = task
 
     def run(self, module: Module) -> Any:
-        """Return the task's result for a module; a `Failure` if the compiler failed twice."""
+        """Return the task's result for a module.
+
+        Returns:
+          A `Failure` if the compiler failed twice, a `UserError` if no module can be done.
+        """
         assert self._task is not None
         try:
             for _ in range(_MAX_ATTEMPTS):
@@ -66,7 +63,7 @@ class ModulePlayer:
                 except CompilerError as error:
                     message = str(error)
         except UserError as error:
-            return _UsersMistake(str(error))
+            return UserError(str(error))
         return Failure(module.name, message)
 
     def close(self) -> None:
@@ -85,10 +82,7 @@ class Pool(Protocol):
         """Make every player load a task."""
 
     def map(self, jobs: Sequence[Module], on_result: OnResult) -> object:
-        """Make the players run all modules, and call `on_result` with each result as it arrives.
-
-        If `on_result` raises an exception, the call ends and passes the exception on.
-        """
+        """Run all modules; `on_result` gets each result as it arrives, and may end the call."""
 
     def close(self) -> None:
         """End the players, including those that are at work."""
@@ -110,9 +104,7 @@ class Collector:
       make_pool: makes the pool of players; called when the store lacks a result for the first time.
 
     Attributes:
-      compiler: a compiler equal to those of the players, to ask for its name, identity and
-        features.
-      store: where compiles are kept.
+      compiler: a compiler equal to those of the players, to ask for its identity and features.
 
     Raises:
       UserError: the compiler does not exist or does not work.
@@ -138,16 +130,7 @@ class Collector:
         policy: Policy,
         progress: Callable[[int], None] | None = None,
     ) -> list[Trajectory | Failure]:
-        """Play one episode with each module.
-
-        Args:
-          modules: the modules.
-          policy: decides the call sites.
-          progress: called with 1 after each module.
-
-        Returns:
-          One trajectory or `Failure` for each module, in the order of `modules`.
-        """
+        """Play one episode with each module, its call sites decided by a policy; see `map`."""
         return self.map(Play(policy), modules, progress)
 
     def play_default(
@@ -155,22 +138,17 @@ class Collector:
     ) -> list[Trajectory | Failure]:
         """Play LLVM's own decisions in each module; take the sizes from plain compiles.
 
-        Returns:
-          The same as `play`. Policies are measured against these sizes; see `CompilePlainly`.
+        Policies are measured against these sizes; see `CompilePlainly`.
         """
         played = self.play(modules, Default(), progress)
         pairs = zip(modules, played, strict=True)
         compiled = [module for module, outcome in pairs if not isinstance(outcome, Failure)]
         plain_sizes: list[ObjectSize | Failure] = self.map(CompilePlainly(), compiled)
         sizes = iter(plain_sizes)
-        for number, outcome in enumerate(played):
-            if isinstance(outcome, Trajectory):
-                size = next(sizes)
-                if isinstance(size, Failure):
-                    played[number] = size
-                else:
-                    played[number] = dataclasses.replace(outcome, size=size)
-        return played
+        return [
+            outcome if isinstance(outcome, Failure) else _with_size(outcome, next(sizes))
+            for outcome in played
+        ]
 
     def map(
         self,
@@ -181,7 +159,7 @@ class Collector:
         """Do a task with each module.
 
         Args:
-          task: the task.
+          task: what to do.
           modules: the modules.
           progress: called with 1 after each module.
 
@@ -213,8 +191,8 @@ class Collector:
         missing = list(module_stores)
 
         def keep(place: int, result: Any) -> None:
-            if isinstance(result, _UsersMistake):
-                raise UserError(result.message)
+            if isinstance(result, UserError):
+                raise result
             if not isinstance(result, Failure):
                 task.keep(module_stores[missing[place]], result)
             take(missing[place], result)
@@ -238,3 +216,7 @@ class Collector:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _with_size(trajectory: Trajectory, size: ObjectSize | Failure) -> Trajectory | Failure:
+    return size if isinstance(size, Failure) else dataclasses.replace(trajectory, size=size)

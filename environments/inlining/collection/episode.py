@@ -1,49 +1,45 @@
-"""An episode of inlining: one compile, in which a policy decides call site by call site."""
+"""Compile a module under a policy: inside clang if it can be put there, else by the channel.
+
+Both roads give the same decisions, features and bytes. A clang with the policy inside takes about
+as long as a plain one; the channel waits for an answer at each call site.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 
 import numpy as np
 
-from environments.inlining.collection.store import Trajectory
+from environments.inlining.collection.variation import POLICY_ALONE, SiteNames, Variation
 from environments.inlining.compilers.compilation import CallSite, CompiledModule
 from environments.inlining.compilers.compiler import Compiler
 from environments.inlining.corpus.modules import Module
-from environments.inlining.features import FeatureTracker
+from environments.inlining.features import FeatureTracker, feature_names
+from environments.inlining.heuristics import Policy, row_by_row
+from environments.inlining.plugin.compiler import PluginClang
 
 
 class CompileEpisode:
     """A compile in progress, with the features that a policy sees at each call site.
-
-    It is a context manager; leaving it early ends the compile.
 
     Args:
       compiler: the compiler; it must not be compiling another module.
       module: the module to compile.
 
     Attributes:
-      names: names of the features, F of them.
       site: the call site that `next_row` returned last, None before the first and at the end.
-      compilation: the compile itself.
 
     Raises:
       CompilerError: the compile cannot be started.
     """
 
     def __init__(self, compiler: Compiler, module: Module) -> None:
-        self._module_name = module.name
+        self.site: CallSite | None = None
         self._tracker = FeatureTracker(compiler.announced)
         self._rows: list[list[int]] = []
         self._functions: list[tuple[str | None, str | None]] = []
-        self.names = self._tracker.names
-        self.site: CallSite | None = None
-        self.compilation = compiler.compile(module)
-
-    def next_features(self) -> np.ndarray | None:
-        """Like `next_row`, but return an array, int64 [F]."""
-        row = self.next_row()
-        return None if row is None else np.array(row, np.int64)
+        self._compilation = compiler.compile(module)
 
     def next_row(self) -> list[int] | None:
         """Go on to the next call site; return its F features, or None when the compile is over.
@@ -51,12 +47,12 @@ class CompileEpisode:
         Raises:
           CompilerError: the compiler failed, died or hung.
         """
-        self.site = self.compilation.next_site()
+        self.site = self._compilation.next_site()
         if self._rows:
-            self._tracker.record(self.compilation.last_decision, self.compilation.last_callee)
+            self._tracker.record(self._compilation.last_decision, self._compilation.last_callee)
         if self.site is None:
             return None
-        self._rows.append(self._tracker.observe(self.site, self.compilation.linkage))
+        self._rows.append(self._tracker.observe(self.site, self._compilation.linkage))
         self._functions.append((self.site.caller, self.site.callee))
         return self._rows[-1]
 
@@ -66,7 +62,7 @@ class CompileEpisode:
         Raises:
           CompilerError: the compiler does not read the decisions.
         """
-        self.compilation.advise(decision)
+        self._compilation.advise(decision)
 
     def result(self) -> CompiledModule:
         """Return the whole compile, once `next_row` has returned None.
@@ -74,21 +70,39 @@ class CompileEpisode:
         Raises:
           CompilerError: the compiler's output is not an object file.
         """
-        features = np.array(self._rows, np.int64).reshape(len(self._rows), len(self.names))
+        features = np.array(self._rows, np.int64).reshape(len(self._rows), len(self._tracker.names))
         return dataclasses.replace(
-            self.compilation.result(), features=features, names_fn=lambda: tuple(self._functions)
+            self._compilation.result(), features=features, names=tuple(self._functions)
         )
-
-    def trajectory(self) -> Trajectory:
-        """Return what is kept of the compile; otherwise like `result`."""
-        return Trajectory.of(self._module_name, self.names, self.result())
 
     def close(self) -> None:
         """End the compile and release its resources; may be called again."""
-        self.compilation.close()
+        self._compilation.close()
 
-    def __enter__(self) -> CompileEpisode:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+def compile_under(
+    policy: Policy, compiler: Compiler, module: Module, variation: Variation = POLICY_ALONE
+) -> CompiledModule:
+    """Compile a module under a policy, except where `variation` says otherwise.
+
+    Raises:
+      CompilerError: the compiler failed, died or hung.
+      UserError: the compiler does not offer a feature that the policy needs.
+    """
+    names = feature_names(compiler.announced)
+    # A policy refuses features that it cannot decide by, wherever it would decide.
+    decide = row_by_row(policy.begin(module.name, names))
+    if isinstance(compiler, PluginClang):
+        varied = None if variation == POLICY_ALONE else variation.to_json()
+        if (compiled := compiler.compile_inside(policy, module, names, varied)) is not None:
+            return compiled
+    site_names = SiteNames()
+    step = 0
+    with contextlib.closing(CompileEpisode(compiler, module)) as episode:
+        while (row := episode.next_row()) is not None:
+            assert episode.site is not None
+            key = site_names.name(episode.site.caller, episode.site.callee)
+            decision, default = decide(row, step), int(episode.site.default)
+            episode.decide(variation.action(decision, default, key, step))
+            step += 1
+        return episode.result()

@@ -1,14 +1,15 @@
 """A store of compiles, so that no module is compiled twice with the same decisions.
 
-The module's bytes, the compiler and the decisions determine a compile. `TrajectoryStore` keeps each
-compile under that key, in a cache that several processes may share. Because compiles are
-deterministic, the kept compiles of other policies often tell the result of a policy that was never
-run: `recall` walks the kept compiles as a tree of decisions.
+The module's bytes, the compiler and the decisions determine a compile. A `TrajectoryStore` keeps
+each under that key, in a cache that processes may share. Because compiles are deterministic,
+the kept compiles of other policies often tell the result of a policy that was never run:
+`ModuleStore.recall` walks them as a tree of decisions.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import io
 import json
 import pathlib
@@ -20,9 +21,12 @@ import numpy as np
 
 from environments.caches.cache import Cache
 from environments.caches.table import COMPILES
-from environments.inlining.compilers.compilation import CompiledModule
+from environments.inlining.compilers.compilation import CompiledModule, CompilerError
+from environments.inlining.compilers.compiler import Compiler
 from environments.inlining.compilers.object_size import ObjectSize
-from environments.inlining.heuristics import Decider
+from environments.inlining.corpus.modules import Module
+from environments.inlining.features import DERIVATION, feature_names
+from environments.inlining.heuristics import Policy
 
 # The first byte of a part: a compile, followed by its decisions, or a record and its name.
 _COMPILE, _RECORD = b"c", b"r"
@@ -63,73 +67,82 @@ class TrajectoryStore:
 
     Args:
       path: the file; made with its directory if it does not exist. None keeps everything in memory.
-      bound_bytes: the space that the file may take, approximately.
     """
 
-    def __init__(
-        self, path: pathlib.Path | None = None, bound_bytes: int = COMPILES.bound_bytes
-    ) -> None:
-        self._cache = Cache(path, bound_bytes, COMPILES.version)
-        self._cache.open()
+    def __init__(self, path: pathlib.Path | None = None) -> None:
+        self.cache = Cache(path, COMPILES.bound_bytes, COMPILES.version)
+        self.cache.open()
 
     @property
     def problem(self) -> str:
         """Why nothing can be kept now; "" if it can."""
-        return self._cache.problem
+        return self.cache.problem
 
-    def put(self, key: str, compiler: str, trajectory: Trajectory) -> None:
-        """Keep a compile with its features.
+    def close(self) -> None:
+        """Close the file."""
+        self.cache.close()
 
-        Args:
-          key: content hash of the module.
-          compiler: identity of the compiler.
-          trajectory: the compile.
+
+@dataclasses.dataclass(frozen=True)
+class ModuleStore:
+    """The part of a store that holds one module's compiles by one compiler.
+
+    Attributes:
+      store: the store.
+      module_name: name of the module.
+      project: the project that it is a part of.
+      names: names of the features, in order.
+      key: tells all that decides the object, besides decisions, and the features.
+    """
+
+    store: TrajectoryStore
+    module_name: str
+    project: str
+    names: tuple[str, ...]
+    key: str
+
+    @classmethod
+    def of(cls, store: TrajectoryStore, compiler: Compiler, module: Module) -> ModuleStore:
+        """Find the part of `store` that holds the compiles of `module` by `compiler`.
+
+        Raises:
+          CompilerError: the module cannot be read.
         """
-        part = _COMPILE + trajectory.decisions.astype(np.int8).tobytes()
-        self._cache.put(_key(key, compiler), _pack(trajectory), part)
+        names = feature_names(compiler.announced)
+        derived = hashlib.sha256(f"{DERIVATION} {','.join(names)}".encode()).hexdigest()
+        key = json.dumps([_content_key(module), f"{compiler.identity} {derived[:16]}"])
+        return cls(store, module.name, module.project, names, key)
 
-    def get(
-        self, key: str, compiler: str, module_name: str, decisions: np.ndarray
-    ) -> Trajectory | None:
+    def put(self, trajectory: Trajectory) -> None:
+        """Keep a compile with its features."""
+        self.store.cache.put(self.key, _pack(trajectory), _part(trajectory.decisions))
+
+    def get(self, decisions: np.ndarray) -> Trajectory | None:
         """Return the compile with exactly these decisions; None if it was not kept."""
-        part = _COMPILE + decisions.astype(np.int8).tobytes()
-        content = self._cache.get(_key(key, compiler), part)
-        return None if content is None else _unpack(module_name, part, content)
+        part = _part(decisions)
+        content = self.store.cache.get(self.key, part)
+        return None if content is None else _unpack(self.module_name, part, content)
 
-    def put_record(
-        self, key: str, compiler: str, request: str, arrays: Mapping[str, np.ndarray]
-    ) -> None:
-        """Keep the results of several compiles of a module, under the name `request`."""
+    def put_record(self, request: str, arrays: Mapping[str, np.ndarray]) -> None:
+        """Keep the results of several compiles under a name of their own."""
         packed = io.BytesIO()
         np.savez_compressed(packed, **arrays)
-        self._cache.put(_key(key, compiler), packed.getvalue(), _RECORD + request.encode())
+        self.store.cache.put(self.key, packed.getvalue(), _RECORD + request.encode())
 
-    def get_record(self, key: str, compiler: str, request: str) -> dict[str, np.ndarray] | None:
+    def get_record(self, request: str) -> dict[str, np.ndarray] | None:
         """Return the arrays that `put_record` kept under a name; None if there are none."""
-        content = self._cache.get(_key(key, compiler), _RECORD + request.encode())
+        content = self.store.cache.get(self.key, _RECORD + request.encode())
         if content is None:
             return None
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
             return dict(arrays)
 
-    def recall(
-        self, key: str, compiler: str, module_name: str, decide: Decider
-    ) -> Trajectory | None:
-        """Return the compile that a decider would lead to, without compiling.
-
-        Args:
-          key: content hash of the module.
-          compiler: identity of the compiler.
-          module_name: name of the module, for the returned trajectory.
-          decide: the decider. It gets the features of a kept compile, from the first call site on
-            where its own decision is not known yet.
-
-        Returns:
-          The kept compile whose decisions are all those of the decider; None if there is none.
-        """
+    def recall(self, policy: Policy) -> Trajectory | None:
+        """Return the compile that a policy would lead to, without compiling; None if not kept."""
+        decide = policy.begin(self.module_name, self.names)
         trajectories = [
-            _unpack(module_name, part, content)
-            for part, content in self._cache.parts(_key(key, compiler)).items()
+            _unpack(self.module_name, part, content)
+            for part, content in self.store.cache.parts(self.key).items()
             if part.startswith(_COMPILE)
         ]
         current, step = trajectories[0] if trajectories else None, 0
@@ -143,23 +156,30 @@ class TrajectoryStore:
             step += int(differs[0])
             prefix = np.append(current.decisions[:step], wanted[differs[0]]).astype(np.int8)
             step += 1
-            current = next(
-                (
-                    trajectory
-                    for trajectory in trajectories
-                    if np.array_equal(trajectory.decisions[:step], prefix)
-                ),
-                None,
+            matching = (
+                trajectory
+                for trajectory in trajectories
+                if np.array_equal(trajectory.decisions[:step], prefix)
             )
+            current = next(matching, None)
         return None
 
-    def close(self) -> None:
-        """Close the file."""
-        self._cache.close()
+
+def _content_key(module: Module) -> str:
+    try:
+        parts = [module.sha256, *module.command]
+        if module.thinlto_index is not None:
+            parts.append(hashlib.sha256(module.thinlto_index.read_bytes()).hexdigest())
+            parts.append("merged")  # Unlike those that an older version kept.
+    except OSError as error:
+        raise CompilerError(
+            f"{module.name}: expected to read the module, found: {error}; build the corpus again"
+        ) from error
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def _key(module: str, compiler: str) -> str:
-    return json.dumps([module, compiler])
+def _part(decisions: np.ndarray) -> bytes:
+    return _COMPILE + decisions.astype(np.int8).tobytes()
 
 
 def _pack(trajectory: Trajectory) -> bytes:

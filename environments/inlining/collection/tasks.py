@@ -1,84 +1,28 @@
-"""Tasks, which are done with one module at a time: compiling under a policy, or plainly.
+"""Tasks, which are done with one module at a time: compiling it under a policy, or plainly.
 
-`explore.py` has a third task. `run` needs a compiler but no store, so another process can do it.
+`explore.py` has another task. `run` needs a compiler but no store, so another process can do it.
 The other two methods look up a task's result in a store, and put the result there.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-from collections.abc import Mapping
+import pathlib
 from typing import Protocol, TypeVar
 
 import numpy as np
 
-from environments.inlining.collection.playing import compile_under
-from environments.inlining.collection.store import Trajectory, TrajectoryStore
-from environments.inlining.compilers.compilation import CompilerError
+from environments.inlining.collection.episode import compile_under
+from environments.inlining.collection.store import ModuleStore, Trajectory, TrajectoryStore
 from environments.inlining.compilers.compiler import Compiler
 from environments.inlining.compilers.object_size import ObjectSize
 from environments.inlining.corpus.modules import Module
-from environments.inlining.features import DERIVATION, feature_names
-from environments.inlining.heuristics import Policy
+from environments.inlining.features import feature_names
+from environments.inlining.heuristics import Default, Policy
 
 Result = TypeVar("Result")
 # The name under which the sizes of a plain compile are kept.
 _PLAIN = "plain"
-
-
-@dataclasses.dataclass(frozen=True)
-class ModuleStore:
-    """The part of a store that holds one module's compiles by one compiler.
-
-    Attributes:
-      store: the store.
-      module_name: name of the module.
-      project: the project that it is a part of.
-      names: names of the features, in order.
-      key: hash of all that decides the module's object besides compiler and decisions.
-      identity: identity of the compiler, and of the features derived from its channel's features.
-    """
-
-    store: TrajectoryStore
-    module_name: str
-    project: str
-    names: tuple[str, ...]
-    key: str
-    identity: str
-
-    @classmethod
-    def of(cls, store: TrajectoryStore, compiler: Compiler, module: Module) -> ModuleStore:
-        """Find the part of `store` that holds the compiles of `module` by `compiler`.
-
-        Raises:
-          CompilerError: the module cannot be read.
-        """
-        names = feature_names(compiler.announced)
-        derived = hashlib.sha256(f"{DERIVATION} {','.join(names)}".encode()).hexdigest()
-        identity = f"{compiler.identity} {derived[:16]}"
-        return cls(store, module.name, module.project, names, _content_key(module), identity)
-
-    def recall(self, policy: Policy) -> Trajectory | None:
-        """Return the compile that a policy would lead to; None if it was not kept."""
-        decide = policy.begin(self.module_name, self.names)
-        return self.store.recall(self.key, self.identity, self.module_name, decide)
-
-    def get(self, decisions: np.ndarray) -> Trajectory | None:
-        """Return the compile with exactly these decisions; None if it was not kept."""
-        return self.store.get(self.key, self.identity, self.module_name, decisions)
-
-    def put(self, trajectory: Trajectory) -> None:
-        """Keep a compile."""
-        self.store.put(self.key, self.identity, trajectory)
-
-    def get_record(self, request: str) -> dict[str, np.ndarray] | None:
-        """Return the arrays that `put_record` kept under a name; None if there are none."""
-        return self.store.get_record(self.key, self.identity, request)
-
-    def put_record(self, request: str, arrays: Mapping[str, np.ndarray]) -> None:
-        """Keep the results of several compiles under a name of their own."""
-        self.store.put_record(self.key, self.identity, request, arrays)
 
 
 class Task(Protocol[Result]):
@@ -157,6 +101,36 @@ class CompilePlainly:
         )
 
 
+@dataclasses.dataclass(frozen=True)
+class WriteObject:
+    """The task of compiling a module under a policy and writing the object to disk.
+
+    Attributes:
+      policy: the policy; LLVM's own decisions are compiled plainly, as users do.
+      directory: holds the object afterwards, under the module's name with ".o" behind it.
+    """
+
+    policy: Policy
+    directory: pathlib.Path
+
+    def recall(self, module_store: ModuleStore) -> pathlib.Path | None:
+        """See `Task`; objects are not kept."""
+        return None
+
+    def run(self, compiler: Compiler, module: Module) -> pathlib.Path:
+        """See `Task`."""
+        path = self.directory / f"{module.name}.o"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if self.policy.fingerprint == Default.fingerprint:
+            path.write_bytes(compiler.compile_plain(module).data)
+        else:
+            path.write_bytes(compile_under(self.policy, compiler, module).data)
+        return path
+
+    def keep(self, module_store: ModuleStore, result: pathlib.Path) -> None:
+        """See `Task`; objects are not kept."""
+
+
 def perform(
     task: Task[Result], compiler: Compiler, module: Module, store: TrajectoryStore
 ) -> Result:
@@ -173,16 +147,3 @@ def perform(
         result = task.run(compiler, module)
         task.keep(module_store, result)
     return result
-
-
-def _content_key(module: Module) -> str:
-    try:
-        parts = [module.sha256, *module.command]
-        if module.thinlto_index is not None:
-            parts.append(hashlib.sha256(module.thinlto_index.read_bytes()).hexdigest())
-            parts.append("merged")  # Unlike those that an older version kept.
-    except OSError as error:
-        raise CompilerError(
-            f"{module.name}: expected to read the module, found: {error}; build the corpus again"
-        ) from error
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()

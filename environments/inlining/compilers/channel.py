@@ -37,7 +37,7 @@ import pathlib
 import struct
 
 from environments.errors import UserError
-from environments.inlining.compilers import guardian
+from environments.isolation import guardian
 
 _CODES = {
     "int8_t": "b",
@@ -133,11 +133,6 @@ class StreamParser:
     def feed(self, data: bytes) -> None:
         """Add bytes in the order in which they arrived."""
         self._buffer += data
-
-    @property
-    def pending_bytes(self) -> int:
-        """Number of bytes that no observation or header has used yet."""
-        return len(self._buffer)
 
     def next_observation(self) -> bytes | None:
         """Return the bytes of the next observation's tensors; None if some have not arrived.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import pathlib
 import re
 import subprocess
@@ -84,19 +85,33 @@ class ClangFacts:
         """Whether the channel can send LLVM's own decision."""
         return bool(self.default_feature)
 
+    @property
+    def hides_callee_blocks(self) -> bool:
+        """Whether the channel overwrites a feature with LLVM's decision: unknown in training."""
+        return self.default_feature == _BLOCKS
 
-def overwrites_blocks(facts: ClangFacts) -> bool:
-    """Whether the channel's way to send LLVM's own decision costs another feature its value."""
-    return facts.default_feature == _BLOCKS
+    @property
+    def major(self) -> int:
+        """The major version of LLVM."""
+        return int(self.version.split(".")[0])
 
 
 def probe_clang(executable: str) -> ClangFacts:
-    """Ask an executable for its version and try its interactive channel.
+    """Ask an executable for its version and try its interactive channel, unless it was asked.
 
     Raises:
       UserError: the executable is not clang, is older than LLVM 17, or has a channel that does not
         work.
     """
+    try:
+        changed_ns = pathlib.Path(executable).stat().st_mtime_ns
+    except OSError:
+        changed_ns = 0
+    return _probe_at(executable, changed_ns)
+
+
+@functools.cache
+def _probe_at(executable: str, _: int) -> ClangFacts:
     version, banner = _version(executable)
     if int(version.split(".")[0]) < MINIMUM_VERSION:
         raise UserError(

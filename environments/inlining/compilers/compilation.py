@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import functools
 import select
 import subprocess
 import time
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -65,12 +64,7 @@ Decide = Callable[[CallSite], int]
 
 
 class _Reader:
-    """Reads observations, and LLVM's own decision from them.
-
-    Args:
-      header: the channel's header.
-      default_feature: see `Compilation`.
-    """
+    """Reads observations, and LLVM's own decision from them."""
 
     def __init__(self, header: Header, default_feature: str) -> None:
         self._unpack = header.unpack
@@ -106,7 +100,7 @@ class CompiledModule:
       callees: names of the T functions called, as known at the end of the compile; None where LLVM
         gave no name. Empty if the policy was inside clang.
       features: int64 [T, F], what a policy saw at each call site; empty if no policy decided.
-      names_fn: returns `names`, which few ask for.
+      names: caller and callee of each call site, if LLVM names them before the decision.
     """
 
     size: ObjectSize
@@ -114,12 +108,7 @@ class CompiledModule:
     decisions: np.ndarray
     callees: tuple[str | None, ...] = ()
     features: np.ndarray = dataclasses.field(default_factory=lambda: np.empty((0, 0), np.int64))
-    names_fn: Callable[[], Names] = tuple
-
-    @functools.cached_property
-    def names(self) -> Names:
-        """Caller and callee of each call site, if LLVM names them before the decision."""
-        return self.names_fn()
+    names: Names = ()
 
 
 class Backend(Protocol):
@@ -160,7 +149,6 @@ class Compilation:
         the channel does not send it; the decision is then derived from the cost. If it is not
         `DEFAULT_FEATURE`, the decision overwrites that feature, whose own value is unknown.
       timeout_s: how long the host may wait for the compiler in total, in s.
-      owns_channel: whether to close the channel with the compile.
       drain_every_ms: how often stderr is read at least, so that the compiler need not wait for it.
     """
 
@@ -171,8 +159,6 @@ class Compilation:
         channel: Channel,
         default_feature: str,
         timeout_s: float,
-        *,
-        owns_channel: bool = False,
         drain_every_ms: int = 20,
     ) -> None:
         self._module_name = module_name
@@ -182,7 +168,6 @@ class Compilation:
         self._reader: _Reader | None = None
         self._timeout_s = timeout_s
         self._waited_s = 0.0
-        self._owns_channel = owns_channel
         self._drain_every_ms = drain_every_ms
         assert backend.process.stderr is not None
         self._remarks = Remarks(backend.process.stderr.fileno())
@@ -279,8 +264,6 @@ class Compilation:
             return
         self._closed = True
         self._backend.finish()
-        if self._owns_channel:
-            self._channel.close()
 
     def _make_reader(self) -> _Reader:
         assert self._channel.parser.header is not None
@@ -321,12 +304,7 @@ class Compilation:
     def __enter__(self) -> Compilation:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -336,15 +314,10 @@ def compile_without_advice(module_name: str, backend: Backend, timeout_s: float)
     Raises:
       CompilerError: the compiler failed, died or hung.
     """
-    channel = Channel()
-    with Compilation(
-        module_name,
-        backend,
-        channel,
-        "",
-        timeout_s,
-        owns_channel=True,
-        drain_every_ms=_DRAIN_EVERY_MS_WITHOUT_ADVICE,
-    ) as compilation:
+    drain_every_ms = _DRAIN_EVERY_MS_WITHOUT_ADVICE
+    with (
+        contextlib.closing(Channel()) as channel,
+        Compilation(module_name, backend, channel, "", timeout_s, drain_every_ms) as compilation,
+    ):
         assert compilation.next_site() is None, "advice was asked for without a channel"
         return compilation.result()

@@ -12,7 +12,6 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
-from environments.inlining.compilers import guardian
 from environments.inlining.compilers.channel import Channel
 from environments.inlining.compilers.clang_probe import PROBE_IR
 from environments.inlining.compilers.compilation import (
@@ -26,6 +25,7 @@ from environments.inlining.compilers.compilation import (
     compile_without_advice,
 )
 from environments.inlining.corpus.modules import Module
+from environments.isolation import guardian
 
 _WORKER_SCRIPT = pathlib.Path(__file__).with_name("embedded_worker.py")
 _NAME_CALLEES = ("-pass-remarks-missed=inline", "-pass-remarks=inline")
@@ -59,15 +59,14 @@ class EmbeddedLlvm:
     def announced(self) -> tuple[str, ...]:
         """Names of the channel's features, in order; found by compiling a small probe once."""
         if self.identity not in _announced:
-            _announced[self.identity] = self._probe_again_and_again()
+            # If the probe does not compile, something killed LLVM and may not do so again.
+            for _ in range(_MAX_PROBES - 1):
+                with contextlib.suppress(CompilerError):
+                    _announced[self.identity] = self._probe()
+                    break
+            else:
+                _announced[self.identity] = self._probe()
         return _announced[self.identity]
-
-    def _probe_again_and_again(self) -> tuple[str, ...]:
-        # The probe itself compiles; if it fails, something killed LLVM and may not do so again.
-        for _ in range(_MAX_PROBES - 1):
-            with contextlib.suppress(CompilerError):
-                return self._probe()
-        return self._probe()
 
     def _probe(self) -> tuple[str, ...]:
         with guardian.make_directory() as directory:
@@ -96,13 +95,8 @@ class EmbeddedLlvm:
     def _compile(self, module: Module) -> Compilation:
         worker, channel = self._start()
         channel.restart()
-        return Compilation(
-            module.name,
-            EmbeddedRequest(worker, module.path),
-            channel,
-            DEFAULT_FEATURE,
-            self._timeout_s,
-        )
+        request = EmbeddedRequest(worker, module.path)
+        return Compilation(module.name, request, channel, DEFAULT_FEATURE, self._timeout_s)
 
     def compile_plain(self, module: Module) -> CompiledModule:
         """Compile without advice, in a second worker process; see `Compiler`.
@@ -110,11 +104,7 @@ class EmbeddedLlvm:
         Raises:
           CompilerError: the compiler failed, died or hung.
         """
-        if self._plain_worker is not None and self._plain_worker.is_spent():
-            self._plain_worker.kill()
-            self._plain_worker = None
-        if self._plain_worker is None:
-            self._plain_worker = EmbeddedWorker([])
+        self._plain_worker = usable(self._plain_worker)
         request = EmbeddedRequest(self._plain_worker, module.path)
         return compile_without_advice(module.name, request, self._timeout_s)
 
@@ -264,6 +254,15 @@ class EmbeddedRequest:
         """See `Backend`. Kill the worker if the request is unfinished; else it takes the next."""
         if self._worker.busy:
             self._worker.kill()
+
+
+def usable(worker: EmbeddedWorker | None) -> EmbeddedWorker:
+    """Return a worker without options that takes a request: this one, or another in its place."""
+    if worker is not None and not worker.is_spent():
+        return worker
+    if worker is not None:
+        worker.kill()
+    return EmbeddedWorker([])
 
 
 def read_module(

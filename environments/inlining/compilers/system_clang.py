@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import shutil
@@ -9,7 +10,6 @@ import subprocess
 from collections.abc import Mapping, Sequence
 
 from environments.errors import UserError
-from environments.inlining.compilers import guardian
 from environments.inlining.compilers.channel import Channel
 from environments.inlining.compilers.clang_probe import probe_clang
 from environments.inlining.compilers.compilation import (
@@ -22,8 +22,14 @@ from environments.inlining.compilers.compilation import (
     CompilerError,
     compile_without_advice,
 )
-from environments.inlining.compilers.embedded import EmbeddedWorker, describe_end, read_module
+from environments.inlining.compilers.embedded import (
+    EmbeddedWorker,
+    describe_end,
+    read_module,
+    usable,
+)
 from environments.inlining.corpus.modules import Module
+from environments.isolation import guardian
 
 _NAME_CALLEES = ("-Rpass-missed=inline", "-Rpass=inline")
 
@@ -56,7 +62,7 @@ class SystemClang:
             self.identity += f" {INCLUDE_DEFAULT_OPTION}"  # It overwrites another feature.
         self.announced = self.facts.announced
         self._timeout_s = timeout_s
-        self._reader: EmbeddedWorker | None = None
+        self._reader: EmbeddedWorker | None = None  # reads modules
         # Hash and linkage of the last module: exploration compiles one module many times in a row.
         self._linkage: tuple[str, Mapping[str, str]] = ("", {})
 
@@ -91,27 +97,16 @@ class SystemClang:
             names = _NAME_CALLEES
         command = self.command(module, options)
         command[2:2] = names  # After -cc1, which must come first.
-        try:
-            backend = _ClangProcess(module.name, command)
-        except BaseException:
-            channel.close()
-            raise
-        compilation = Compilation(
-            module.name,
-            backend,
-            channel,
-            self.facts.default_feature,
-            self._timeout_s,
-            owns_channel=True,
-        )
-        if self.facts.announces_default:
-            # The embedded LLVM reads the linkage while clang starts.
-            try:
+        with contextlib.ExitStack() as on_error:
+            on_error.callback(channel.close)
+            backend = _ClangProcess(module.name, command, channel=channel)
+            on_error.callback(backend.finish)
+            if self.facts.announces_default:
+                # The embedded LLVM reads the linkage while clang starts.
                 backend.linkage = self._read_linkage(module)
-            except BaseException:
-                compilation.close()
-                raise
-        return compilation
+            on_error.pop_all()
+        feature = self.facts.default_feature
+        return Compilation(module.name, backend, channel, feature, self._timeout_s)
 
     def compile_plain(
         self,
@@ -135,7 +130,8 @@ class SystemClang:
         Raises:
           CompilerError: the embedded LLVM, which reads the calls, cannot read the module.
         """
-        return read_module(self._start_reader(), module, self._timeout_s, calls=True).calls
+        self._reader = usable(self._reader)
+        return read_module(self._reader, module, self._timeout_s, calls=True).calls
 
     def close(self) -> None:
         """End the process that reads modules."""
@@ -144,39 +140,30 @@ class SystemClang:
             self._reader = None
 
     def _read_linkage(self, module: Module) -> Mapping[str, str]:
-        """Return the linkage of the module's functions by name.
-
-        It is empty if the embedded LLVM cannot read the module, for instance because a newer LLVM
-        wrote it.
-        """
+        """Return the linkage of functions by name; empty if a newer LLVM wrote the module."""
         try:
             if self._linkage[0] == module.sha256:
                 return self._linkage[1]
-            read = read_module(self._start_reader(), module, self._timeout_s, calls=False)
+            self._reader = usable(self._reader)
+            read = read_module(self._reader, module, self._timeout_s, calls=False)
         except (CompilerError, OSError):
             return {}
         self._linkage = (module.sha256, read.linkage)
         return read.linkage
 
-    def _start_reader(self) -> EmbeddedWorker:
-        if self._reader is not None and self._reader.is_spent():
-            self._reader.kill()
-            self._reader = None
-        if self._reader is None:
-            self._reader = EmbeddedWorker([])
-        return self._reader
-
 
 class _ClangProcess:
-    """A clang process that compiles one module; a `Backend` of `Compilation`."""
+    """A clang process that compiles one module; a `Backend` that closes its own channel."""
 
     def __init__(
         self,
         module_name: str,
         command: Sequence[str],
         environment: Mapping[str, str] | None = None,
+        channel: Channel | None = None,
     ) -> None:
         self.linkage: Mapping[str, str] = {}
+        self._channel = channel
         self._object_fd = os.memfd_create("object")
         try:
             self.process = subprocess.Popen(
@@ -217,3 +204,5 @@ class _ClangProcess:
         os.close(self._object_fd)
         assert self.process.stderr is not None
         self.process.stderr.close()
+        if self._channel is not None:
+            self._channel.close()

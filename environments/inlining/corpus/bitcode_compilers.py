@@ -20,17 +20,18 @@ import signal
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Sequence
 from typing import BinaryIO
 
 from environments.errors import UserError
+from environments.isolation import guardian
 
 EMBEDDED = "embedded"
 OLDEST_CLANG = 17
 _TO_BITCODE = ("-Oz", "-Xclang", "-disable-llvm-passes", "-emit-llvm", "-c")
 _QUIET = ("-w", "-fno-color-diagnostics", "-fno-caret-diagnostics")
 _VERSION_TIMEOUT_S = 60.0
+_MAX_MESSAGE_BYTES = 1_000_000
 _ERROR = re.compile(r"(?:fatal )?error: .*")
 
 
@@ -39,7 +40,6 @@ class BitcodeCompiler:
     """A clang that makes bitcode.
 
     Attributes:
-        name: "embedded" or the path of a clang.
         version: first line of `--version`; part of the key under which results are kept.
         c: command that compiles C.
         cxx: command that compiles C++.
@@ -47,7 +47,6 @@ class BitcodeCompiler:
         system_directories: path prefixes of headers that belong to the compiler or the system.
     """
 
-    name: str
     version: str
     c: tuple[str, ...]
     cxx: tuple[str, ...]
@@ -72,12 +71,10 @@ class CompilerRun:
 
     Attributes:
         error: "" on success, else the first error line or how the compiler died.
-        seconds: wall-clock time.
         messages: what the compiler printed to stderr, or the beginning of it.
     """
 
     error: str
-    seconds: float
     messages: str = ""
 
 
@@ -116,18 +113,18 @@ class CompilerProcesses:
             scratch: an existing directory for temporary files; no other run may use it.
             timeout_s: time after which the compiler is killed, in s.
         """
-        started = time.monotonic()
         messages = ""
         with tempfile.TemporaryFile(dir=scratch) as stderr:
             try:
                 process = self._start(command, directory, scratch, stderr)
             except OSError as error:
-                return CompilerRun(f"the compiler does not start: {error.strerror}", 0.0)
+                return CompilerRun(f"the compiler does not start: {error.strerror}")
             if process is None:
-                return CompilerRun("the build was stopped", 0.0)
+                return CompilerRun("the build was stopped")
             try:
                 status = process.wait(timeout_s)
-                messages = _read(stderr)
+                stderr.seek(0)
+                messages = stderr.read(_MAX_MESSAGE_BYTES).decode(errors="replace")
                 failure = "" if status == 0 else _first_error(messages, status)
             except subprocess.TimeoutExpired:
                 failure = f"took longer than {timeout_s:g} s"
@@ -135,7 +132,7 @@ class CompilerProcesses:
                 _kill_group(process)
                 with self._lock:
                     self._running.discard(process)
-        return CompilerRun(failure, time.monotonic() - started, messages)
+        return CompilerRun(failure, messages)
 
     def close(self) -> None:
         """Kill all compilers that still run; refuse later runs."""
@@ -190,9 +187,7 @@ def _embedded() -> BitcodeCompiler:
         f"-ffile-prefix-map={directory}=/ziglang",
     )
     version = _clang_version((program, "cc"))
-    return BitcodeCompiler(
-        EMBEDDED, version, (program, "cc"), (program, "c++"), flags, (f"{directory}/",)
-    )
+    return BitcodeCompiler(version, (program, "cc"), (program, "c++"), flags, (f"{directory}/",))
 
 
 def _clang(name: str) -> BitcodeCompiler:
@@ -210,27 +205,37 @@ def _clang(name: str) -> BitcodeCompiler:
             f"expected a clang >= {OLDEST_CLANG}, found {version!r} at {path}; "
             f"name another, or use the compiler {EMBEDDED!r}"
         )
-    return BitcodeCompiler(path, version, (path,), (path,), ("-fPIC", *_TO_BITCODE))
+    return BitcodeCompiler(version, (path,), (path,), ("-fPIC", *_TO_BITCODE))
 
 
 @functools.cache
 def _clang_version(driver: tuple[str, ...]) -> str:
     """Return the first line of `--version`."""
     try:
-        with tempfile.TemporaryDirectory(prefix="tfrl-") as scratch:
-            done = subprocess.run(
+        # However this process ends, the guardian ends the compiler and removes what it wrote.
+        with (
+            guardian.make_directory() as scratch,
+            subprocess.Popen(
                 [*driver, "--version"],
-                capture_output=True,
-                check=True,
                 stdin=subprocess.DEVNULL,
-                timeout=_VERSION_TIMEOUT_S,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
                 env=_environment(pathlib.Path(scratch)),
-            )
+                start_new_session=True,
+            ) as process,
+        ):
+            guardian.watch(process)
+            try:
+                shown, _ = process.communicate(timeout=_VERSION_TIMEOUT_S)
+            finally:
+                guardian.kill(process)
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, process.args)
     except (OSError, subprocess.SubprocessError) as error:
         raise UserError(
             f"expected a clang that runs, found {driver[0]}: {error}; name another compiler"
         ) from None
-    lines = done.stdout.decode(errors="replace").splitlines()
+    lines = shown.decode(errors="replace").splitlines()
     return lines[0].strip() if lines else ""
 
 
@@ -250,12 +255,6 @@ def _environment(scratch: pathlib.Path) -> dict[str, str]:
         ZIG_LOCAL_CACHE_DIR=str(scratch),
     )
     return environment
-
-
-def _read(stderr: BinaryIO) -> str:
-    """Return the beginning of what a compiler printed."""
-    stderr.seek(0)
-    return stderr.read(1_000_000).decode(errors="replace")
 
 
 def _first_error(text: str, status: int) -> str:

@@ -25,11 +25,10 @@ from typing import Any
 
 from environments.errors import UserError
 from environments.inlining.corpus import modules as corpus_lib
-from environments.inlining.corpus.bitcode import BitcodeFacts
 from environments.inlining.corpus.bitcode_compilers import BitcodeCompiler, find_compiler
-from environments.inlining.corpus.compiling import Made, Maker, Progress
+from environments.inlining.corpus.compiling import BitcodeFacts, Made, Maker, Progress
 from environments.inlining.corpus.sources import gather_units
-from environments.inlining.corpus.units import BitcodeUnit, CompileUnit, Unit, UnusableUnit
+from environments.inlining.corpus.units import BitcodeUnit, CompileUnit, NotCompiled, Unit
 
 NOT_COMPILED_FILE = "not_compiled.json"
 STATE_FILE = "build_state.json"
@@ -39,29 +38,13 @@ DEFAULT_TIMEOUT_S = 300.0
 
 
 @dataclasses.dataclass(frozen=True)
-class NotCompiled:
-    """A source that gave no module.
-
-    Attributes:
-        name: what the module would have been called.
-        source: the file.
-        error: first line of the compiler's error.
-    """
-
-    name: str
-    source: str
-    error: str
-
-
-@dataclasses.dataclass(frozen=True)
 class BuildReport:
     """What a build did.
 
     Attributes:
         directory: directory of the corpus.
         modules: number of modules in the corpus after the build.
-        compiled: number of modules that this build made.
-        reused: number of modules that had not changed.
+        reused: number of them that had not changed.
         duplicates: names of modules left out because another module has the same bitcode.
         empty: names of modules left out because they define no function.
         not_compiled: sources that gave no module, with the reason.
@@ -71,13 +54,17 @@ class BuildReport:
 
     directory: pathlib.Path
     modules: int
-    compiled: int
     reused: int
     duplicates: tuple[str, ...]
     empty: tuple[str, ...]
     not_compiled: tuple[NotCompiled, ...]
     seconds: float
     skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def compiled(self) -> int:
+        """Number of modules that this build made."""
+        return self.modules - self.reused
 
 
 def build_corpus(
@@ -135,7 +122,7 @@ def write_subset(corpus: corpus_lib.Corpus, output: pathlib.Path) -> None:
     """Write some modules of a built corpus as a corpus of their own.
 
     Args:
-        corpus: the modules, as `Corpus.select` or `without` returned them.
+        corpus: the modules, as `Corpus.select` returned them.
         output: directory to make. Modules become hard links if the file system allows it.
 
     Raises:
@@ -151,7 +138,10 @@ def write_subset(corpus: corpus_lib.Corpus, output: pathlib.Path) -> None:
         for module in corpus.modules:
             target = output / f"{module.name}.bc"
             target.parent.mkdir(parents=True, exist_ok=True)
-            _link_or_copy(module.path, scratch / "module.bc")
+            try:
+                os.link(module.path, scratch / "module.bc")
+            except OSError:
+                shutil.copyfile(module.path, scratch / "module.bc")
             (scratch / "module.bc").replace(target)
             # If both are links to the same file, `replace` leaves both of them.
             (scratch / "module.bc").unlink(missing_ok=True)
@@ -159,14 +149,6 @@ def write_subset(corpus: corpus_lib.Corpus, output: pathlib.Path) -> None:
         _write_json(scratch, output / corpus_lib.DESCRIPTION_FILE, description)
         for name in before - set(names):
             (output / f"{name}.bc").unlink(missing_ok=True)
-
-
-def _link_or_copy(source: pathlib.Path, target: pathlib.Path) -> None:
-    """Make `target` a hard link to `source`, or a copy if that is not possible."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)
 
 
 def _write(
@@ -182,9 +164,7 @@ def _write(
         for result in results
         if result.error
     )
-    _write_json(
-        scratch, output / NOT_COMPILED_FILE, [dataclasses.asdict(source) for source in failed]
-    )
+    _write_json(scratch, output / NOT_COMPILED_FILE, list(map(dataclasses.asdict, failed)))
     if not modules:
         reason = f"{failed[0].source}: {failed[0].error}" if failed else "they define no function"
         raise UserError(
@@ -216,8 +196,8 @@ def _write(
     _write_json(scratch, output / corpus_lib.DESCRIPTION_FILE, description)
     for name in before - by_name.keys():
         (output / f"{name}.bc").unlink(missing_ok=True)
-    num, reused = len(modules), sum(module.reused for module in modules)
-    return BuildReport(output, num, num - reused, reused, duplicates, empty, failed, 0.0)
+    reused = sum(module.reused for module in modules)
+    return BuildReport(output, len(modules), reused, duplicates, empty, failed, 0.0)
 
 
 def _sort_out(results: Iterable[Made]) -> tuple[list[Made], tuple[str, ...], tuple[str, ...]]:
@@ -245,7 +225,7 @@ def _facts_entry(module: Made) -> dict[str, Any]:
 
 
 def _source_of(unit: Unit) -> str:
-    return unit.source if isinstance(unit, CompileUnit | UnusableUnit) else str(unit.path)
+    return str(unit.path) if isinstance(unit, BitcodeUnit) else unit.source
 
 
 def _place(module: Made, target: pathlib.Path, scratch: pathlib.Path) -> None:
@@ -270,16 +250,13 @@ def _module_names(output: pathlib.Path) -> set[str]:
 
 def _load_state(output: pathlib.Path) -> Mapping[str, Mapping[str, Any]]:
     """Return the state that an earlier build wrote; empty if damaged or in another format."""
-    fields = {"key", "dependencies", "facts"}
     try:
         state = json.loads((output / STATE_FILE).read_bytes())
-        if state["format"] != _FORMAT:
-            return {}
         for entry in state["modules"].values():
             BitcodeFacts(**entry["facts"])
-            if entry.keys() != fields:
+            if entry.keys() != {"key", "dependencies", "facts"}:
                 return {}
-        return state["modules"]
+        return state["modules"] if state["format"] == _FORMAT else {}
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return {}
 
@@ -321,7 +298,12 @@ def _building(output: pathlib.Path) -> Iterator[pathlib.Path]:
             f"expected {output} for this build alone, found another build at work; wait for it"
         ) from None
     try:
-        _clear(scratch)
+        # A killed build may have left files.
+        for path in scratch.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
         yield scratch
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -332,12 +314,3 @@ def _building(output: pathlib.Path) -> Iterator[pathlib.Path]:
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
         os.close(descriptor)
-
-
-def _clear(directory: pathlib.Path) -> None:
-    """Remove the files that a killed build left."""
-    for path in directory.iterdir():
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()

@@ -140,11 +140,7 @@ def program_name(word: str) -> str:
 
 
 def _response_words(path: pathlib.Path) -> list[str]:
-    """Return the words of a response file.
-
-    Raises:
-        ValueError: see `expand_response_files`.
-    """
+    """Return the words of a response file; for errors see `expand_response_files`."""
     try:
         data = files.read_bytes(path)
         is_wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
@@ -165,10 +161,7 @@ def _response_words(path: pathlib.Path) -> list[str]:
 def _simple_commands(
     command: str | Sequence[str], directory: pathlib.Path, depth: int
 ) -> Iterator[tuple[list[str], pathlib.Path]]:
-    """Yield the commands that a command line runs in turn, each with the directory where it runs.
-
-    Launchers are still in front. Shells (`sh -c TEXT`) are replaced by what they run.
-    """
+    """Yield the commands that a line runs in turn, launchers in front, each with its directory."""
     for words in _split(command):
         if words[0] == "cd" and len(words) == 2:
             target = directory / words[1]
@@ -202,11 +195,7 @@ def _split(command: str | Sequence[str]) -> list[list[str]]:
 
 
 def _shell_words(text: str) -> list[str]:
-    """Return the words of a text as a shell divides them.
-
-    Raises:
-        ValueError: if a quote is not closed.
-    """
+    """Return the words of a text as a shell divides them; an open quote is a ValueError."""
     # `shlex` reads letter by letter, and databases have megabytes of commands without quotes.
     return shlex.split(text) if _QUOTING.search(text) else _WORD.findall(text)
 
@@ -241,10 +230,7 @@ def _env_text(words: Sequence[str]) -> str | None:
 
 
 def _find_driver(words: Sequence[str]) -> tuple[int, bool]:
-    """Return the index of the compiler, and whether its name says that it is one.
-
-    Without such a name it is the last word before the first option, as in `launcher mycc -c`.
-    """
+    """Return the index of the compiler, and whether its name says that it is one."""
     before, not_before = "", _NOT_BEFORE_PROGRAMS
     for number, word in enumerate(words):
         name = program_name(word)
@@ -255,5 +241,6 @@ def _find_driver(words: Sequence[str]) -> tuple[int, bool]:
         if is_program and (_COMPILER.fullmatch(name) or name in _INTERNAL):
             return number, True
         before = word
+    # It is the last word before the first option then, as in `launcher mycc -c`.
     options = (number for number, word in enumerate(words) if word.startswith(("-", "@")))
     return max(0, next(options, 1) - 1), False

@@ -27,7 +27,7 @@ from environments.inlining.corpus.command_lines import (
 )
 from environments.inlining.corpus.modules import language_of
 from environments.inlining.corpus.projects import find_project_root
-from environments.inlining.corpus.units import CompileUnit, Gathered, UnusableUnit, safe_name
+from environments.inlining.corpus.units import CompileUnit, Gathered, NotCompiled, safe_name
 
 FILE_NAME = "compile_commands.json"
 _CMAKE_HOME = re.compile(r"^CMAKE_HOME_DIRECTORY:\w+=(.+)$", re.MULTILINE)
@@ -43,21 +43,13 @@ _OTHER_LANGUAGES = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class _Entry:
-    """One entry of a database.
+    """One entry of a database."""
 
-    Attributes:
-        directory: where the compiler runs.
-        file: the source.
-        language: "c" or "c++"; "" for what is neither.
-        kind: what it is if it is neither C nor C++, for instance ".S" or "-x cuda".
-        options: of the compiler, with the source among them; empty for what is neither.
-    """
-
-    directory: pathlib.Path
+    directory: pathlib.Path  # where the compiler runs
     file: pathlib.Path
-    language: str
-    kind: str = ""
-    options: tuple[str, ...] = ()
+    language: str  # "c" or "c++"; "" for what is neither
+    kind: str = ""  # of what is neither, for instance ".S" or "-x cuda"
+    options: tuple[str, ...] = ()  # the source is among them
 
 
 def read_units(path: pathlib.Path, project: str = "") -> Gathered:
@@ -94,18 +86,14 @@ def read_units(path: pathlib.Path, project: str = "") -> Gathered:
     headers = _precompiled(entries)
     units = (_compile_unit(entry, project, top, root, headers) for entry in sources)
     damaged = (
-        UnusableUnit(safe_name(f"{project}/{_relative(name, top)}"), name, error)
+        NotCompiled(safe_name(f"{project}/{_relative(name, top)}"), name, error)
         for name, error in unusable
     )
     return Gathered((*units, *damaged), skipped)
 
 
 def _read_json(path: pathlib.Path) -> list[Any]:
-    """Return the entries of a database.
-
-    Raises:
-        UserError: if it is not a JSON list.
-    """
+    """Return the entries of a database."""
     try:
         # Names of files may be in any encoding: build systems write the bytes as they are.
         entries = files.read_json(path, errors="surrogateescape")
@@ -188,31 +176,20 @@ def _cmake_home(path: pathlib.Path) -> pathlib.Path | None:
 
 
 def _parse_entry(base: pathlib.Path, entry: Any) -> _Entry:
-    """Return what an entry compiles, or of which other kind it is.
-
-    Raises:
-        ValueError: if it is damaged, with the reason.
-    """
+    """Return what an entry compiles, or its other kind; a damaged one is a ValueError."""
     if not isinstance(entry, dict):
         raise ValueError(f"expected an object{_NONE}")
     directory = _normal(base, _text(entry, "directory"))
     file = _normal(directory, _text(entry, "file"))
     language = language_of(file)
-    command = entry.get("arguments") or entry.get("command")
-    if language == "unknown" and not command:
-        return _Entry(directory, file, "", file.suffix or "without suffix")
     try:
-        line = _command_line(command, directory)
-    except ValueError:
-        if language == "unknown":
-            return _Entry(directory, file, "", file.suffix or "without suffix")
-        raise
-    if line.directory != directory and not files.exists(file):
-        file = _normal(line.directory, entry["file"])
-    is_internal = line.mode == "internal"
-    if language != "unknown" and (is_internal or not line.compiles):
-        return _Entry(directory, file, "", f"{line.driver} -cc1" if is_internal else line.driver)
-    try:
+        line = _command_line(entry.get("arguments") or entry.get("command"), directory)
+        if line.directory != directory and not files.exists(file):
+            file = _normal(line.directory, entry["file"])
+        is_internal = line.mode == "internal"
+        if language != "unknown" and (is_internal or not line.compiles):
+            kind = f"{line.driver} -cc1" if is_internal else line.driver
+            return _Entry(directory, file, "", kind)
         options = tuple(expand_response_files(line.options, line.directory))
     except ValueError:
         if language == "unknown":
@@ -250,11 +227,7 @@ def _explicit_language(options: Sequence[str], source: str) -> str:
 
 
 def _command_line(command: Any, directory: pathlib.Path) -> CommandLine:
-    """Return the command of an entry, taken apart.
-
-    Raises:
-        ValueError: if it is none.
-    """
+    """Return the command of an entry, taken apart; one that is none is a ValueError."""
     words = command if isinstance(command, list) else [command]
     if not command or not all(isinstance(word, str) for word in words):
         raise ValueError(f"expected a command as text or a list of words{_NONE}")
@@ -265,11 +238,7 @@ def _command_line(command: Any, directory: pathlib.Path) -> CommandLine:
 
 
 def _text(entry: Mapping[str, Any], field: str) -> str:
-    """Return the name of a file or directory in an entry.
-
-    Raises:
-        ValueError: if there is none.
-    """
+    """Return the name of a file or directory in an entry; a ValueError if there is none."""
     value = entry.get(field)
     if not isinstance(value, str) or not value:
         raise ValueError(f"expected {field} as text{_NONE}")

@@ -216,11 +216,8 @@ def _plain(group: Group) -> Group:
 
 
 def _include(header: str) -> Group:
-    """Return the option that includes a header.
-
-    Given `-include`, clang's driver would prefer a precompiled header that lies beside the header,
-    and that may have been made with other options.
-    """
+    # For `-include`, clang's driver would prefer a precompiled header that lies beside the header,
+    # and that may have been made with other options.
     return ("-Xclang", "-include", "-Xclang", header)
 
 

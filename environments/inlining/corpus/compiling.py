@@ -15,7 +15,6 @@ from typing import Any
 
 from environments import files
 from environments.errors import UserError
-from environments.inlining.corpus.bitcode import BitcodeFacts, read_facts
 from environments.inlining.corpus.bitcode_compilers import (
     BitcodeCompiler,
     CompilerProcesses,
@@ -23,7 +22,7 @@ from environments.inlining.corpus.bitcode_compilers import (
 )
 from environments.inlining.corpus.compile_options import Group, without_options
 from environments.inlining.corpus.refusals import read_refusals
-from environments.inlining.corpus.units import BitcodeUnit, CompileUnit, Unit, UnusableUnit
+from environments.inlining.corpus.units import BitcodeUnit, CompileUnit, NotCompiled, Unit
 
 # The largest sources that people compile, such as tables of data, are smaller.
 _MAX_SOURCE_BYTES = 1 << 28
@@ -32,6 +31,23 @@ _MAX_RUNS = 100
 
 Progress = Callable[[int, int, str], None]
 """(sources done, sources in all, name of the one just done) -> None."""
+
+
+@dataclasses.dataclass(frozen=True)
+class BitcodeFacts:
+    """Facts about one module.
+
+    Attributes:
+        sha256: hash of the file.
+        source: the source file that the bitcode names.
+        functions: number of functions that the module defines.
+        size_bytes: size of the file.
+    """
+
+    sha256: str
+    source: str
+    functions: int
+    size_bytes: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +115,7 @@ class Maker:
     def _make(self, number: int, unit: Unit) -> Made:
         if isinstance(unit, BitcodeUnit):
             return self._checked(Made(unit, unit.path))
-        if isinstance(unit, UnusableUnit):
+        if isinstance(unit, NotCompiled):
             return Made(unit, error=unit.error)
         reused = self._reuse(unit)
         if reused is None and (error := _why_unreadable(unit)):
@@ -107,10 +123,7 @@ class Maker:
         return reused or self._compile(unit, self._scratch / str(number))
 
     def _compile(self, unit: CompileUnit, scratch: pathlib.Path) -> Made:
-        """Compile a unit with the first of its argument sets that works.
-
-        If none works, the error is that of the first set.
-        """
+        """Compile a unit with the first argument set that works; else tell the first error."""
         assert self._compiler is not None
         scratch.mkdir()
         bitcode, headers = scratch / "module.bc", scratch / "headers"
@@ -132,7 +145,7 @@ class Maker:
         What is left out depends on the compiler, the unit and its options only: the key of the
         unit need not name it.
         """
-        run = CompilerRun("", 0.0)
+        run = CompilerRun("")
         for _ in range(_MAX_RUNS):
             arguments = without_options(arguments, self._refused)
             run = self._run(unit, arguments, scratch)
@@ -162,14 +175,14 @@ class Maker:
         run = self._processes.run(command, unit.directory, temporary, self._timeout_s)
         shutil.rmtree(temporary, ignore_errors=True)
         if not run.error and not bitcode.is_file():
-            return CompilerRun("the compiler wrote no bitcode", run.seconds)
+            return CompilerRun("the compiler wrote no bitcode")
         return run
 
     def _checked(self, result: Made) -> Made:
         """Add the facts about the bitcode; if LLVM cannot read it, return an error instead."""
         assert result.path is not None
         try:
-            return dataclasses.replace(result, facts=read_facts(result.path))
+            return dataclasses.replace(result, facts=_read_facts(result.path))
         except UserError as error:
             return Made(result.unit, error=str(error))
 
@@ -205,6 +218,35 @@ class Maker:
                 with contextlib.suppress(OSError):
                     self._hashes[path] = files.sha256(path)
             return self._hashes.get(path, "")
+
+
+def _read_facts(path: pathlib.Path) -> BitcodeFacts:
+    """Read the facts about a bitcode file with the LLVM of llvmlite.
+
+    Raises:
+        UserError: if the file cannot be read, or is not bitcode that this LLVM understands.
+    """
+    from llvmlite import binding as llvm
+
+    try:
+        data = files.read_bytes(path)
+    except OSError as error:
+        raise UserError(f"expected to read {path}, found: {error.strerror}") from None
+    try:
+        module = llvm.parse_bitcode(data, llvm.create_context())
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())
+        version = ".".join(map(str, llvm.llvm_version_info))
+        raise UserError(
+            f"expected bitcode that LLVM {version} reads in {path}, found: {reason}; "
+            "compile it again, with a clang that is not newer"
+        ) from None
+    functions = sum(not function.is_declaration for function in module.functions)
+    try:
+        source = module.source_file
+    except UnicodeDecodeError as error:
+        source = error.object.decode(errors="replace")
+    return BitcodeFacts(hashlib.sha256(data).hexdigest(), source, functions, len(data))
 
 
 def _why_unreadable(unit: CompileUnit) -> str:

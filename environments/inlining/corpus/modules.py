@@ -91,7 +91,7 @@ class Corpus:
 
     Attributes:
         directory: directory of the corpus.
-        modules: all modules in the directory; after `select` or `without`, some of them.
+        modules: all modules in the directory; after `select`, some of them.
     """
 
     directory: pathlib.Path
@@ -129,17 +129,6 @@ class Corpus:
         Raises:
             UserError: if one of the projects is not in the corpus.
         """
-        wanted = self._known(projects)
-        modules = tuple(module for module in self.modules if module.project in wanted)
-        return dataclasses.replace(self, modules=modules)
-
-    def without(self, projects: Iterable[str]) -> Corpus:
-        """Return the corpus without some projects; arguments and errors are as in `select`."""
-        unwanted = self._known(projects)
-        modules = tuple(module for module in self.modules if module.project not in unwanted)
-        return dataclasses.replace(self, modules=modules)
-
-    def _known(self, projects: Iterable[str]) -> frozenset[str]:
         wanted = frozenset(projects)
         unknown = sorted(wanted - {module.project for module in self.modules})
         if unknown:
@@ -147,7 +136,8 @@ class Corpus:
                 f"expected projects of {self.directory}, found {', '.join(unknown)}; "
                 f"it has {', '.join(self.projects)}"
             )
-        return wanted
+        modules = tuple(module for module in self.modules if module.project in wanted)
+        return dataclasses.replace(self, modules=modules)
 
 
 def largest_first(modules: Iterable[Module]) -> list[Module]:

@@ -39,14 +39,10 @@ def find_project_root(directory: pathlib.Path) -> pathlib.Path:
     for candidate in (directory, *directory.parents):
         if candidate in (home, *home.parents):
             break
-        if _has_any(candidate, _REPOSITORIES):
+        if any((candidate / name).exists() for name in _REPOSITORIES):
             return candidate
-        if _has_any(candidate, _BUILD_FILES):
+        if any((candidate / name).exists() for name in _BUILD_FILES):
             top = candidate
         elif top is not None:
             break
     return top or directory
-
-
-def _has_any(directory: pathlib.Path, names: tuple[str, ...]) -> bool:
-    return any((directory / name).exists() for name in names)

@@ -25,12 +25,7 @@ _ALWAYS = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Refusal:
-    """An option that a compiler refuses.
-
-    Attributes:
-        group: the option with its value.
-        always: whether it is refused whatever the source and the other options are.
-    """
+    """An option that a compiler refuses; `always` if whatever the source and other options are."""
 
     group: Group
     always: bool

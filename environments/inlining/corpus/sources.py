@@ -1,7 +1,7 @@
 """Turn the sources of a corpus into units: compile_commands.json, source trees, bitcode files.
 
-A unit is a `CompileUnit` (a source file and the options that it needs), a `BitcodeUnit` or an
-`UnusableUnit`. Nothing is compiled here.
+A unit is a `CompileUnit` (a source file and the options that it needs), a `BitcodeUnit` or a
+`NotCompiled`. Nothing is compiled here.
 """
 
 from __future__ import annotations
@@ -75,11 +75,7 @@ def is_bitcode(path: pathlib.Path) -> bool:
 
 
 def _check_source(path: pathlib.Path) -> None:
-    """Check that there is a directory or a file, which can be read without waiting for a writer.
-
-    Raises:
-      UserError: there is none.
-    """
+    """Check that there is a directory or a file, which can be read without waiting for a writer."""
     try:
         kind = path.stat().st_mode
         if stat.S_ISDIR(kind):
@@ -139,17 +135,7 @@ def _from_directory(directory: pathlib.Path, project: str) -> Gathered:
 def _tree_units(
     root: pathlib.Path, sources: Iterable[pathlib.Path], project: str
 ) -> tuple[CompileUnit, ...]:
-    """Make the units of a source tree, guessing include directories from the places of headers.
-
-    Args:
-        root: top of the tree.
-        sources: source files below the top.
-        project: see `gather_units`.
-
-    Returns:
-        One unit for each source. Its argument sets are, in turn: directories near the source, every
-        directory with headers, the source's own directory.
-    """
+    """Make the units of a tree's sources, guessing include directories from places of headers."""
     headers = _header_directories(root)
     top = root if project else find_project_root(root)
     units = []
@@ -171,10 +157,7 @@ def _tree_units(
 
 
 def _files_below(directory: pathlib.Path) -> list[pathlib.Path]:
-    """Return the regular files of a tree, sorted.
-
-    Hidden directories and links to directories are left out.
-    """
+    """Return a tree's regular files, sorted, without hidden and linked directories."""
     paths: list[pathlib.Path] = []
     for where, directories, names in os.walk(directory):
         directories[:] = sorted(name for name in directories if not name.startswith("."))
@@ -195,7 +178,7 @@ def _header_directories(root: pathlib.Path) -> tuple[pathlib.PurePosixPath, ...]
 def _include_sets(
     source: pathlib.Path, headers: Sequence[pathlib.PurePosixPath]
 ) -> list[tuple[str, ...]]:
-    """Return sets of -I options for a source, the likeliest first."""
+    """Return sets of -I options for a source: near directories, all with headers, its own."""
     own = pathlib.PurePosixPath(source.parent.as_posix())
     above = [own, *own.parents]
     includes = [parent / name for parent in above for name in ("include", "inc", "src")]

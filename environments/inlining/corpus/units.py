@@ -44,13 +44,13 @@ class BitcodeUnit:
 
 
 @dataclasses.dataclass(frozen=True)
-class UnusableUnit:
-    """An entry of a compile database that says too little, or nothing that makes sense.
+class NotCompiled:
+    """A source that gave no module, or an entry of a compile database that makes no sense.
 
     Attributes:
         name: what the module would have been called.
-        source: the file that the entry names, or which entry it is.
-        error: why it cannot be compiled.
+        source: the file, or which entry it is.
+        error: first line of the compiler's error, or why the entry cannot be compiled.
     """
 
     name: str
@@ -58,7 +58,7 @@ class UnusableUnit:
     error: str
 
 
-Unit = CompileUnit | BitcodeUnit | UnusableUnit
+Unit = CompileUnit | BitcodeUnit | NotCompiled
 
 
 @dataclasses.dataclass(frozen=True)

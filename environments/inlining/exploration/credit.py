@@ -92,43 +92,13 @@ def attribute(
     return [None if k in unknown else share for k, share in enumerate(shares)]
 
 
-def disjoint_rounds(changes: Sequence[Change], num_rounds: int, per_round: int) -> list[list[int]]:
-    """Divide changes into rounds in which no function occurs twice.
-
-    Args:
-      changes: changes in order of preference.
-      num_rounds: largest number of rounds.
-      per_round: largest number of changes in one round.
-
-    Returns:
-      Indices into `changes` for each round; changes that fit into no round are left out.
-    """
-    rounds: list[list[int]] = []
-    used: list[set[str]] = []
-    for k, change in enumerate(changes):
-        for members, taken in zip(rounds, used, strict=True):
-            if len(members) < per_round and not change.functions & taken:
-                members.append(k)
-                taken |= change.functions
-                break
-        else:
-            if len(rounds) < num_rounds:
-                rounds.append([k])
-                used.append(set(change.functions))
-    return rounds
-
-
 def _reaching(
     changes: Sequence[Change],
     called_by: Mapping[str, Sequence[str]],
     calls: Mapping[str, Sequence[str]],
     wanted: set[str],
 ) -> dict[str, set[int]]:
-    """Return, for each wanted function, the changes that it may differ by.
-
-    The function reaches a caller of such a change by calls, or a callee of the change reaches the
-    function. If there is no such change, those count of which it calls a callee itself.
-    """
+    """Return, for each wanted function, the changes that it may differ by (see above)."""
     changes_of: dict[str, set[int]] = {name: set() for name in wanted}
     if not wanted:
         return changes_of

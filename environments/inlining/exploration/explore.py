@@ -20,9 +20,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from environments.inlining.collection.playing import compile_under
-from environments.inlining.collection.store import Trajectory, TrajectoryStore
-from environments.inlining.collection.tasks import ModuleStore, perform
+from environments.inlining.collection.episode import compile_under
+from environments.inlining.collection.store import ModuleStore, Trajectory, TrajectoryStore
+from environments.inlining.collection.tasks import perform
 from environments.inlining.collection.variation import SiteKey, Variation, site_keys
 from environments.inlining.compilers.compilation import CompiledModule
 from environments.inlining.compilers.compiler import Compiler

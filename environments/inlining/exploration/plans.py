@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from environments.inlining.collection.store import Trajectory
 from environments.inlining.collection.variation import SiteKey, Variation
-from environments.inlining.exploration.credit import UNKNOWN_PLACE, Change, closure, disjoint_rounds
+from environments.inlining.exploration.credit import UNKNOWN_PLACE, Change, closure
 
 _MIN_ROUNDS = 2
 _MIN_JOINT = 2
@@ -86,7 +86,7 @@ def plan_rounds(
     decisions_per_flip: int,
     num_decisions: int,
 ) -> list[list[Planned]]:
-    """Divide changes into compiles.
+    """Divide changes into compiles in which no function occurs twice.
 
     Args:
       planned: the changes in order of preference.
@@ -98,13 +98,25 @@ def plan_rounds(
     Returns:
       The changes of each compile; what fits into none is left out.
     """
-    rounds = disjoint_rounds([change.change for change in planned], num_rounds, per_round)
+    rounds: list[list[Planned]] = []
+    used: list[set[str]] = []
+    for change in planned:
+        functions = change.change.functions
+        for members, taken in zip(rounds, used, strict=True):
+            if len(members) < per_round and not functions & taken:
+                members.append(change)
+                taken |= functions
+                break
+        else:
+            if len(rounds) < num_rounds:
+                rounds.append([change])
+                used.append(set(functions))
     return [
-        [planned[k] for k in chosen]
+        chosen
         for number, chosen in enumerate(rounds)
         if number < _MIN_ROUNDS
         or per_round == 1
-        or sum(len(planned[k].steps) for k in chosen) * decisions_per_flip >= num_decisions
+        or sum(len(change.steps) for change in chosen) * decisions_per_flip >= num_decisions
     ]
 
 

@@ -9,19 +9,16 @@ the program cannot reach is left out.
 from __future__ import annotations
 
 import dataclasses
-import io
 import os
 import pathlib
 import subprocess
 import sys
 from collections.abc import Sequence
 
-from elftools.common.exceptions import ELFError
 from elftools.elf.constants import SH_FLAGS
-from elftools.elf.elffile import ELFFile
 
 from environments.errors import UserError
-from environments.inlining.compilers.object_file import open_object
+from environments.inlining.compilers.object_size import open_object, read_sections
 
 _LINKER = (sys.executable, "-m", "ziglang", "ld.lld")
 _OPTIONS = (
@@ -57,11 +54,6 @@ class ImageSize:
     unwind_bytes: int
     rodata_bytes: int
     file_bytes: int
-
-    @property
-    def loaded_bytes(self) -> int:
-        """Code, unwind tables and read-only data together."""
-        return self.text_bytes + self.unwind_bytes + self.rodata_bytes
 
 
 def link(objects: Sequence[pathlib.Path], image: pathlib.Path) -> ImageSize:
@@ -103,19 +95,16 @@ def read_image_size(data: bytes) -> ImageSize:
       UserError: `data` is not an ELF file.
     """
     text = unwind = rodata = 0
-    try:
-        for section in ELFFile(io.BytesIO(data)).iter_sections():
-            flags, size = section["sh_flags"], section["sh_size"]
-            if not flags & SH_FLAGS.SHF_ALLOC or section["sh_type"] == "SHT_NOBITS":
-                continue
-            if flags & SH_FLAGS.SHF_EXECINSTR:
-                text += size
-            elif section.name in _UNWIND_SECTIONS:
-                unwind += size
-            elif not flags & SH_FLAGS.SHF_WRITE:
-                rodata += size
-    except (ELFError, OSError) as error:
-        raise UserError(f"image: expected ELF, found {data[:4]!r} ({error})") from error
+    for section in read_sections(data, "image"):
+        flags, size = section["sh_flags"], section["sh_size"]
+        if not flags & SH_FLAGS.SHF_ALLOC or section["sh_type"] == "SHT_NOBITS":
+            continue
+        if flags & SH_FLAGS.SHF_EXECINSTR:
+            text += size
+        elif section.name in _UNWIND_SECTIONS:
+            unwind += size
+        elif not flags & SH_FLAGS.SHF_WRITE:
+            rodata += size
     return ImageSize(text, unwind, rodata, len(data))
 
 
@@ -125,14 +114,11 @@ def stripped_bytes(data: bytes) -> int:
     Raises:
       UserError: `data` is not an ELF file.
     """
-    try:
-        return len(data) - sum(
-            section["sh_size"]
-            for section in ELFFile(io.BytesIO(data)).iter_sections()
-            if section.name.startswith(_STRIPPED) and not section["sh_flags"] & SH_FLAGS.SHF_ALLOC
-        )
-    except (ELFError, OSError) as error:
-        raise UserError(f"image: expected ELF, found {data[:4]!r} ({error})") from error
+    return len(data) - sum(
+        section["sh_size"]
+        for section in read_sections(data, "image")
+        if section.name.startswith(_STRIPPED) and not section["sh_flags"] & SH_FLAGS.SHF_ALLOC
+    )
 
 
 def _defines_main(path: pathlib.Path) -> bool:

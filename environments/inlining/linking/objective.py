@@ -23,6 +23,7 @@ from environments.errors import UserError
 from environments.inlining.compilers.object_size import ObjectSize
 from environments.inlining.corpus.modules import Module
 
+# Number of objects in the project that hold a COMDAT group -> what a byte of it counts.
 _WORTH: Mapping[str, Callable[[int], float]] = {
     "image": lambda num_holders: 1 / num_holders,
     "between": lambda num_holders: num_holders**-0.5,
@@ -79,19 +80,7 @@ def make_objective(name: str, defaults: Iterable[tuple[Module, ObjectSize]]) -> 
         raise UserError(
             f"objective: expected one of {', '.join(OBJECTIVES)}, found {name!r}; name one of them"
         )
-    return count_copies(name, defaults, _WORTH[name])
-
-
-def count_copies(
-    name: str, defaults: Iterable[tuple[Module, ObjectSize]], worth_fn: Callable[[int], float]
-) -> Objective:
-    """Make an objective that charges a copy of a COMDAT group by the number of copies.
-
-    Args:
-      name: the objective's name.
-      defaults: all modules of the projects, each with the sizes of its plain -Oz object.
-      worth_fn: number of objects in the project that hold a group -> what a byte of it counts.
-    """
+    worth_fn = _WORTH[name]
     holders: dict[str, collections.Counter[int]] = collections.defaultdict(collections.Counter)
     for module, size in defaults:
         holders[module.project].update(size.groups["key"].tolist())

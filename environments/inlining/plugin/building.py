@@ -54,14 +54,14 @@ def build_plugin(toolchain: Toolchain, policy: PolicySource) -> pathlib.Path:
       UserError: the compiler fails, or the plugin cannot be written.
     """
     command = [toolchain.compiler, *_CPP_OPTIONS, *_OPTIONS]
-    texts = {**_texts(_POLICY), "policy.cpp": policy.text}
+    texts = {**_texts(_POLICY), "policy.cpp": policy}
     options = ["-shared", "-I.", "policy.cpp", os.fspath(_build_advisor(toolchain))]
     return _build(f"inliner-{toolchain.major}.so", texts, [*command, *options])
 
 
 def _build_advisor(toolchain: Toolchain) -> pathlib.Path:
     """Return the part that is the same for all policies, as an object; LLVM's headers take long."""
-    define = f"-DTFRL_HIDES_CALLEE_BLOCKS={int(toolchain.hides_callee_blocks)}"
+    define = f"-DTFRL_HIDES_CALLEE_BLOCKS={int(toolchain.facts.hides_callee_blocks)}"
     command = [toolchain.compiler, *_CPP_OPTIONS, *_OPTIONS, define]
     command += ["-isystem", os.fspath(toolchain.include), "-I.", "-c", _ADVISOR[0]]
     name = f"advisor-{toolchain.major}.o"

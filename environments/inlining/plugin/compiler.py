@@ -13,22 +13,17 @@ from typing import Any
 import numpy as np
 
 from environments.errors import UserError
-from environments.inlining.compilers import guardian
-from environments.inlining.compilers.compilation import (
-    DEFAULT_TIMEOUT_S,
-    CompiledModule,
-    Names,
-)
+from environments.inlining.compilers.compilation import DEFAULT_TIMEOUT_S, CompiledModule
 from environments.inlining.compilers.system_clang import SystemClang
 from environments.inlining.corpus.modules import Module
 from environments.inlining.heuristics import Policy
 from environments.inlining.plugin.building import build_plugin
 from environments.inlining.plugin.source import source_of
 from environments.inlining.plugin.toolchain import Toolchain, find_toolchain
+from environments.isolation import guardian
 
 # Behind the features and the decision of a call site: the places of caller and callee.
 _NUM_NAMES = 2
-_KEPT_PLUGINS = 64
 
 
 class PluginClang(SystemClang):
@@ -82,8 +77,6 @@ class PluginClang(SystemClang):
     def _plugin(self, policy: Policy) -> pathlib.Path | None:
         """Return the plugin that holds a policy; None if none can be built."""
         if policy.fingerprint not in self._plugins:
-            while len(self._plugins) >= _KEPT_PLUGINS:
-                del self._plugins[next(iter(self._plugins))]
             try:
                 plugin = build_plugin(self._toolchain, source_of(policy))
             except UserError:
@@ -109,15 +102,10 @@ def _read(
         return None
     if not header["steered"] or header["varied"] != is_varied:
         return None
-
-    def site_functions() -> Names:
-        places = table[:, len(columns) + 1 :].tolist()
-        return tuple((functions[caller], functions[callee]) for caller, callee in places)
-
     decisions = table[:, len(columns)].astype(np.int8)
-    return dataclasses.replace(
-        compiled, decisions=decisions, features=features, names_fn=site_functions
-    )
+    places = table[:, len(columns) + 1 :].tolist()
+    called = tuple((functions[caller], functions[callee]) for caller, callee in places)
+    return dataclasses.replace(compiled, decisions=decisions, features=features, names=called)
 
 
 def make_clang(name: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> SystemClang:

@@ -43,10 +43,7 @@ def _ccache_setting(key: str, variable: str) -> str:
 
 
 def _go_cache() -> str:
-    """Return where Go keeps objects, as it finds the place itself.
-
-    Go need not be on PATH now in order to be called by the build.
-    """
+    """Return where Go keeps objects; it need not be on PATH now to be called by the build."""
     place = _answer("go", "env", "GOCACHE") or os.environ.get("GOCACHE")
     return place or str(machine.cache_home() / "go-build")
 

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 
 from environments.errors import UserError
 from environments.inlining.heuristics import Policy
 
-
-@dataclasses.dataclass(frozen=True)
-class PolicySource:
-    """A policy that can be compiled into the plugin.
-
-    Attributes:
-      name: for messages.
-      text: the file policy.cpp. It defines what policy.h declares.
-    """
-
-    name: str
-    text: str
+PolicySource = str
+"""The file policy.cpp of a policy. It defines what policy.h declares."""
 
 
 def source_of(policy: Policy) -> PolicySource:
@@ -32,7 +21,7 @@ def source_of(policy: Policy) -> PolicySource:
       UserError: it cannot be compiled in.
     """
     to_cpp = getattr(policy, "to_cpp", None)
-    return heuristic_source(policy.name) if to_cpp is None else PolicySource(policy.name, to_cpp())
+    return heuristic_source(policy.name) if to_cpp is None else to_cpp()
 
 
 def heuristic_source(name: str) -> PolicySource:
@@ -51,9 +40,7 @@ def heuristic_source(name: str) -> PolicySource:
             "policy: expected one that bc_max learned, or one of default, always, never, cost<N; "
             f"found {name!r}, which cannot be compiled into a plugin"
         )
-    return PolicySource(
-        name,
-        f"""\
+    return f"""\
 #include "policy.h"
 
 namespace tfrl {{
@@ -71,5 +58,4 @@ bool decide(const std::int64_t *Row, bool LlvmInlines) {{
 
 }} // namespace policy
 }} // namespace tfrl
-""",
-    )
+"""

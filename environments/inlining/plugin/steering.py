@@ -167,11 +167,10 @@ def steer(
 def _place(
     libraries: Mapping[str, pathlib.Path], clangs: Sequence[str], private: pathlib.Path
 ) -> tuple[pathlib.Path, pathlib.Path, list[str]]:
-    """Put libraries and configuration files where clangs find them.
+    """Put libraries and configuration files where clangs find them, so that no clang fails.
 
     Returns:
-      The directory as clangs are told of it, the directory itself, and why some clangs will load
-      nothing. No clang fails because of it.
+      The directory as clangs are told of it, itself, and why some clangs will load nothing.
     """
     defaults = {clang: read_defaults(clang) for clang in clangs}
     content = {name: path.read_bytes() for name, path in libraries.items()}
@@ -215,10 +214,8 @@ def _private_directory() -> Iterator[pathlib.Path]:
 
 
 def _gather(files: Mapping[str, bytes]) -> pathlib.Path:
-    """Return a directory that holds what clangs load.
-
-    Its name depends on what is in it alone, because a compiler cache may have it in its keys.
-    """
+    """Return a directory that holds what clangs load."""
+    # Its name depends on what is in it alone, because a compiler cache may have it in its keys.
     digest = hashlib.sha256()
     for name, data in sorted(files.items()):
         digest.update(f"{name} {len(data)} ".encode() + data)

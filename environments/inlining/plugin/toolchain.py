@@ -9,7 +9,7 @@ import re
 import shutil
 
 from environments.errors import UserError
-from environments.inlining.compilers.clang_probe import ClangFacts, overwrites_blocks, probe_clang
+from environments.inlining.compilers.clang_probe import ClangFacts, probe_clang
 
 MINIMUM_VERSION = 19
 """The first LLVM whose advisors the plugin's source fits."""
@@ -39,12 +39,7 @@ class Toolchain:
     @property
     def major(self) -> int:
         """The major version of LLVM."""
-        return major_of(self.facts)
-
-    @property
-    def hides_callee_blocks(self) -> bool:
-        """Whether this clang's channel overwrites a feature, which is then unknown in training."""
-        return overwrites_blocks(self.facts)
+        return self.facts.major
 
 
 def find_toolchain(clang: str | os.PathLike) -> Toolchain:
@@ -61,7 +56,7 @@ def find_toolchain(clang: str | os.PathLike) -> Toolchain:
             f"{os.fspath(clang)!r}; name one by --compiler"
         )
     facts = probe_clang(path)
-    major = major_of(facts)
+    major = facts.major
     if major < MINIMUM_VERSION:
         raise UserError(
             f"plugin: expected clang {MINIMUM_VERSION} or newer, found {path} of version "
@@ -69,11 +64,6 @@ def find_toolchain(clang: str | os.PathLike) -> Toolchain:
         )
     include = _find_headers(path, major)
     return Toolchain(path, facts, include, _find_compiler(path, major))
-
-
-def major_of(facts: ClangFacts) -> int:
-    """Return the major version of a clang's LLVM."""
-    return int(facts.version.split(".")[0])
 
 
 def _find_headers(clang: str, major: int) -> pathlib.Path:

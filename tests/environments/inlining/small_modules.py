@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import pathlib
 
+import numpy as np
 import psutil
 import pytest
 from llvmlite import binding as llvm
@@ -14,7 +15,7 @@ from environments.inlining.collection.tasks import Play, perform
 from environments.inlining.compilers.compilation import CallSite, CompilerError
 from environments.inlining.compilers.compiler import Compiler, run_policy
 from environments.inlining.corpus.modules import Module
-from environments.inlining.heuristics import Policy
+from environments.inlining.heuristics import Default, Policy
 
 TRIPLE = 'target triple = "x86_64-pc-linux-gnu"\n'
 
@@ -90,9 +91,41 @@ def write_module(directory: pathlib.Path, name: str, ir: str, *, text: bool = Fa
     return Module(name, path, ".", "unknown")
 
 
+class Replay:
+    """Repeats a recorded list of decisions; after its end, LLVM's own decisions."""
+
+    def __init__(self, decisions) -> None:
+        self._decisions = np.asarray(decisions, np.int8)
+        self.name = self.fingerprint = f"replay {self._decisions.tolist()}"
+
+    def begin(self, module_name: str, names: tuple[str, ...]):
+        default = Default().begin(module_name, names)
+
+        def decide(features: np.ndarray, first: int) -> np.ndarray:
+            decisions = default(features, first)
+            recorded = self._decisions[first : first + len(features)]
+            decisions[: len(recorded)] = recorded
+            return decisions
+
+        return decide
+
+
 def play(compiler: Compiler, module: Module, policy: Policy, store: TrajectoryStore) -> Trajectory:
     """Compile a module under a policy, or take that from the store."""
     return perform(Play(policy), compiler, module, store)
+
+
+class Lent:
+    """A compiler whose processes go on after whoever borrows it."""
+
+    def __init__(self, compiler: Compiler) -> None:
+        self._compiler = compiler
+
+    def __getattr__(self, name: str):
+        return getattr(self._compiler, name)
+
+    def close(self) -> None:
+        pass
 
 
 def default(site: CallSite) -> bool:

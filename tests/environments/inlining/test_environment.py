@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pathlib
-import tempfile
-
 import numpy as np
 import pytest
 
@@ -26,6 +23,7 @@ from tests.environments.inlining.small_modules import (
     NO_CALL_SITES,
     NOTHING,
     UNREACHABLE_CALL_SITE,
+    Lent,
     many_calls,
     play,
     write_module,
@@ -35,7 +33,7 @@ from tests.environments.inlining.small_modules import (
 
 class TestInliningContract(EnvironmentContractTest):
     @pytest.fixture(autouse=True)
-    def modules(self, tmp_path):
+    def modules(self, embedded, tmp_path):
         irs = {"hand": HAND_WORKED, "none": NO_CALL_SITES, "few": many_calls(3), "data": NOTHING}
         self.modules = [write_module(tmp_path, name, ir) for name, ir in irs.items()]
 
@@ -44,11 +42,13 @@ class TestInliningContract(EnvironmentContractTest):
 
 
 @pytest.fixture
-def make_environment(tmp_path):
+def make_environment(embedded, tmp_path):
+    """Makes environments of modules m0, m1, … that share the processes of a compiler."""
     environments = []
 
     def make(*irs: str, **settings) -> InliningEnvironment:
         modules = [write_module(tmp_path, f"m{number}", ir) for number, ir in enumerate(irs)]
+        settings = {"compiler": Lent(embedded), **settings}
         environments.append(InliningEnvironment(contexts.sequential(modules), **settings))
         return environments[-1]
 
@@ -64,20 +64,21 @@ def play_episode(environment, decisions) -> list:
     return steps
 
 
-def test_one_episode_by_hand(make_environment, tmp_path):
+def test_one_episode_by_hand(make_environment, embedded, tmp_path):
     environment = make_environment(HAND_WORKED)
+    names = set(environment.observation_spec())
+    assert {"cost_estimate", "callee_basic_block_count", *DERIVED_FEATURES} <= names
     steps = play_episode(environment, [0, 0, 0, 0, 0])
+    assert all(set(step.observation) == names for step in steps)
     assert [int(step.step_type) for step in steps] == [0, 1, 1, 1, 1, 2]
     assert [float(step.discount) for step in steps] == [1, 1, 1, 1, 1, 0]
     defaults = [int(step.observation["inlining_default"]) for step in steps]
     assert defaults == [*HAND_WORKED_DEFAULT, 0]
     assert [int(step.observation["decisions_so_far"]) for step in steps] == [0, 1, 2, 3, 4, 0]
     # LLVM inlines the third call site, after which its callee goes; here both call and callee stay.
-    compiler = EmbeddedLlvm()
     module = Module("m0", tmp_path / "m0.bc", ".", "c")
-    default = run_policy(compiler, module, lambda site: site.default).size
-    never = run_policy(compiler, module, lambda site: 0).size
-    compiler.close()
+    default = run_policy(embedded, module, lambda site: site.default).size
+    never = run_policy(embedded, module, lambda site: 0).size
     assert never.text_bytes > default.text_bytes
     expected = (default.text_bytes - never.text_bytes) / default.text_bytes
     assert [float(step.reward) for step in steps] == [0] * 5 + [np.float32(expected)]
@@ -91,18 +92,6 @@ def test_one_episode_by_hand(make_environment, tmp_path):
         "default_cost_bytes": default.text_bytes,
         "decisions": 5,
     }
-
-
-def test_llvms_own_decisions_earn_nothing(make_environment):
-    steps = play_episode(make_environment(HAND_WORKED), HAND_WORKED_DEFAULT)
-    assert steps[-1].is_last() and steps[-1].reward == 0
-
-
-def test_observations_are_named_as_the_compiler_announces_and_we_derive(make_environment):
-    environment = make_environment(HAND_WORKED)
-    names = set(environment.observation_spec())
-    assert {"cost_estimate", "callee_basic_block_count", *DERIVED_FEATURES} <= names
-    assert set(environment.reset().observation) == names
 
 
 @pytest.mark.parametrize("ir, size_bytes", [(NO_CALL_SITES, None), (NOTHING, 0)])
@@ -124,36 +113,34 @@ def test_relative_saving(size, default, saving):
     assert relative_saving(size, default) == pytest.approx(saving)
 
 
-def test_the_default_is_compiled_once_for_each_module(make_environment):
+def test_the_default_is_compiled_once_for_each_module(make_environment, embedded):
     counted = []
 
-    class Counting(EmbeddedLlvm):
+    class Counting(Lent):
         def compile_plain(self, module):
             counted.append(module.name)
-            return super().compile_plain(module)
+            return embedded.compile_plain(module)
 
-    environment = make_environment(HAND_WORKED, many_calls(4), compiler=Counting())
+    environment = make_environment(HAND_WORKED, many_calls(4), compiler=Counting(embedded))
     for _ in range(3):
         play_episode(environment, [0] * 5)
         play_episode(environment, [0] * 4)
     assert counted == ["m0", "m1"]
 
 
-def test_episodes_are_kept_in_the_store(make_environment, tmp_path):
+def test_episodes_are_kept_in_the_store(make_environment, embedded, tmp_path):
     store = TrajectoryStore()
     environment = make_environment(HAND_WORKED, store=store)
     play_episode(environment, [0] * 5)
-    compiler = EmbeddedLlvm()
-    assert compiler.announced
+    compiler = Lent(embedded)
     compiler.compile = compiler.compile_plain = None  # what follows compiles nothing
     module = Module("m0", tmp_path / "m0.bc", ".", "c")
     assert len(play(compiler, module, Constant(0), store).decisions) == 5
     size = perform(CompilePlainly(), compiler, module, store)
     assert size.text_bytes == environment.get_info()["default_size_bytes"]
-    compiler.close()
 
 
-def test_the_seed_decides_the_modules(tmp_path):
+def test_the_seed_decides_the_modules(embedded, tmp_path):
     modules = [write_module(tmp_path, f"m{number}", many_calls(number)) for number in range(1, 5)]
 
     def names(environment) -> list[str]:
@@ -164,7 +151,7 @@ def test_the_seed_decides_the_modules(tmp_path):
             contexts.append(environment.get_info()["context"])
         return contexts
 
-    with InliningEnvironment(contexts.uniform(modules), seed=1) as environment:
+    with InliningEnvironment(contexts.uniform(modules), Lent(embedded), seed=1) as environment:
         first = names(environment)
         reseeded = names(environment)
         environment.seed(1)
@@ -192,11 +179,12 @@ def test_a_compiler_killed_in_the_middle_is_brought_back_to_the_same_site(make_e
         assert step.observation == expected.observation and step.reward == expected.reward
 
 
-def test_a_module_that_always_fails_is_one_line_and_the_next_episode_runs(tmp_path):
+def test_a_module_that_always_fails_is_one_line_and_the_next_episode_runs(embedded, tmp_path):
     broken = Module("broken", tmp_path / "broken.bc", ".", "c")
     broken.path.write_bytes(b"BC\xc0\xde broken")
     good = write_module(tmp_path, "good", HAND_WORKED)
-    with InliningEnvironment(contexts.sequential([good, broken])) as environment:
+    sampler = contexts.sequential([good, broken])
+    with InliningEnvironment(sampler, Lent(embedded)) as environment:
         play_episode(environment, [0] * 5)
         with pytest.raises(CompilerError, match="^broken: expected bitcode") as caught:
             environment.reset()
@@ -216,7 +204,7 @@ def test_a_compiler_that_dies_every_time_is_one_line_and_the_next_episode_runs(m
 
 
 def test_close_in_the_middle_of_an_episode_ends_the_compiler(make_environment):
-    environment = make_environment(many_calls(6))
+    environment = make_environment(many_calls(6), compiler=EmbeddedLlvm())
     play_episode(environment, [0, 0])
     process = youngest_compiler()
     environment.close()
@@ -224,21 +212,18 @@ def test_close_in_the_middle_of_an_episode_ends_the_compiler(make_environment):
     assert environment.step(np.array(0)).is_first()
 
 
-def test_make():
-    with tempfile.TemporaryDirectory() as directory:
-        module = write_module(pathlib.Path(directory), "module", HAND_WORKED)
-        with environments.make("inlining", sampler=contexts.uniform([module])) as environment:
-            assert isinstance(environment, InliningEnvironment)
-            assert environment.reset().is_first()
+def test_make(tmp_path):
+    module = write_module(tmp_path, "module", HAND_WORKED)
+    with environments.make("inlining", sampler=contexts.uniform([module])) as environment:
+        assert isinstance(environment, InliningEnvironment)
+        assert environment.reset().is_first()
 
 
-def test_savings_are_measured_against_a_plain_compile(make_environment, tmp_path):
+def test_savings_are_measured_against_a_plain_compile(make_environment, embedded, tmp_path):
     """In this module LLVM's own decisions, given as answers, come to another object."""
     environment = make_environment(UNREACHABLE_CALL_SITE)
     *_, last = play_episode(environment, [1, 1])
-    compiler = EmbeddedLlvm()
-    plain = compiler.compile_plain(Module("m0", tmp_path / "m0.bc", ".", "c")).size.text_bytes
-    compiler.close()
+    plain = embedded.compile_plain(Module("m0", tmp_path / "m0.bc", ".", "c")).size.text_bytes
     info = environment.get_info()
     assert info["default_size_bytes"] == plain != info["size_bytes"]
     assert last.reward == np.float32((plain - info["size_bytes"]) / plain)

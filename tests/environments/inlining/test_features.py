@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 
@@ -41,14 +43,14 @@ DECISIONS = [1, 0, 0, 0, 1]
 
 
 def walk(compiler, module, decisions) -> dict[str, list[int]]:
-    with CompileEpisode(compiler, module) as episode:
+    with contextlib.closing(CompileEpisode(compiler, module)) as episode:
         for decision in decisions:
-            assert episode.next_features() is not None
+            assert episode.next_row() is not None
             episode.decide(decision)
-        while episode.next_features() is not None:
+        while episode.next_row() is not None:
             episode.decide(0)
-        trajectory = episode.trajectory()
-    return {name: trajectory.column(name).tolist() for name in trajectory.names}
+        columns = episode.result().features.T.tolist()
+    return dict(zip(feature_names(compiler.announced), columns, strict=True))
 
 
 def test_history_and_linkage_worked_by_hand(compiler, tmp_path):

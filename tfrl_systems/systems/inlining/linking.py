@@ -10,10 +10,10 @@ from typing import Any
 
 from environments.errors import Failure, UserError
 from environments.inlining.collection.store import TrajectoryStore
+from environments.inlining.collection.tasks import WriteObject
 from environments.inlining.corpus.modules import Module
 from environments.inlining.heuristics import Policy
 from environments.inlining.linking.images import ImageSize, link
-from environments.inlining.linking.objects import WriteObject
 from tfrl_systems.drivers.collect import Collect
 from tfrl_systems.reporting import Reporter
 from tfrl_systems.systems.inlining.problem import Evaluation

@@ -14,12 +14,14 @@ from environments.inlining.collection.tasks import Play
 from environments.inlining.compilers.compilation import CompilerError
 from environments.inlining.compilers.embedded import EmbeddedLlvm
 from environments.inlining.corpus.modules import Module
-from environments.inlining.heuristics import Constant, CostBelow, Default, Random, Replay
+from environments.inlining.heuristics import Constant, CostBelow, Default, Random
 from tests.environments.inlining.small_modules import (
     HAND_WORKED,
     HAND_WORKED_DEFAULT,
     NO_CALL_SITES,
     UNREACHABLE_CALL_SITE,
+    Lent,
+    Replay,
     many_calls,
     play,
     write_module,
@@ -30,18 +32,37 @@ from tests.environments.inlining.small_modules import (
 class Counting(EmbeddedLlvm):
     """Counts its compiles, and dies in those that it is told to."""
 
-    def __init__(self, num_deaths: int = 0) -> None:
-        super().__init__(timeout_s=60)
-        self.num_compiles = 0
-        self._num_deaths = num_deaths
+    num_compiles = num_deaths = 0
 
     def compile(self, module):
         self.num_compiles += 1
         compilation = super().compile(module)
-        if self._num_deaths:
-            self._num_deaths -= 1
+        if self.num_deaths:
+            self.num_deaths -= 1
             youngest_compiler().kill()
         return compilation
+
+
+@pytest.fixture(scope="module")
+def shared():
+    compiler = Counting(timeout_s=60)
+    assert compiler.announced
+    yield compiler
+    compiler.close()
+
+
+@pytest.fixture
+def counting(shared):
+    shared.num_compiles = 0
+    return shared
+
+
+@pytest.fixture
+def collect(counting):
+    """Makes collectors."""
+    return lambda store=None, make_pool=Pool: Collector(
+        lambda: Lent(counting), store or TrajectoryStore(), make_pool
+    )
 
 
 @pytest.fixture
@@ -50,39 +71,19 @@ def modules(tmp_path):
     return [write_module(tmp_path, name, ir) for name, ir in irs.items()]
 
 
-@pytest.fixture
-def counting():
-    compiler = Counting()
-    assert compiler.announced
-    yield compiler
-    compiler.close()
-
-
-def test_an_episode(counting, modules):
-    episode = play(counting, modules[0], Default(), TrajectoryStore())
-    assert episode.decisions.tolist() == HAND_WORKED_DEFAULT
-    assert episode.features.shape == (5, len(episode.names))
-    assert episode.column("inlining_default").tolist() == HAND_WORKED_DEFAULT
-    assert episode.size == counting.compile_plain(modules[0]).size
-
-
 def test_nothing_is_compiled_twice(counting, modules, tmp_path):
     store = TrajectoryStore(tmp_path / "cache.sqlite")
     first = [play(counting, module, Default(), store) for module in modules]
     assert counting.num_compiles == 4
+    assert first[0].decisions.tolist() == HAND_WORKED_DEFAULT
+    assert first[0].features.shape == (5, len(first[0].names))
+    assert first[0].column("inlining_default").tolist() == HAND_WORKED_DEFAULT
     # The same policy, one that decides the same, and the same again from the file.
-    again = [play(counting, module, Default(), store) for module in modules]
-    same = [play(counting, module, CostBelow(5), store) for module in modules]
+    assert_same([play(counting, module, Default(), store) for module in modules], first)
+    assert_same([play(counting, module, CostBelow(5), store) for module in modules], first)
     store.close()
     store = TrajectoryStore(tmp_path / "cache.sqlite")
-    reopened = [play(counting, module, Default(), store) for module in modules]
-    assert counting.num_compiles == 4
-    for others in (again, same, reopened):
-        for trajectory, repeated in zip(first, others, strict=True):
-            assert (
-                np.array_equal(trajectory.features, repeated.features)
-                and trajectory.size == repeated.size
-            )
+    assert_same([play(counting, module, Default(), store) for module in modules], first)
     # A file that has another name and the same bytes is the same module.
     copy = Module("copy", modules[0].path, ".", "c")
     assert play(counting, copy, Default(), store).module == "copy"
@@ -91,16 +92,10 @@ def test_nothing_is_compiled_twice(counting, modules, tmp_path):
 
 def test_recalled_and_compiled_are_the_same(counting, modules):
     module, store = modules[3], TrajectoryStore()
-    compiled = [play(counting, module, Random(seed), store) for seed in range(6)]
-    for trajectory in compiled:
-        fresh = play(counting, module, Replay(trajectory.decisions), TrajectoryStore())
-        recalled = play(counting, module, Replay(trajectory.decisions), store)
-        for replayed in (fresh, recalled):
-            assert (
-                np.array_equal(trajectory.features, replayed.features)
-                and trajectory.size == replayed.size
-            )
-            assert np.array_equal(trajectory.decisions, replayed.decisions)
+    for trajectory in [play(counting, module, Random(seed), store) for seed in range(6)]:
+        replay = Replay(trajectory.decisions)
+        fresh = play(counting, module, replay, TrajectoryStore())
+        assert_same([fresh, play(counting, module, replay, store)], [trajectory] * 2)
 
 
 def assert_same(played, expected):
@@ -142,24 +137,24 @@ class Fails(Play):
         return super().run(compiler, module)
 
 
-def test_the_default_has_the_sizes_of_plain_compiles(counting, modules, tmp_path):
+def test_the_default_has_the_sizes_of_plain_compiles(collect, counting, modules, tmp_path):
     apart = write_module(tmp_path, "apart", UNREACHABLE_CALL_SITE)
     damaged = Module("damaged", tmp_path / "missing.bc", ".", "c")
     store = TrajectoryStore(tmp_path / "cache.sqlite")
-    with Collector(EmbeddedLlvm, store, Pool) as collector:
+    with collect(store) as collector:
         hand, failure, plain = collector.play_default([modules[0], damaged, apart])
         (steered,) = collector.play([apart], Default())
     assert hand.size == counting.compile_plain(modules[0]).size and isinstance(failure, Failure)
     assert plain.size == counting.compile_plain(apart).size != steered.size
     assert np.array_equal(plain.decisions, steered.decisions)
     # The plain sizes are kept, and what was steered keeps its own.
-    with Collector(EmbeddedLlvm, store, lambda _: pytest.fail("a pool is made")) as collector:
+    with collect(store, lambda _: pytest.fail("a pool is made")) as collector:
         assert [trajectory.size for trajectory in collector.play_default([apart])] == [plain.size]
 
 
-def test_results_are_in_order_and_each_is_counted(modules):
+def test_results_are_in_order_and_each_is_counted(collect, modules):
     counted = []
-    with Collector(EmbeddedLlvm, TrajectoryStore(), Pool) as collector:
+    with collect() as collector:
         played = collector.play(modules * 2, Random(5), counted.append)
         alone = [
             play(collector.compiler, module, Random(5), TrajectoryStore()) for module in modules
@@ -168,7 +163,7 @@ def test_results_are_in_order_and_each_is_counted(modules):
     assert_same(played, alone * 2)
 
 
-def test_only_what_is_not_in_the_store_goes_to_the_pool(modules):
+def test_only_what_is_not_in_the_store_goes_to_the_pool(collect, modules):
     pools = []
 
     def make_pool(make_player):
@@ -176,9 +171,9 @@ def test_only_what_is_not_in_the_store_goes_to_the_pool(modules):
         return pools[-1]
 
     store = TrajectoryStore()
-    with Collector(EmbeddedLlvm, store, Pool) as collector:
+    with collect(store) as collector:
         first = collector.play(modules[:2], Default())
-    with Collector(EmbeddedLlvm, store, make_pool) as collector:
+    with collect(store, make_pool) as collector:
         assert_same(collector.play(modules[:2], CostBelow(5)), first)
         assert not pools  # so that nothing is started
         counted = []
@@ -190,32 +185,30 @@ def test_only_what_is_not_in_the_store_goes_to_the_pool(modules):
         assert len(pools) == len(pools[0].requests) == 1
 
 
-def test_what_was_finished_before_an_interruption_is_kept(modules):
+def test_what_was_finished_before_an_interruption_is_kept(collect, counting, modules):
     store = TrajectoryStore()
-    with Collector(EmbeddedLlvm, store, Pool) as collector:
-        with pytest.raises(KeyboardInterrupt):
-            collector.map(Fails(Default(), "none", KeyboardInterrupt()), modules)
-        counting = Counting()
-        for module in modules:
-            play(counting, module, Default(), store)
-        counting.close()
+    with collect(store) as collector, pytest.raises(KeyboardInterrupt):
+        collector.map(Fails(Default(), "none", KeyboardInterrupt()), modules)
+    counting.num_compiles = 0
+    for module in modules:
+        play(counting, module, Default(), store)
     assert counting.num_compiles == 2  # the pool had done the last two
 
 
-def test_a_compiler_that_dies_once_is_tried_again(modules):
-    compiler = Counting(num_deaths=1)
-    with Collector(lambda: compiler, TrajectoryStore(), Pool) as collector:
+def test_a_compiler_that_dies_once_is_tried_again(collect, counting, modules):
+    counting.num_deaths = 1
+    with collect() as collector:
         played = collector.play(modules, Default())
     assert all(isinstance(trajectory, Trajectory) for trajectory in played)
-    assert compiler.num_compiles == len(modules) + 1
+    assert counting.num_compiles == len(modules) + 1
 
 
-def test_what_fails_every_time_is_named_and_the_rest_goes_on(modules, tmp_path):
+def test_what_fails_every_time_is_named_and_the_rest_goes_on(collect, modules, tmp_path):
     broken = Module("broken", tmp_path / "broken.bc", ".", "c")
     broken.path.write_bytes(modules[0].path.read_bytes()[:200])
     missing = Module("missing", tmp_path / "missing.bc", ".", "c")
     counted = []
-    with Collector(EmbeddedLlvm, TrajectoryStore(), Pool) as collector:
+    with collect() as collector:
         played = collector.play(
             [broken, modules[0], missing, modules[1]], Constant(0), counted.append
         )
@@ -227,8 +220,8 @@ def test_what_fails_every_time_is_named_and_the_rest_goes_on(modules, tmp_path):
         assert "\n" not in failure.message
 
 
-def test_a_mistake_of_the_user_ends_the_run(modules):
-    with Collector(EmbeddedLlvm, TrajectoryStore(), Pool) as collector:
+def test_a_mistake_of_the_user_ends_the_run(collect, modules):
+    with collect() as collector:
         with pytest.raises(UserError, match="temporary files: full"):
             collector.map(Fails(Default(), "few", UserError("temporary files: full")), modules)
         # A compiler's failure is one of the module.

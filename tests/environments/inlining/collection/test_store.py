@@ -7,10 +7,11 @@ import contextlib
 import numpy as np
 import pytest
 
-from environments.inlining.collection.store import Trajectory, TrajectoryStore
+from environments.inlining.collection.store import ModuleStore, Trajectory, TrajectoryStore
 from environments.inlining.compilers.object_size import ObjectSize
-from environments.inlining.heuristics import Constant, Default, Replay
+from environments.inlining.heuristics import Constant, CostBelow, Default
 from tests.environments.caches.entries import execute
+from tests.environments.inlining.small_modules import Replay
 
 NAMES = ("cost_estimate", "inlining_default")
 
@@ -33,99 +34,92 @@ PATHS = [
 ]
 
 
+def part_of(store: TrajectoryStore, key: str = "key") -> ModuleStore:
+    return ModuleStore(store, "module", "project", NAMES, key)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "cache" / "compiles.sqlite"
+
+
 @pytest.fixture(params=["memory", "file"])
-def store(request, tmp_path):
-    store = TrajectoryStore(None if request.param == "memory" else tmp_path / "cache" / "c.sqlite")
-    for path in PATHS:
-        store.put("key", "compiler", path)
-    yield store
-    store.close()
+def store(request, path):
+    with contextlib.closing(TrajectoryStore(None if request.param == "memory" else path)) as store:
+        for trajectory in PATHS:
+            part_of(store).put(trajectory)
+        yield store
 
 
-def recall(store: TrajectoryStore, policy, key="key", compiler="compiler"):
-    return store.recall(key, compiler, "module", policy.begin("module", NAMES))
+def test_recorded_paths_come_back_whole(store):
+    part = part_of(store)
+    for episode in PATHS:
+        for recalled in (part.recall(Replay(episode.decisions)), part.get(episode.decisions)):
+            assert np.array_equal(recalled.features, episode.features)
+            assert recalled.features.dtype == np.int64
+            assert np.array_equal(recalled.decisions, episode.decisions)
+            assert recalled.size == episode.size and recalled.names == NAMES
+            assert recalled.module == "module"
+    assert part.get(np.array([1, 0], np.int8)) is None
+    empty = trajectory([], [], 7)
+    part_of(store, "empty").put(empty)
+    recalled = part_of(store, "empty").recall(Default())
+    assert recalled.size == empty.size and recalled.features.shape == (0, 2)
 
 
-@pytest.mark.parametrize("path", PATHS, ids=["00", "100", "110"])
-def test_a_recorded_path_is_recalled_whole(store, path):
-    recalled = recall(store, Replay(path.decisions))
-    assert np.array_equal(recalled.features, path.features) and recalled.features.dtype == np.int64
-    assert np.array_equal(recalled.decisions, path.decisions)
-    assert recalled.size == path.size and recalled.names == NAMES and recalled.module == "module"
-
-
-def test_a_policy_that_never_ran_is_followed_through_the_tree(store):
-    class LessThan25:
-        name = "cost<25"
-
-        def begin(self, module_name, names):
-            return lambda features, first: (features[:, 0] < 25).astype(np.int8)
-
-    # At the root its cost 9 is inlined; there the cost is 20, inlined; then 40, refused: 1, 1, 0.
-    assert recall(store, LessThan25()).size.text_bytes == 80
-    # The default refuses 9 twice: 0, 0.
-    assert recall(store, Default()).size.text_bytes == 100
-
-
-def test_a_path_that_leaves_the_tree_is_not_recalled(store):
-    assert recall(store, Constant(1)) is None
-    assert recall(store, Replay([0, 1])) is None
-
-
-@pytest.mark.parametrize("key, compiler", [("other", "compiler"), ("key", "other")])
-def test_other_modules_and_compilers_are_not_mixed(store, key, compiler):
-    assert recall(store, Default(), key, compiler) is None
-    assert store.get(key, compiler, "module", PATHS[0].decisions) is None
-    assert store.get_record(key, compiler, "request") is None
-
-
-def test_one_compile_by_its_decisions(store):
-    assert store.get("key", "compiler", "module", PATHS[1].decisions).size == PATHS[1].size
-    assert store.get("key", "compiler", "module", np.array([1, 0], np.int8)) is None
+@pytest.mark.parametrize(
+    ("policy", "text_bytes"),
+    [
+        # At the root its cost 9 is inlined; there the cost is 20, inlined; then 40, refused.
+        (CostBelow(25), 80),
+        # The default refuses 9 twice.
+        (Default(), 100),
+        # These leave the tree.
+        (Constant(1), None),
+        (Replay([0, 1]), None),
+    ],
+)
+def test_a_policy_that_never_ran_is_followed_through_the_tree(store, policy, text_bytes):
+    recalled = part_of(store).recall(policy)
+    assert (recalled and recalled.size.text_bytes) == text_bytes
+    stranger = part_of(store, "other")
+    assert stranger.recall(policy) is None and stranger.get(PATHS[0].decisions) is None
 
 
 def test_records_come_back_as_they_were(store):
     arrays = {"steps": np.array([3, 5]), "deltas": np.array([-1.5, 2.0]), "none": np.zeros((0, 4))}
-    store.put_record("key", "compiler", "request", {"steps": np.zeros(1)})
-    store.put_record("key", "compiler", "request", arrays)
-    record = store.get_record("key", "compiler", "request")
+    part_of(store).put_record("request", {"steps": np.zeros(1)})
+    part_of(store).put_record("request", arrays)
+    record = part_of(store).get_record("request")
     assert set(record) == set(arrays)
     for name, array in arrays.items():
         assert np.array_equal(record[name], array) and record[name].dtype == array.dtype
+    assert part_of(store, "other").get_record("request") is None
 
 
-def test_a_compile_without_call_sites(store):
-    empty = trajectory([], [], 7)
-    store.put("empty", "compiler", empty)
-    recalled = recall(store, Default(), "empty")
-    assert recalled.size.text_bytes == 7 and recalled.features.shape == (0, 2)
-
-
-def test_a_file_is_kept_between_runs_and_read_again_when_it_changes(tmp_path):
-    path = tmp_path / "cache.sqlite"
-    for path_of_decisions in PATHS[1:]:
+def test_a_file_is_kept_between_runs_and_read_again_when_it_changes(path):
+    for episode in PATHS[1:]:
         with contextlib.closing(TrajectoryStore(path)) as store:
-            store.put("key", "compiler", path_of_decisions)
+            part_of(store).put(episode)
     with contextlib.closing(TrajectoryStore(path)) as store:
-        assert recall(store, Replay([1, 1, 0])).size == PATHS[2].size
-        assert recall(store, Replay([1, 0, 0])).size == PATHS[1].size
+        for episode in PATHS[1:]:
+            assert part_of(store).recall(Replay(episode.decisions)).size == episode.size
 
 
-def test_a_damaged_compile_is_not_recalled(tmp_path):
+def test_a_damaged_compile_is_not_recalled(path):
     """Otherwise the tree would lead to it."""
-    path = tmp_path / "cache.sqlite"
     with contextlib.closing(TrajectoryStore(path)) as store:
-        store.put("key", "compiler", PATHS[0])
+        part_of(store).put(PATHS[0])
         execute(path, "UPDATE entries SET part = part || x'01'")
-        assert store.recall("key", "compiler", "m", lambda rest, _: np.zeros(len(rest))) is None
+        assert part_of(store).recall(Constant(0)) is None
 
 
 def test_large_values_of_features_and_groups_come_back(store):
     generator = np.random.default_rng(0)
     features = generator.integers(-(2**31), 2**31, (50, 2))
     size = ObjectSize(1050, 50, generator.bytes(50))
-    store.put("large", "compiler", Trajectory("m", NAMES, features, np.ones(50, np.int8), size))
-    recalled = store.get("large", "compiler", "m", np.ones(50, np.int8))
+    part_of(store).put(Trajectory("m", NAMES, features, np.ones(50, np.int8), size))
+    recalled = part_of(store).get(np.ones(50, np.int8))
     assert np.array_equal(recalled.features, features) and recalled.size == size
     assert recalled.size.packed_groups == size.packed_groups
 
@@ -135,11 +129,11 @@ def test_a_file_of_an_older_version_is_emptied(tmp_path):
     execute(path, "CREATE TABLE compiles (module TEXT, text_bytes INTEGER)")
     execute(path, "INSERT INTO compiles VALUES ('m', 7)")
     with contextlib.closing(TrajectoryStore(path)) as store:
-        assert store.get_record("m", "c", "r") is None and store.problem == ""
-        store.put_record("m", "c", "r", {"x": np.arange(3)})
+        assert part_of(store).get_record("r") is None and store.problem == ""
+        part_of(store).put_record("r", {"x": np.arange(3)})
     # Opened again, it is of this version, and nothing is lost.
     with contextlib.closing(TrajectoryStore(path)) as store:
-        assert store.get_record("m", "c", "r")["x"].tolist() == [0, 1, 2]
+        assert part_of(store).get_record("r")["x"].tolist() == [0, 1, 2]
 
 
 def test_a_place_that_cannot_be_made_is_known_at_once(tmp_path):

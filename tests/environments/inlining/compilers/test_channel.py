@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import pathlib
@@ -9,13 +10,10 @@ import stat
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from environments.inlining.compilers.channel import Channel, Header, ProtocolError, StreamParser
 
 ADVICE = {"name": "inlining_decision", "type": "int64_t", "port": 0, "shape": [1]}
-TYPES = {"int64_t": "<i8", "int32_t": "<i4", "float": "<f4", "double": "<f8", "uint8_t": "<u1"}
 
 
 def spec(name: str, type_name: str, shape: tuple[int, ...] = (1,)) -> dict:
@@ -26,59 +24,33 @@ def header_line(features: list[dict]) -> bytes:
     return json.dumps({"features": features, "advice": ADVICE}).encode() + b"\n"
 
 
-def parse_all(pieces: list[bytes]) -> list[bytes]:
-    parser, observations = StreamParser(), []
-    for piece in pieces:
-        parser.feed(piece)
-        while (observation := parser.next_observation()) is not None:
-            observations.append(observation)
-    assert parser.pending_bytes == 0
-    return observations
+def test_any_cutting_gives_the_same_observations():
+    types = [("f8", "double", (1,)), ("u1", "uint8_t", (2, 3)), ("i4", "int32_t", (2,))]
+    row_bytes = sum(np.dtype(code).itemsize * int(np.prod(shape)) for code, _, shape in types)
+    stream = header_line([spec(f"f{code}", name, shape) for code, name, shape in types])
+    # Any bytes may occur in a tensor: newlines, braces, what looks like the next observation.
+    rows = [bytes(row_bytes), b'\n{"observation":1}\n'.ljust(row_bytes, b"{"), b"\n" * row_bytes]
+    for number, row in enumerate(rows):
+        context = b'{"context":"module"}\n' if number != 1 else b""
+        stream += context + b'{"observation":%d}\n' % number + row + b"\n"
+    cuts = [[k, k + 1] for k in range(len(stream))] + [list(range(len(stream)))]
+    for places in cuts:
+        parser, observations = StreamParser(), []
+        for begin, end in itertools.pairwise([0, *places, len(stream)]):
+            parser.feed(stream[begin:end])
+            while (observation := parser.next_observation()) is not None:
+                observations.append(observation)
+        assert observations == rows and not parser._buffer
 
 
-@st.composite
-def streams(draw) -> tuple[bytes, bytes]:
-    """A stream as LLVM writes it, and the tensors of all its observations one after another."""
-    types = draw(st.lists(st.sampled_from(sorted(TYPES)), min_size=1, max_size=4))
-    shapes = [draw(st.sampled_from([(1,), (2,), (2, 3)])) for _ in types]
-    features = [
-        spec(f"f{i}", name, shape)
-        for i, (name, shape) in enumerate(zip(types, shapes, strict=True))
-    ]
-    row_bytes = sum(
-        np.dtype(TYPES[name]).itemsize * int(np.prod(shape))
-        for name, shape in zip(types, shapes, strict=True)
-    )
-    stream, tensors = [header_line(features)], []
-    for number in range(draw(st.integers(0, 4))):
-        if draw(st.booleans()):
-            stream.append(b'{"context":"module"}\n')
-        # Any bytes may occur in a tensor: newlines and braces too.
-        tensors.append(draw(st.binary(min_size=row_bytes, max_size=row_bytes)))
-        stream += [b'{"observation":%d}\n' % number, tensors[-1], b"\n"]
-    return b"".join(stream), b"".join(tensors)
-
-
-@given(streams(), st.lists(st.integers(0, 2000), max_size=30))
-def test_any_cutting_gives_the_same_observations(stream, cuts):
-    data, tensors = stream
-    places = sorted({min(cut, len(data)) for cut in cuts} | {0, len(data)})
-    pieces = [data[a:b] for a, b in zip(places, places[1:], strict=False)]
-    assert b"".join(parse_all(pieces)) == tensors
-
-
-@given(st.binary(min_size=1))
+@pytest.mark.parametrize("garbage", [b"", b"{", b"null", b"\xff\0", b'{"features": 1}', b"1e999"])
 def test_what_is_no_header_is_a_protocol_error(garbage):
     parser = StreamParser()
-    parser.feed(garbage.replace(b"\n", b"") + b"\n")
+    parser.feed(garbage + b"\n")
     with pytest.raises(ProtocolError, match="expected a JSON header"):
         parser.next_observation()
-
-
-@given(st.binary(min_size=1))
-def test_what_follows_the_header_is_checked(garbage):
     parser = StreamParser()
-    parser.feed(header_line([spec("f", "int64_t")]) + b"x" + garbage.replace(b"\n", b"") + b"\n")
+    parser.feed(header_line([spec("f", "int64_t")]) + b"x" + garbage + b"\n")
     with pytest.raises(ProtocolError, match="expected 'context' or 'observation'"):
         parser.next_observation()
 

@@ -24,11 +24,13 @@ from tests.environments.inlining.small_modules import (
 )
 
 
-def test_truncated_bitcode(compiler, tmp_path, good):
+def test_truncated_and_missing_bitcode(compiler, tmp_path, good):
     whole = write_module(tmp_path, "whole", many_calls(10))
     cut = Module("cut", tmp_path / "cut.bc", ".", "c")
     cut.path.write_bytes(whole.path.read_bytes()[:-700])
     assert_fails_in_one_line(compiler, cut, good, "expected")
+    missing = Module("missing", tmp_path / "missing.bc", ".", "c")
+    assert_fails_in_one_line(compiler, missing, good, "expected", "o such file")
 
 
 def test_bitcode_of_a_newer_llvm(clang_19, tmp_path, good):
@@ -39,12 +41,7 @@ def test_bitcode_of_a_newer_llvm(clang_19, tmp_path, good):
     assert_fails_in_one_line(clang_19, newer, good, "clang ended with status 1", "error:")
 
 
-def test_a_module_that_is_not_there(compiler, tmp_path, good):
-    missing = Module("missing", tmp_path / "missing.bc", ".", "c")
-    assert_fails_in_one_line(compiler, missing, good, "expected", "o such file")
-
-
-def test_a_compiler_killed_in_the_middle(compiler, tmp_path, good):
+def test_a_compiler_killed_in_the_middle_and_one_that_is_left_early(compiler, tmp_path, good):
     module = write_module(tmp_path, "module", many_calls(10), text=True)
     message = "module: expected an object, found .* signal 9"
     with compiler.compile(module) as compilation, pytest.raises(CompilerError, match=message):
@@ -54,10 +51,6 @@ def test_a_compiler_killed_in_the_middle(compiler, tmp_path, good):
         while (site := compilation.next_site()) is not None:
             compilation.advise(site.default)
     assert run_policy(compiler, good, default).decisions.tolist() == HAND_WORKED_DEFAULT
-
-
-def test_a_compile_that_is_left_early(compiler, tmp_path, good):
-    module = write_module(tmp_path, "module", many_calls(10), text=True)
     with compiler.compile(module) as compilation:
         compilation.next_site()
         process = youngest_compiler()
@@ -86,11 +79,21 @@ FAULT
 """
 
 
-def faulty(directory: pathlib.Path, clang: SystemClang, fault: str, timeout_s: float):
-    path = directory / "faulty-clang"
-    path.write_text(WRAPPER.replace("CLANG", clang.executable).replace("FAULT", fault))
-    path.chmod(0o755)
-    return SystemClang(path, timeout_s=timeout_s)
+@pytest.fixture
+def make_faulty(tmp_path, clang_19):
+    compilers = []
+
+    def make(fault: str, timeout_s: float = 60) -> SystemClang:
+        path = tmp_path / "faulty-clang"
+        fault = fault.replace("CLANG", clang_19.executable)
+        path.write_text(WRAPPER.replace("CLANG", clang_19.executable).replace("FAULT", fault))
+        path.chmod(0o755)
+        compilers.append(SystemClang(path, timeout_s=timeout_s))
+        return compilers[-1]
+
+    yield make
+    for compiler in compilers:
+        compiler.close()
 
 
 def children() -> set[int]:
@@ -108,46 +111,43 @@ sleep 1000
 """
 
 
-@pytest.mark.parametrize("fault", ["sleep 1000", OPEN_CHANNEL], ids=["at-once", "in-the-channel"])
-def test_a_compiler_that_hangs(clang, tmp_path, good, fault):
-    compiler = faulty(tmp_path, clang, fault, timeout_s=0.5)
+@pytest.mark.parametrize(
+    ("fault", "timeout_s", "message"),
+    [
+        ("sleep 1000", 0.5, "good: expected an object within 0.5 s, found a compiler"),
+        (OPEN_CHANNEL, 0.5, "good: expected an object within 0.5 s, found a compiler"),
+        (
+            OPEN_CHANNEL.replace("features", "garbage"),
+            60,
+            "good: interactive channel: expected a JSON header",
+        ),
+        (
+            "head -c 300000 /dev/zero >&2; echo >&2; printf 'fatal error: no luck' >&2; exit 3",
+            60,
+            "ended with status 3: fatal error: no luck$",
+        ),
+    ],
+    ids=["hangs-at-once", "hangs-in-the-channel", "garbage-in-the-channel", "fails"],
+)
+def test_a_compiler_that_hangs_or_fails(make_faulty, good, fault, timeout_s, message):
+    compiler = make_faulty(fault, timeout_s)
     before = children()
-    with pytest.raises(CompilerError, match="expected an object within 0.5 s, found a compiler"):
+    with pytest.raises(CompilerError, match=message):
         run_policy(compiler, good, default)
     compiler.close()
     assert children() <= before
 
 
-def test_a_megabyte_on_stderr(clang, tmp_path, good):
+def test_a_megabyte_on_stderr(make_faulty, good):
     shout = "head -c 1000000 /dev/zero | tr '\\0' '\\n' >&2; head -c 1000000 /dev/zero >&2\n"
-    compiler = faulty(tmp_path, clang, shout + f'exec {clang.executable} "$@"', timeout_s=60)
+    compiler = make_faulty(shout + 'exec CLANG "$@"')
     assert run_policy(compiler, good, default).decisions.tolist() == HAND_WORKED_DEFAULT
-    compiler.close()
 
 
-def test_the_last_words_of_a_failing_compiler_are_told(clang, tmp_path, good):
-    fault = "head -c 300000 /dev/zero >&2; echo >&2; printf 'fatal error: no luck' >&2; exit 3"
-    compiler = faulty(tmp_path, clang, fault, timeout_s=60)
-    with pytest.raises(CompilerError, match="ended with status 3: fatal error: no luck$"):
-        run_policy(compiler, good, default)
-    compiler.close()
-
-
-def test_garbage_in_the_channel(clang, tmp_path, good):
-    fault = OPEN_CHANNEL.replace("features", "garbage")
-    compiler = faulty(tmp_path, clang, fault, timeout_s=60)
-    before = children()
-    with pytest.raises(CompilerError, match="good: interactive channel: expected a JSON header"):
-        run_policy(compiler, good, default)
-    compiler.close()
-    assert children() <= before
-
-
-def test_a_clang_that_was_uninstalled(clang, tmp_path, good):
-    compiler = faulty(tmp_path, clang, "exit 1", timeout_s=60)
+def test_a_clang_that_was_uninstalled(make_faulty, good):
+    compiler = make_faulty("exit 1")
     pathlib.Path(compiler.executable).unlink()
     before = num_descriptors()
     with pytest.raises(CompilerError, match="good: expected .* to start, found"):
         run_policy(compiler, good, default)
-    compiler.close()
     assert num_descriptors() <= before

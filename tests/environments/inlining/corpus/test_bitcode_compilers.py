@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+
 import pytest
 
 from environments.errors import UserError
@@ -52,3 +60,26 @@ def test_missing_embedded_compiler_says_what_to_install(monkeypatch):
     monkeypatch.setattr(bitcode_compilers.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match="pip install ziglang"):
         find_compiler()
+
+
+def test_a_build_that_is_killed_as_it_asks_a_compiler_leaves_nothing(tmp_path):
+    scratch, begun = tmp_path / "scratch", tmp_path / "begun"
+    scratch.mkdir()
+    program = tmp_path / "clang"
+    program.write_text(f'#!/bin/sh\ntouch "$TMPDIR/x"\necho $$ > {begun}\nexec sleep 1000\n')
+    program.chmod(0o755)
+    code = f"from {bitcode_compilers.__name__} import *; find_compiler({str(program)!r})"
+    environment = {**os.environ, "TMPDIR": str(scratch)}
+    with subprocess.Popen([sys.executable, "-c", code], env=environment) as build:
+        while not begun.exists() or not begun.read_text():
+            assert build.poll() is None
+            time.sleep(0.02)
+        (directory,) = scratch.glob("*/*")
+        assert stat.S_IMODE(directory.stat().st_mode) == 0o700 and (directory / "x").exists()
+        build.kill()
+    deadline_s = time.monotonic() + 60
+    while list(scratch.iterdir()):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+    with contextlib.suppress(ProcessLookupError):  # Mostly it has been ended, too.
+        os.kill(int(begun.read_text()), signal.SIGKILL)

@@ -11,7 +11,7 @@ from environments.errors import UserError
 from environments.inlining.corpus.building import build_corpus
 from environments.inlining.corpus.compile_commands import read_units
 from environments.inlining.corpus.modules import Corpus
-from environments.inlining.corpus.units import UnusableUnit
+from environments.inlining.corpus.units import NotCompiled
 from tests.requirements import need_programs
 
 SOURCE = "int f(int x) { return x + 1; }\n"
@@ -32,42 +32,33 @@ def read(directory, *entries):
     return units, dict(gathered.skipped)
 
 
+AS_TEXT = "expected a command as text or a list of words"
+
+
 @pytest.mark.parametrize(
-    ("entry", "error"),
+    ("fields", "error"),
     [
-        (1, "entry 1 of compile_commands.json: expected an object, found none; let the build"),
-        ({"file": "a.c", "command": "cc a.c"}, "expected directory as text, found none"),
-        ({"directory": ".", "command": "cc a.c"}, "expected file as text, found none"),
-        ({"directory": ".", "file": ["a.c"], "command": "cc a.c"}, "expected file as text"),
-        (
-            {"directory": ".", "file": "a\0.c", "command": "cc"},
-            "file as a name that a file can have",
-        ),
-        ({"directory": ".", "file": "a.c"}, "expected a command as text or a list of words"),
-        ({"directory": ".", "file": "a.c", "command": ""}, "expected a command as text or a list"),
-        (
-            {"directory": ".", "file": "a.c", "command": None},
-            "expected a command as text or a list",
-        ),
-        ({"directory": ".", "file": "a.c", "command": "  "}, "expected a command, found none"),
-        (
-            {"directory": ".", "file": "a.c", "arguments": []},
-            "expected a command as text or a list",
-        ),
-        ({"directory": ".", "file": "a.c", "arguments": ["cc", 1]}, "expected a command as text"),
-        ({"directory": ".", "file": "a.c", "command": "cc -DX='a a.c"}, "no closing quotation"),
-        ({"directory": ".", "file": "a.c", "arguments": ["cc", "\0"]}, "found a zero byte in it"),
-        (
-            {"directory": ".", "file": "a.c", "command": "cc @no a.c"},
-            "no: no such file or directory",
-        ),
+        ({"directory": None, "command": "cc a.c"}, "expected directory as text, found none"),
+        ({"file": None, "command": "cc a.c"}, "expected file as text, found none"),
+        ({"file": ["a.c"], "command": "cc a.c"}, "expected file as text"),
+        ({"file": "a\0.c", "command": "cc"}, "file as a name that a file can have"),
+        ({}, AS_TEXT),
+        ({"command": ""}, AS_TEXT),
+        ({"command": None}, AS_TEXT),
+        ({"command": "  "}, "expected a command, found none"),
+        ({"arguments": []}, AS_TEXT),
+        ({"arguments": ["cc", 1]}, AS_TEXT),
+        ({"command": "cc -DX='a a.c"}, "no closing quotation"),
+        ({"arguments": ["cc", "\0"]}, "found a zero byte in it"),
+        ({"command": "cc @no a.c"}, "no, found: no such file or directory"),
+        (None, "expected an object, found none; let the build"),
     ],
 )
-def test_a_damaged_entry_is_named_and_does_not_spoil_the_others(tmp_path, entry, error):
+def test_a_damaged_entry_is_named_and_does_not_spoil_the_others(tmp_path, fields, error):
+    entry = 1 if fields is None else {"directory": ".", "file": "a.c", **fields}
     (unit,), skipped = read(tmp_path, entry)
-    assert isinstance(unit, UnusableUnit) and skipped == {}
-    assert unit.error.startswith("entry 1 of compile_commands.json: ")
-    assert error.replace("no:", "no, found:") in unit.error
+    assert isinstance(unit, NotCompiled) and skipped == {}
+    assert unit.error.startswith("entry 1 of compile_commands.json: ") and error in unit.error
 
 
 def test_a_database_of_damaged_entries_says_why(tmp_path):

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from environments.errors import UserError
 from environments.inlining.corpus.sources import gather_units
 from environments.inlining.corpus.units import BitcodeUnit
-
-
-def write_database(directory, entries):
-    path = directory / "compile_commands.json"
-    path.write_text(json.dumps(entries))
-    return path
+from tests.environments.inlining.corpus.test_compile_commands import write_database
+from tests.environments.inlining.corpus.test_projects import builds, touch
 
 
 def test_compile_commands_in_both_forms(tmp_path):
@@ -46,9 +40,7 @@ def test_one_source_compiled_twice_gives_two_names(tmp_path):
     assert [unit.name for unit in units] == [f"{tmp_path.name}/a.c", f"{tmp_path.name}/a.c-2"]
 
 
-@pytest.mark.parametrize(
-    "text", ["{", "{}", "[1]", '[{"file": "a.c"}]', '[{"directory": ".", "file": "a.c"}]']
-)
+@pytest.mark.parametrize("text", ["{", "{}", "[1]", "[]"])
 def test_damaged_databases(tmp_path, text):
     path = tmp_path / "compile_commands.json"
     path.write_text(text)
@@ -96,12 +88,6 @@ def test_sources_of_no_use(tmp_path):
             gather_units([source])
 
 
-def touch(*paths):
-    for path in paths:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-
-
 def test_a_project_is_named_after_its_top_directory(tmp_path):
     top = tmp_path / "jsoncpp"
     library = top / "src/lib_json"
@@ -118,10 +104,6 @@ def test_trees_of_one_project_side_by_side_are_projects(tmp_path):
     folders = [tmp_path / "checkout" / name for name in ("words", "shapes")]
     touch(*builds(tmp_path / "checkout"), *(folder / "a.c" for folder in folders))
     assert [unit.name for unit in gather_units(folders).units] == ["shapes/a.c", "words/a.c"]
-
-
-def builds(*directories):
-    return [directory / "CMakeLists.txt" for directory in directories]
 
 
 def test_cmake_tells_the_top_of_the_sources(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from environments.inlining.exploration.credit import Change, attribute, disjoint_rounds
+from environments.inlining.exploration.credit import Change, attribute
 
 FIRST, SECOND = Change.at("f", "g"), Change.at("h", "k")
 
@@ -67,20 +67,3 @@ def test_recursion_ends():
     calls = {"f": ["f", "top"], "top": ["f"]}
     before, after = {"top": 3}, {"top": 4}
     assert attribute([FIRST, SECOND], before, after, calls) == [1, 0]
-
-
-def test_rounds_share_no_function():
-    sites = [
-        Change.at("a", "x"),  # round 0
-        Change.at("b", "x"),  # x is taken: round 1
-        Change.at("c", "y"),  # round 0
-        Change.at("a", "z"),  # a is taken in round 0: round 1
-        Change.at("y", "x"),  # taken in both, and there may be no third: left out
-        Change.at("d", "w"),  # round 0 is full: round 1
-        Change.at("e", "v"),  # round 1 is full too, and it was: left out
-    ]
-    assert disjoint_rounds(sites, num_rounds=2, per_round=2) == [[0, 2], [1, 3]]
-    assert disjoint_rounds(sites, num_rounds=2, per_round=3) == [[0, 2, 5], [1, 3, 6]]
-    assert disjoint_rounds(sites, num_rounds=9, per_round=1) == [[k] for k in range(7)]
-    assert disjoint_rounds([], num_rounds=2, per_round=2) == []
-    assert disjoint_rounds(sites, num_rounds=0, per_round=2) == []

@@ -7,13 +7,19 @@ import dataclasses
 import numpy as np
 import pytest
 
-from environments.inlining.collection.playing import compile_under
+from environments.inlining.collection.episode import compile_under
 from environments.inlining.collection.store import TrajectoryStore
 from environments.inlining.collection.variation import Variation, site_keys
 from environments.inlining.compilers.embedded import EmbeddedLlvm
 from environments.inlining.exploration.explore import ExplorationConfig, explore
-from environments.inlining.heuristics import Default, Replay, make_heuristic
-from tests.environments.inlining.small_modules import HAND_WORKED, NO_CALL_SITES, play, write_module
+from environments.inlining.heuristics import Default, make_heuristic
+from tests.environments.inlining.small_modules import (
+    HAND_WORKED,
+    NO_CALL_SITES,
+    Replay,
+    play,
+    write_module,
+)
 
 # LLVM fills up the last function's unwind entry to a multiple of 8.
 PADDING_BYTES = 4
@@ -98,21 +104,18 @@ def test_one_compile_tells_what_many_would(counting, module):
     together = explore(counting, module, Default(), TrajectoryStore(), ExplorationConfig())
     # The base and two rounds, because each leaf has two callers; nothing saves bytes.
     assert counting.num_compiles == 3
+    assert np.array_equal(together.best.decisions, together.base.decisions)
+    assert together.best.size == together.base.size
     alone = explore(counting, module, Default(), TrajectoryStore(), PAPER)
     assert counting.num_compiles == 3 + 1 + 6
     # With one caller left, a leaf goes into that one too and away: no leaf's bytes alone tell.
     assert sorted(deltas_by_step(alone)) == sorted(deltas_by_step(together)) == list(range(6))
+    base = compile_under(Default(), counting, module)
     for step, delta in deltas_by_step(alone).items():
         assert delta > 0
         assert abs(deltas_by_step(together)[step] - delta) <= PADDING_BYTES
-
-
-def test_with_one_site_a_compile_deltas_are_those_of_the_object(counting, module):
-    explored = explore(counting, module, Default(), TrajectoryStore(), PAPER)
-    base = compile_under(Default(), counting, module)
-    for step, delta in deltas_by_step(explored).items():
+        # With one site a compile, deltas are those of the object.
         flip = site_keys(base.names)[step]
-        assert flip is not None
         varied = compile_under(Default(), counting, module, Variation(frozenset({flip})))
         assert varied.decisions[step] == 1 - base.decisions[step]
         assert varied.size.text_bytes - base.size.text_bytes == delta
@@ -126,13 +129,6 @@ def test_what_saves_is_changed_together_and_kept_as_best(counting, tmp_path):
     assert explored.best.decisions.tolist() == [1, 1]
     saved = explored.best.size.text_bytes - explored.base.size.text_bytes
     assert abs(saved - explored.deltas.sum()) <= PADDING_BYTES
-
-
-def test_the_best_is_the_base_where_nothing_saves(counting, module):
-    explored = explore(counting, module, Default(), TrajectoryStore(), ExplorationConfig())
-    assert (explored.deltas >= 0).all()
-    assert np.array_equal(explored.best.decisions, explored.base.decisions)
-    assert explored.best.size == explored.base.size
 
 
 def test_only_sites_in_scope_are_tried(counting, module):
@@ -180,19 +176,16 @@ def test_nothing_is_explored_twice(counting, module, tmp_path):
 
 def test_the_least_certain_sites_come_first(counting, module):
     config = ExplorationConfig(num_rounds=1, flips_per_round=1)
+    names = play(counting, module, Default(), TrajectoryStore()).names
     for wanted in range(6):
 
         def certainty_fn(features, wanted=wanted):
-            assert features.shape == (6, len(explored_names(counting, module)))
-            step = features[:, explored_names(counting, module).index("decisions_so_far")]
+            assert features.shape == (6, len(names))
+            step = features[:, names.index("decisions_so_far")]
             return np.where(step == wanted, 0.0, 1.0)
 
         explored = explore(counting, module, Default(), TrajectoryStore(), config, certainty_fn)
         assert explored.steps.tolist() == [wanted]
-
-
-def explored_names(compiler, module):
-    return play(compiler, module, Default(), TrajectoryStore()).names
 
 
 def test_rounds_that_are_not_worth_a_compile_are_not_played(counting, module):
@@ -210,22 +203,6 @@ def test_a_module_without_call_sites(counting, tmp_path):
     explored = explore(counting, none, Default(), TrajectoryStore(), ExplorationConfig())
     assert explored.steps.shape == explored.deltas.shape == (0,)
     assert explored.base.features.shape[0] == 0
-
-
-def test_flips_are_named_by_caller_callee_and_occurrence(counting, tmp_path):
-    hand_worked = write_module(tmp_path, "hand", HAND_WORKED)
-    keys = site_keys(compile_under(Default(), counting, hand_worked).names)
-    assert keys == (
-        ("caller", "leaf", 1),
-        ("caller", "leaf", 2),
-        None,
-        ("other", "leaf", 1),
-        ("other", "caller", 1),
-    )
-    second = ("caller", "leaf", 2)
-    flipped = compile_under(Default(), counting, hand_worked, Variation(frozenset({second})))
-    assert site_keys(flipped.names)[:3] == keys[:3]
-    assert flipped.decisions.tolist()[:3] == [0, 1, 1]
 
 
 # An inline function of C++ that LLVM calls twice. It goes away once both calls are inlined.
@@ -272,7 +249,18 @@ def test_departures_are_also_taken_back_together(counting, tmp_path):
 
 def test_a_call_that_llvm_inlines_is_tried_as_a_call(counting, tmp_path):
     hand_worked = write_module(tmp_path, "hand", HAND_WORKED)
-    assert site_keys(compile_under(Default(), counting, hand_worked).names)[2] is None
+    keys = site_keys(compile_under(Default(), counting, hand_worked).names)
+    assert keys == (
+        ("caller", "leaf", 1),
+        ("caller", "leaf", 2),
+        None,
+        ("other", "leaf", 1),
+        ("other", "caller", 1),
+    )
+    second = ("caller", "leaf", 2)
+    flipped = compile_under(Default(), counting, hand_worked, Variation(frozenset({second})))
+    assert site_keys(flipped.names)[:3] == keys[:3]
+    assert flipped.decisions.tolist()[:3] == [0, 1, 1]
     base = play(counting, hand_worked, Default(), TrajectoryStore())
     refused = play(counting, hand_worked, Replay([0, 0, 0]), TrajectoryStore())
     explored = explore(counting, hand_worked, Default(), TrajectoryStore(), ExplorationConfig())

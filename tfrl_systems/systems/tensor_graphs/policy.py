@@ -24,7 +24,6 @@ from environments.tensor_graphs.search.episodes import patience_with
 from environments.tensor_graphs.settings import SIZES, Settings
 from tfrl_systems.policies import distributions, policy_files
 from tfrl_systems.policies.numpy_actor import load_network
-from tfrl_systems.policies.numpy_network import Memoryless
 
 if TYPE_CHECKING:
     from tf_agents.trajectories import time_step as ts
@@ -182,19 +181,6 @@ class GraphPolicy:
         )
         drawn: np.ndarray = observation["actions"][order[is_match[order]]]
         return drawn
-
-
-class Chance(Memoryless):
-    """A network that has learned nothing: all allowed actions are equally likely."""
-
-    def parameters(self, observation: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return the parameters of a uniform distribution (see `distributions`).
-
-        Args:
-          observation: arrays by name, with a leading axis [B].
-        """
-        logits = np.where(observation["action_mask"], np.float32(0), -np.inf)
-        return {"logits": logits, "actions": observation["actions"]}
 
 
 def _parameters(network: Any, observation: Mapping[str, np.ndarray]) -> distributions.Parameters:

@@ -194,9 +194,7 @@ def _is_fixed(size: onnx.TensorShapeProto.Dimension) -> bool:
 def _type(value: onnx.ValueInfoProto, sizes: Sizes) -> tuple[np.dtype[Any], tuple[int, ...]]:
     tensor = value.type.tensor_type
     if not value.type.HasField("tensor_type") or not tensor.HasField("shape"):
-        raise NoInputsError(
-            f"input {value.name!r} is no tensor of known rank; give inputs with --inputs FILE.npz"
-        )
+        raise NoInputsError(f"input {value.name!r} is no tensor of known rank; give inputs")
     shape = sizes.shape(value.name)
     if shape is None:
         if not all(map(_is_fixed, tensor.shape.dim)):
@@ -230,7 +228,7 @@ def _draw_integers(
         return random.integers(bound, size=shape)
     if dtype.kind == "b":
         return random.integers(2, size=shape)
-    raise NoInputsError(f"no random numbers of type {dtype}; give inputs with --inputs FILE.npz")
+    raise NoInputsError(f"no random numbers of type {dtype}; give inputs")
 
 
 def _bounds(model: onnx.ModelProto) -> dict[str, int]:

@@ -197,7 +197,7 @@ class _Note:
             notes.append(f"{self.why} on all random inputs that were tried")
         if self.kind != KINDS[0] and self.silent:
             notes.append(f"{_listed(self.silent)} still not telling")
-        return "; ".join(notes) + ("; --inputs FILE.npz compares on yours" if notes else "")
+        return "; ".join(notes)
 
 
 def _telling(
@@ -222,7 +222,7 @@ def _telling(
         except CrashError:
             raise
         except UserError as failed:
-            error = error or f"{failed}; give inputs with --inputs FILE.npz"
+            error = error or f"{failed}; give inputs"
             continue
         if best is None:
             why = ", ".join(f"output {name!r} is {reason}" for name, reason in silent.items())

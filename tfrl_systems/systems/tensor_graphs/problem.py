@@ -31,7 +31,7 @@ from environments.tensor_graphs.search import Budget, Result, follow, search
 from environments.tensor_graphs.selection.blocking import divided
 from tfrl_systems.drivers.requirements import Files, Requirements, here
 from tfrl_systems.settings import option
-from tfrl_systems.systems.tensor_graphs.original import Original, levels_of
+from tfrl_systems.systems.tensor_graphs.original import Original, levels_of, naming_options
 
 if TYPE_CHECKING:
     from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
@@ -305,7 +305,8 @@ def sizes_of_models(names: Sequence[str], dimensions: Dimensions) -> Sizes:
                 f"--dimension {name}: expected a size that {', '.join(names)} leave open; "
                 f"found {', '.join(open_names) or 'none'}"
             )
-    return together(sizes for sizes, _ in models_sizes)
+    with naming_options():
+        return together(sizes for sizes, _ in models_sizes)
 
 
 @functools.cache

@@ -63,13 +63,16 @@ def _find_faster(task: Task, reporter: Reporter) -> Outcome:
                 candidates = check(task, proposals, directory, reporter)
                 selection = select(task, candidates, tell)
             selection, account = leave_out(task, selection, directory, reporter)
+    note = task.trials.note
+    if note:
+        note += "; --inputs FILE.npz compares on yours"
     return Outcome(
         request=request,
         before=task.problem.graph,
         proposals=proposals,
         selection=selection,
         choice=task.problem.choice,
-        note="; ".join(filter(None, (task.trials.note, limit_of(selection)))),
+        note="; ".join(filter(None, (note, limit_of(selection)))),
         account=account,
         bound=bound_of(task.problem, _BOUND_S, reporter) if request.bound else None,
     )

@@ -84,12 +84,6 @@ class GraphPolicy:
     ) -> TensorGraphEnvironment:
         """Make an environment for a model, which may be larger than those that it was trained on.
 
-        Args:
-          name: name of the model.
-          graph: graph of the model.
-          rules: the rules to use; they need not be those that the policy was trained with.
-          objective: gives the costs.
-
         Raises:
           UserError: the policy knows rules by their numbers, and these are other rules.
         """
@@ -162,14 +156,9 @@ class GraphPolicy:
                 yield environment.trail[-1], environment.state
 
     def draw_all(self, observation: Mapping[str, np.ndarray], number: int) -> np.ndarray:
-        """Draw all allowed actions except NO-OP, without replacement.
+        """Draw all allowed actions except NO-OP, without replacement: int32 [M, 2], in that order.
 
-        Args:
-          observation: an observation of the environment.
-          number: index of the episode; the random numbers depend on the seed and this index.
-
-        Returns:
-          The actions in the order in which they were drawn, int32 [M, 2].
+        The random numbers depend on the seed and the index of the episode.
         """
         generator = np.random.default_rng([self._seed, number])
         logits = _parameters(self._network.new_episode(), observation)["logits"][0]

@@ -142,6 +142,11 @@ class Progress:
     seconds: float
     best: Visited
 
+    @property
+    def best_cost_ms(self) -> float:
+        """Cost of the cheapest state so far, in ms."""
+        return self.best.cost_ms
+
 
 OnProgress = Callable[[Progress], None]
 

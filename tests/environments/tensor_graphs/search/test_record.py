@@ -46,7 +46,7 @@ def test_progress_is_reported():
     reports = []
     start = ToyState(chain(*LAYER), RULES)
     result = search(start, "taso", on_progress=reports.append)
-    assert reports[-1].best.cost_ms == result.best.cost_ms
+    assert reports[-1].best_cost_ms == result.best.cost_ms
     assert reports[-1].expansions == result.expansions
 
 

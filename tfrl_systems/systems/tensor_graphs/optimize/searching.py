@@ -139,7 +139,7 @@ class _Stages:
         measured = problem.objective if isinstance(problem.objective, MeasuredObjective) else None
 
         def on_progress(progress: Progress) -> None:
-            gain = 100 * (1 - progress.best.cost_ms / max(start_ms, 1e-12))
+            gain = 100 * (1 - progress.best_cost_ms / max(start_ms, 1e-12))
             self._tell(
                 f"{label}: {progress.expansions} expansions, estimate {-gain:+.1f}% "
                 f"({time.monotonic() - self._task.began_s:.0f} s)"

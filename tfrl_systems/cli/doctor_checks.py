@@ -32,7 +32,6 @@ _PACKAGES = (
     "onnxruntime",
     "graph-nets",
     "dm-sonnet",
-    "egglog",
     "ray",
     "rich",
 )

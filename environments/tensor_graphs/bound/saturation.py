@@ -17,9 +17,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from environments.tensor_graphs.bound.constants import Constants
-from environments.tensor_graphs.bound.egraph import Classes, EGraph
 from environments.tensor_graphs.graph.graph import Edit, Graph
-from environments.tensor_graphs.graph.nodes import CONSTANT, INPUT, OPAQUE, Node, Ref, TensorType
+from environments.tensor_graphs.graph.nodes import INPUT, OPAQUE, Node, Ref, TensorType
 from environments.tensor_graphs.rewriting.matching import with_computed_attributes
 from environments.tensor_graphs.rewriting.orders import ascending, orders
 from environments.tensor_graphs.rewriting.patterns import Found, Pattern
@@ -64,20 +63,15 @@ class Saturation:
     """
 
     def __init__(self, graph: Graph, rules: Sequence[Rule]) -> None:
-        """Begin with a graph, whose operations are the first members of the classes.
-
-        Raises:
-          UserError: egglog is not installed.
-        """
+        """Begin with a graph, whose operations are the first members of the classes."""
         self.is_complete = False
         opset = getattr(graph.header, "opset", 0)
         self._rules = [_Rule(rule, opset) for rule in rules]
         self._edit: Edit = graph.edit()
-        self._egraph = EGraph()
         self._nodes: dict[int, Node] = {}
         self._done: set[Any] = set()
         self._constants = Constants()
-        self._name_of: dict[Ref, Ref] = {}
+        self._parents: dict[Ref, Ref] = {}
         self._merged: dict[int, frozenset[Ref]] = {}
         for number in graph.order():
             self._add(number)
@@ -136,49 +130,81 @@ class Saturation:
         for old, place in zip(match.replaced, plan.results, strict=True):
             new = _at(refs, place, plan.num_variables)
             if self.view.names.get(new) != old:
-                self._egraph.union(old, new)
+                self._unite(old, new)
                 is_new = True
         return is_new
 
     def _add(self, number: int) -> None:
         if number not in self._nodes:
             node = self._nodes[number] = self._edit.nodes[number]
-            self._egraph.add(number, node)
             if self._edit.is_constant(number):
-                twins = self._constants.twins(number, node, lambda ref: self._name_of.get(ref, ref))
-                for output, twin in enumerate(twins):
-                    self._name_of[Ref(number, output)] = twin or Ref(number, output)
-                    if twin is not None:
-                        self._egraph.union(Ref(number, output), twin)
+                for ref, twin in self._constants.twins(number, node):
+                    self._unite(ref, twin)
+
+    def _root(self, ref: Ref) -> Ref:
+        """Return what stands for a tensor's class until classes are united."""
+        root = ref
+        while root in self._parents:
+            root = self._parents[root]
+        if root != ref:
+            self._parents[ref] = root
+        return root
+
+    def _unite(self, first: Ref, second: Ref) -> bool:
+        """Declare two tensors equal; return whether that is new."""
+        first, second = self._root(first), self._root(second)
+        if first == second:
+            return False
+        self._parents[first] = second
+        return True
+
+    def _firsts(self) -> dict[int, int]:
+        """Unite what equal operations give; map each operation to the first that is equal.
+
+        Operations are equal if their operators, attributes and inputs are (congruence).
+        """
+        while True:
+            firsts: dict[int, int] = {}
+            first_of: dict[Any, int] = {}
+            has_changed = False
+            for number, node in self._nodes.items():
+                inputs = [None if ref is None else self._root(ref) for ref in node.inputs]
+                first = first_of.setdefault((node.op, node.attributes, *inputs), number)
+                firsts[number] = first
+                for ref in outputs_of(number, node):
+                    has_changed |= self._unite(ref, Ref(first, ref.output))
+            if not has_changed:
+                return firsts
 
     def _look(self) -> View:
-        classes = self._egraph.classes()
-        members: dict[str, list[Ref]] = {}
-        for ref, name in classes.tensors.items():
-            members.setdefault(name, []).append(ref)
-        names_of = {
-            name: min(refs, key=lambda ref: (not self._edit.is_constant(ref.node), ref))
-            for name, refs in members.items()
-        }
-        names = {ref: names_of[name] for ref, name in classes.tensors.items()}
-        nodes: dict[int, Node] = {}
-        first: dict[str, int] = {}
+        firsts = self._firsts()
+        members: dict[Ref, list[Ref]] = {}
         for number, node in self._nodes.items():
-            if first.setdefault(classes.operations[number], number) == number:
-                inputs = tuple(None if ref is None else names[ref] for ref in node.inputs)
-                nodes[number] = dataclasses.replace(node, inputs=inputs)
-        constants = frozenset(names_of[name] for name in self._constant_classes(classes))
+            for ref in outputs_of(number, node):
+                members.setdefault(self._root(ref), []).append(ref)
+        names: dict[Ref, Ref] = {}
+        for refs in members.values():
+            name = min(refs, key=lambda ref: (not self._edit.is_constant(ref.node), ref))
+            names.update(dict.fromkeys(refs, name))
+        nodes = {
+            number: dataclasses.replace(
+                node, inputs=tuple(None if ref is None else names[ref] for ref in node.inputs)
+            )
+            for number, node in self._nodes.items()
+            if firsts[number] == number
+        }
+        constants = self._constant_classes(names)
         view_members = {
-            names_of[name]: tuple(ref for ref in sorted(refs) if ref.node in nodes)
-            for name, refs in members.items()
+            names[refs[0]]: tuple(ref for ref in sorted(refs) if ref.node in nodes)
+            for refs in members.values()
         }
         return View(
             nodes,
             view_members,
             names,
-            {name: self._edit.type_of(name) for name in names_of.values()},
+            {name: self._edit.type_of(name) for name in view_members},
             constants,
-            {names_of[name]: self._merged_from(names, refs) for name, refs in members.items()},
+            {names[refs[0]]: self._merged_from(names, refs) for refs in members.values()},
             _users(nodes, view_members, constants),
         )
 
@@ -186,21 +212,22 @@ class Saturation:
         first = min(members)
         return frozenset(names[ref] for ref in self._merged.get(first.node, (first,)))
 
-    def _constant_classes(self, classes: Classes) -> set[str]:
+    def _constant_classes(self, names: Mapping[Ref, Ref]) -> frozenset[Ref]:
         """Return the classes with a member that is computed from constants alone."""
-        constants: set[str] = set()
+        constants: set[Ref] = set()
         while True:
             before = len(constants)
             for number, node in self._nodes.items():
-                if node.op in (INPUT, OPAQUE):
-                    continue
-                inputs = [classes.tensors[ref] for ref in node.inputs if ref is not None]
-                if node.op == CONSTANT or all(name in constants for name in inputs):
-                    constants.update(
-                        classes.tensors[Ref(number, k)] for k in range(len(node.types))
-                    )
+                inputs = [names[ref] for ref in node.inputs if ref is not None]
+                if node.op not in (INPUT, OPAQUE) and constants.issuperset(inputs):
+                    constants.update(names[ref] for ref in outputs_of(number, node))
             if len(constants) == before:
-                return constants
+                return frozenset(constants)
+
+
+def outputs_of(number: int, node: Node) -> list[Ref]:
+    """Return the tensors that an operation gives."""
+    return [Ref(number, output) for output in range(len(node.types))]
 
 
 def _users(

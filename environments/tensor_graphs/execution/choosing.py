@@ -10,13 +10,12 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from environments.errors import UsageError, UserError
+from environments.errors import UsageError
 from environments.tensor_graphs.execution.inputs import NoInputsError
-from environments.tensor_graphs.execution.sizes import OpenSize, OpenSizes, Sizes
+from environments.tensor_graphs.execution.sizes import OpenSize, OpenSizes, Sizes, SizesError
 
 _BATCH = re.compile(r"batch|^(n|bs?)$", re.IGNORECASE)
 _LENGTH = re.compile(r"len|seq|time|frame|width|height|^[hwtls]$", re.IGNORECASE)
@@ -53,13 +52,6 @@ class Choice:
     points: tuple[Sizes, ...]
     chosen: tuple[str, ...] = ()
 
-    @property
-    def hint(self) -> str:
-        """The options that change what was chosen."""
-        sizes = self.points[0].to_json()
-        words = (shlex.quote(f"{name}={sizes[name]}") for name in self.chosen)
-        return " ".join(f"--dimension {word}" for word in words)
-
 
 def choose(
     sizes: OpenSizes,
@@ -91,7 +83,7 @@ def choose(
     combinations = list(itertools.product(*numbers_by_name.values()))
     if len(combinations) > MOST_POINTS:
         raise UsageError(
-            f"--dimension: expected up to {MOST_POINTS} combinations of sizes, found "
+            f"expected up to {MOST_POINTS} combinations of sizes, found "
             f"{len(combinations)}; give fewer sizes"
         )
     named = [dict(zip(numbers_by_name, numbers, strict=True)) for numbers in combinations]
@@ -139,13 +131,12 @@ def _complete(
             raise _does_not_run(model, sizes.at(complete), reason)
         if tries >= _MOST_TRIES or time.monotonic() - began_s > _MOST_SECONDS:
             break
-    names = " ".join(shlex.quote(f"{size.name}=SIZE") for size in missing)
-    error = UserError if numbers else NoInputsError
+    names = ", ".join(size.name for size in missing)
+    error = SizesError if numbers else NoInputsError
     beside = " beside " + ", ".join(f"{name}={size}" for name, size in numbers.items())
     raise error(
         f"expected sizes at which the model runs{beside if numbers else ''}, found none by trying "
-        f"({reason}); give "
-        f"--dimension {names}, or --inputs FILE.npz"
+        f"({reason}); give {names}, or inputs"
     )
 
 
@@ -215,8 +206,5 @@ def _half_and_double(
     return points
 
 
-def _does_not_run(model: str, sizes: Sizes, reason: str) -> UserError:
-    return UserError(
-        f"{model} does not run at {sizes} ({reason}); give other sizes with --dimension, or inputs "
-        "with --inputs FILE.npz"
-    )
+def _does_not_run(model: str, sizes: Sizes, reason: str) -> SizesError:
+    return SizesError(f"{model} does not run at {sizes} ({reason}); give other sizes, or inputs")

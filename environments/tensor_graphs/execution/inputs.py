@@ -83,9 +83,7 @@ def random_inputs(
                 elif dtype.kind in "iub":
                     drawn = random.integers(2 if dtype.kind == "b" else bound, size=shape)
                 else:
-                    raise NoInputsError(
-                        f"no random numbers of type {dtype}; give inputs with --inputs FILE.npz"
-                    )
+                    raise NoInputsError(f"no random numbers of type {dtype}; give inputs")
                 # Without axes it is a number so far, which onnxruntime does not take.
                 inputs[value.name] = np.asarray(drawn, dtype)
             except (MemoryError, ValueError) as error:  # NumPy bounds sizes, too.
@@ -193,9 +191,7 @@ def _is_fixed(size: onnx.TensorShapeProto.Dimension) -> bool:
 def _type(value: onnx.ValueInfoProto, sizes: Sizes) -> tuple[np.dtype[Any], tuple[int, ...]]:
     tensor = value.type.tensor_type
     if not value.type.HasField("tensor_type") or not tensor.HasField("shape"):
-        raise NoInputsError(
-            f"input {value.name!r} is no tensor of known rank; give inputs with --inputs FILE.npz"
-        )
+        raise NoInputsError(f"input {value.name!r} is no tensor of known rank; give inputs")
     shape = sizes.shape(value.name)
     if shape is None:
         if not all(map(_is_fixed, tensor.shape.dim)):

@@ -198,14 +198,13 @@ class OpenSizes:
         A name such as `?` may stand for several. `model` is the model's name, for messages.
 
         Raises:
-          UserError: no open size has this name.
+          SizesError: no open size has this name.
         """
         sizes = [size for size in self.all if name in size.names]
         if not sizes:
             names = ", ".join(size.name for size in self.all) or "none"
-            raise UserError(
-                f"--dimension {name}: expected a size that the inputs of {model} leave open; "
-                f"found {names}"
+            raise SizesError(
+                f"{name}: expected a size that the inputs of {model} leave open; found {names}"
             )
         return sizes
 
@@ -220,19 +219,23 @@ class OpenSizes:
         return size if isinstance(size, int) else None
 
 
+class SizesError(UserError):
+    """Sizes do not go with a model, or with each other; the user may give others."""
+
+
 def together(many: Iterable[Sizes]) -> Sizes:
     """Return sizes for the costs of several models at once.
 
     Raises:
-      UserError: two models use one symbol for different sizes.
+      SizesError: two models use one symbol for different sizes.
     """
     symbols: dict[str, int] = {}
     for sizes in many:
         for symbol, size in sizes.symbols:
             if symbols.setdefault(symbol, size) != size:
-                raise UserError(
+                raise SizesError(
                     f"models: expected the same numbers for the sizes that they leave open, found "
-                    f"{size} and {symbols[symbol]}; give --dimension, or take the models one by one"
+                    f"{size} and {symbols[symbol]}; give them, or take the models one by one"
                 )
     return Sizes(symbols=tuple(symbols.items()))
 

@@ -193,7 +193,7 @@ def _telling(
         except CrashError:
             raise
         except UserError as failed:
-            error = error or f"{failed}; give inputs with --inputs FILE.npz"
+            error = error or f"{failed}; give inputs"
             continue
         if best is None:
             why = ", ".join(f"output {name!r} is {reason}" for name, reason in silent.items())
@@ -217,7 +217,7 @@ def _note(kind: str, why: str, silent: Sequence[str]) -> str:
         if silent:
             verb = "is" if len(silent) == 1 else "are"
             note += f"; {', '.join(map(repr, silent))} {verb} still not telling"
-    return f"{note}; --inputs FILE.npz compares on yours"
+    return note
 
 
 def silent_outputs(runs: Iterable[Mapping[str, Any]]) -> dict[str, str]:

@@ -18,7 +18,6 @@ search as a spent budget does.
 
 from __future__ import annotations
 
-import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -74,7 +73,7 @@ def search(
     budget: Budget | None = None,
     *,
     on_progress: OnProgress | None = None,
-    resume_file: pathlib.Path | None = None,
+    earlier: Progress | None = None,
     **settings: Any,
 ) -> Result:
     """Search for the cheapest graph.
@@ -84,17 +83,16 @@ def search(
       method: one of METHODS.
       budget: when to end at the latest; no limit by default.
       on_progress: called a few times a second.
-      resume_file: where the path to the best graph is kept, so that another search can go on from
-        there if this one is killed.
+      earlier: how far an earlier search from the same start has come; this one goes on from there.
       **settings: arguments of the method's function.
 
     Returns:
       The cheapest graph found, also if the budget was spent or Ctrl-C was pressed.
 
     Raises:
-      UserError: there is no such method, or `resume_file` holds something else.
+      UserError: there is no such method.
     """
     if method not in METHODS:
         raise UserError(f"search: expected one of {', '.join(METHODS)}; found {method!r}")
-    record = Record(method, start, budget or Budget(), on_progress, resume_file)
+    record = Record(method, start, budget or Budget(), on_progress, earlier)
     return record.run(METHODS[method], **settings)

@@ -1,17 +1,12 @@
-"""The record of a search: its budget, best states, progress, and the file to resume it from."""
+"""The record of a search: its budget, best states and progress."""
 
 from __future__ import annotations
 
 import heapq
-import json
-import os
-import pathlib
 import time
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from environments import files
-from environments.errors import UserError
 from environments.tensor_graphs.search.results import (
     EXHAUSTED,
     INTERRUPTED,
@@ -24,15 +19,12 @@ from environments.tensor_graphs.search.results import (
     Progress,
     Result,
     State,
-    Step,
     Visited,
     step_of,
 )
 
 _NUM_CANDIDATES = 8
 _REPORT_EVERY_S = 0.2
-_SAVE_EVERY_S = 5.0
-_VERSION = 1
 
 
 class BudgetSpent(Exception):
@@ -58,28 +50,18 @@ class Record:
         start: State,
         budget: Budget,
         on_progress: OnProgress | None = None,
-        file: pathlib.Path | None = None,
+        earlier: Progress | None = None,
     ) -> None:
-        """Begin at `start`, or at the best state of an earlier search that `file` holds.
-
-        Raises:
-          UserError: `file` holds something else, or a search of another start.
-        """
+        """Begin at `start`, or go on from where an earlier search from there has come."""
         self.method = method
         self.start = Visited(start)
-        self.best = self.start
-        self.expansions = 0
+        self.best = earlier.best if earlier else self.start
+        self.expansions = self._expansions_of_best = earlier.expansions if earlier else 0
         self.seen: set[Hashable] = set()
         self._budget = budget
         self._on_progress = on_progress
-        self._file = file
         self._began_s = self._reported_s = time.monotonic()
-        self._saved_s = 0.0
-        self._expansions_of_best = 0
-        self._gains: list[Progress] = []
         self._candidates: list[tuple[float, int, Visited]] = []
-        if file is not None and file.exists():
-            self._resume(file)
         self._keep(self.best)
 
     @property
@@ -90,7 +72,7 @@ class Record:
     @property
     def progress(self) -> Progress:
         """How far the search has come."""
-        return Progress(self.expansions, self.seconds, self.best.cost_ms)
+        return Progress(self.expansions, self.seconds, self.best)
 
     def run(self, method: Callable[..., None], **settings: Any) -> Result:
         """Call a search; it ends by itself, when the budget is spent, or by Ctrl-C."""
@@ -128,7 +110,6 @@ class Record:
         if visited.cost_ms < self.best.cost_ms:
             self.best = visited
             self._expansions_of_best = self.expansions
-            self._gains.append(self.progress)
         self._keep(visited)
 
     def is_new(self, state: State) -> bool:
@@ -140,7 +121,7 @@ class Record:
         return True
 
     def check(self) -> None:
-        """End the search if its budget is spent; else report and save its progress now and then.
+        """End the search if its budget is spent; else report its progress now and then.
 
         Raises:
           BudgetSpent: the budget is spent.
@@ -155,36 +136,14 @@ class Record:
         if now_s - self._reported_s >= _REPORT_EVERY_S:
             self._reported_s = now_s
             self.report()
-        if now_s - self._saved_s >= _SAVE_EVERY_S:
-            self._saved_s = now_s
-            self.save()
 
     def report(self) -> None:
         """Call `on_progress`."""
         if self._on_progress is not None:
             self._on_progress(self.progress)
 
-    def save(self) -> None:
-        """Write the path to the best state to the file, if there is one, all of it or nothing."""
-        if self._file is None:
-            return
-        written = {
-            "version": _VERSION,
-            "method": self.method,
-            "start": f"{_hash_of(self.start.state):016x}",
-            "start_cost_ms": self.start.cost_ms,
-            "best_cost_ms": self.best.cost_ms,
-            "expansions": self.expansions,
-            "path": [{"xfer": rule, "location": list(where)} for rule, where in self.best.path],
-        }
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        partial = self._file.with_name(f"{self._file.name}.{os.getpid()}.partial")
-        partial.write_text(json.dumps(written, indent=1))
-        partial.replace(self._file)
-
     def result(self, stopped: str) -> Result:
-        """Return what was found, and save it."""
-        self.save()
+        """Return what was found."""
         candidates: dict[float, Visited] = {self.best.cost_ms: self.best}
         for _, _, visited in sorted(self._candidates, key=lambda entry: (-entry[0], -entry[1])):
             candidates.setdefault(visited.cost_ms, visited)
@@ -198,7 +157,6 @@ class Record:
             seconds=self.seconds,
             stopped=stopped,
             expansions_of_best=self._expansions_of_best,
-            gains=tuple(self._gains),
         )
 
     def _keep(self, visited: Visited) -> None:
@@ -213,32 +171,6 @@ class Record:
             heapq.heappush(self._candidates, entry)
         elif entry[0] > self._candidates[0][0]:
             heapq.heapreplace(self._candidates, entry)
-
-    def _resume(self, file: pathlib.Path) -> None:
-        try:
-            written = files.read_json(file)
-            version, start = written["version"], written["start"]
-            expansions = int(written["expansions"])
-            path = [Step(step["xfer"], tuple(step["location"])) for step in written["path"]]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(
-                f"{file}: expected a search to resume, found something else "
-                f"({type(error).__name__}); delete it to begin anew"
-            ) from None
-        expected = f"{_hash_of(self.start.state):016x}"
-        if version != _VERSION or start != expected:
-            raise UserError(
-                f"{file}: expected a search of this model ({expected}), found one of another "
-                f"({start}); delete it to begin anew"
-            )
-        try:
-            self.best = replay(self.start, path)
-        except LookupError as error:
-            raise UserError(
-                f"{file}: expected steps that apply here, found {error}; it was written with "
-                "other rules: delete it to begin anew"
-            ) from None
-        self.expansions = self._expansions_of_best = expansions
 
 
 def replay(start: Visited, path: Sequence[Match]) -> Visited:
@@ -259,7 +191,3 @@ def replay(start: Visited, path: Sequence[Match]) -> Visited:
             raise LookupError(f"no match of {step.rule} at {step.location}")
         here = Visited(here.state.apply(match), here, match)
     return here
-
-
-def _hash_of(state: State) -> int:
-    return hash(state.graph) & (1 << 64) - 1

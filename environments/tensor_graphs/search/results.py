@@ -135,12 +135,17 @@ class Progress:
     Attributes:
       expansions: number of expansions so far.
       seconds: wall time so far.
-      best_cost_ms: cost of the cheapest state so far.
+      best: the cheapest state so far.
     """
 
     expansions: int
     seconds: float
-    best_cost_ms: float
+    best: Visited
+
+    @property
+    def best_cost_ms(self) -> float:
+        """Cost of the cheapest state so far, in ms."""
+        return self.best.cost_ms
 
 
 OnProgress = Callable[[Progress], None]
@@ -162,11 +167,10 @@ class Result:
       start_cost_ms: cost of the state where the search began.
       expansions: number of expansions. Searches that recognise graphs that they have seen (taso,
         beam) do not count those again.
-      seconds: wall time; if the search was resumed, only since then.
+      seconds: wall time, without that of an earlier search.
       stopped: why the search ended: "exhausted" (nothing was left to try), "out of time", "out of
         expansions", "out of patience" (nothing was found in much of the time) or "interrupted".
       expansions_of_best: number of expansions when the best state was found.
-      gains: the progress at each state that was cheaper than all before.
     """
 
     method: str
@@ -178,4 +182,3 @@ class Result:
     seconds: float
     stopped: str
     expansions_of_best: int
-    gains: tuple[Progress, ...] = ()

@@ -27,7 +27,6 @@ longer possible at its end may have saved more.
 from __future__ import annotations
 
 import itertools
-import pathlib
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
@@ -39,6 +38,7 @@ from environments.tensor_graphs.search.results import (
     Budget,
     Match,
     OnProgress,
+    Progress,
     Result,
     State,
     Visited,
@@ -81,7 +81,7 @@ def follow(
     budget: Budget | None = None,
     *,
     on_progress: OnProgress | None = None,
-    resume_file: pathlib.Path | None = None,
+    earlier: Progress | None = None,
 ) -> Result:
     """Search for the cheapest graph by letting a player play; each step counts as an expansion.
 
@@ -91,16 +91,13 @@ def follow(
       num_rollouts: number of episodes, those replaced by probing included.
       budget: when to end at the latest; no limit by default.
       on_progress: called a few times a second.
-      resume_file: where the path to the cheapest graph is kept. Another search with this file
-        starts from that graph and plays all episodes again.
+      earlier: how far an earlier search has come; this one goes on from its cheapest graph, and
+        plays all episodes again.
 
     Returns:
       The cheapest graph of all episodes, wherever in its episode it was.
-
-    Raises:
-      UserError: `resume_file` holds something else.
     """
-    record = Record("policy", start, budget or Budget(), on_progress, resume_file)
+    record = Record("policy", start, budget or Budget(), on_progress, earlier)
     return record.run(_follow, player=player, num_rollouts=num_rollouts)
 
 

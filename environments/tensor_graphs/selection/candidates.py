@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from environments.errors import UserError
 from environments.tensor_graphs.execution import equivalence
-from environments.tensor_graphs.execution.backends import Backend, Program
+from environments.tensor_graphs.execution.backends import Backend
 from environments.tensor_graphs.execution.equivalence import Equivalence, least_exact_type
 from environments.tensor_graphs.execution.measuring import Comparison
 from environments.tensor_graphs.execution.reference import Reference
@@ -52,7 +52,7 @@ def worth_measuring(visited: Visited, max_states: int = 5) -> list[Visited]:
 
 
 def verify(
-    original: Program | Reference,
+    reference: Reference,
     proposed: Sequence[Visited],
     trials: Sequence[Trial],
     directory: pathlib.Path,
@@ -64,7 +64,7 @@ def verify(
     """Write each proposed graph to a file, and compare its outputs with the original's.
 
     Args:
-      original: runs the original model.
+      reference: runs the original model.
       proposed: states whose graphs were made from it.
       trials: the inputs to compare the models on.
       directory: where the files are written.
@@ -77,7 +77,7 @@ def verify(
     Yields:
       A candidate for each state, with a refusal if it does not compute what the original does.
     """
-    reference, has_right = Reference.of(original), False
+    has_right = False
     for number, visited in enumerate(proposed):
         if has_right and time.monotonic() > until_s:
             return
@@ -109,7 +109,7 @@ def _uses(visited: Visited, rules: Collection[str]) -> bool:
 
 
 def verified(
-    original: Program | Reference,
+    reference: Reference,
     candidate: Candidate,
     trials: Sequence[Trial],
     on: Backend,
@@ -122,7 +122,7 @@ def verified(
         assert isinstance(start, Graph)
         least_exact = least_exact_type(start)
         equal = equivalence.check(
-            original, candidate.path, inputs, on=on, below=below, computed_in=least_exact
+            reference, candidate.path, inputs, on=on, below=below, computed_in=least_exact
         )
     except UserError as error:
         return dataclasses.replace(candidate, refusal=str(error))

@@ -9,15 +9,12 @@ which the graph is slower is kept: a later step needs it, or it was measured at 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import pathlib
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
-from environments.tensor_graphs.execution.backends import Backend, Program
+from environments.tensor_graphs.execution.backends import Backend
 from environments.tensor_graphs.execution.measuring import FEW_PAIRS, Bench, Comparison
-from environments.tensor_graphs.execution.reference import Reference
-from environments.tensor_graphs.execution.trials import Trials
 from environments.tensor_graphs.graph.nodes import Change
 from environments.tensor_graphs.rewriting.matching import Match
 from environments.tensor_graphs.search.results import Visited
@@ -63,39 +60,26 @@ class Account:
 
 
 class LeavingOut:
-    """Leaves out what measured slower from candidates for one original model."""
+    """Leaves out what measured slower from a candidate for one original model.
+
+    Args:
+      selector: measures at length, and says what is measured, on what, and until when.
+      directory: where models are written.
+      below: see `equivalence.check`.
+    """
 
     def __init__(
-        self,
-        original: pathlib.Path,
-        program: Program | Reference,
-        trials: Trials,
-        on: Backend,
-        directory: pathlib.Path,
-        seconds: float,
-        until_s: float,
-        on_progress: Callable[[str], None] = lambda _: None,
-        below: Backend | None = None,
+        self, selector: Selector, directory: pathlib.Path, below: Backend | None = None
     ) -> None:
-        """Remember what to measure with; nothing is measured yet.
-
-        Each measurement takes `seconds`; nothing is measured after `until_s`, by `time.monotonic`.
-        For `below`, see `equivalence.check`.
-        """
-        self._original = original
-        self._reference = Reference.of(program)
-        self._trials = trials
-        self._on, self._below = on, below
+        self._selector = selector
         self._directory = directory
-        self._seconds = seconds
-        self._until_s = until_s
-        self._on_progress = on_progress
+        self._below = below
         self._round = 0
 
-    def run(self, selection: Selection, selector: Selector) -> tuple[Selection, Account]:
+    def run(self, selection: Selection) -> tuple[Selection, Account]:
         """Leave out groups until none measures slower, or the time is over.
 
-        The selector measures what is left at all sizes, as long as the chosen candidate.
+        What is left is measured at all sizes, as long as the chosen candidate.
 
         Returns:
           The selection of what is left, if that is right and no slower; else the given one. And the
@@ -107,7 +91,7 @@ class LeavingOut:
         account = self._rounds(first) if first.measured else first
         if not account.left_out:
             return selection, account
-        checked, measurement = selector.measure(account.candidate)
+        checked, measurement = self._selector.measure(account.candidate)
         now, then = measurement.fully_optimised, before.fully_optimised
         is_no_slower = now.ratio.value <= then.ratio.value + max(now.margin, then.margin)
         if not checked.refusal and measurement.is_gain and is_no_slower:
@@ -123,7 +107,7 @@ class LeavingOut:
 
     def _rounds(self, account: Account) -> Account:
         # What is left is measured once more, for half of the time.
-        end_s = time.monotonic() + 0.5 * (self._until_s - time.monotonic())
+        end_s = time.monotonic() + 0.5 * (self._selector.until_s - time.monotonic())
         seen: set[frozenset[str]] = set()
         while time.monotonic() < end_s:
             groups = contributions(account.candidate.visited, account.measured)
@@ -139,31 +123,28 @@ class LeavingOut:
 
     def _measured(self, visited: Visited) -> tuple[Comparison, ...]:
         """Measure what each rule saves; return nothing if there is no time for all of them."""
-        self._on_progress("measuring what each rule saves")
-        measure = (self._bench, visited, self._directory, self._seconds, self._until_s)
+        selector = self._selector
+        selector.on_progress("measuring what each rule saves")
+        measure = (selector.bench, visited, self._directory, selector.short_s, selector.until_s)
         return tuple(measure_segments(*measure))
-
-    @functools.cached_property
-    def _bench(self) -> Bench:
-        inputs = self._trials.measured[0].inputs
-        return Bench(self._original, inputs, self._on, self._reference.program)
 
     def _without(self, account: Account, group: Contribution) -> Account:
         """Return the account without a group, or with the reason why it is needed."""
-        self._on_progress(f"measuring without {group.rules[0]}")
+        selector, on = self._selector, self._selector.levels[0]
+        selector.on_progress(f"measuring without {group.rules[0]}")
         visited = replay_without(account.candidate.visited, group.states)
         directory = self._directory / f"without-{self._round}"
         self._round += 1
         directory.mkdir()
-        trials, inputs = self._trials.compared, self._trials.measured[0].inputs
+        trials = selector.trials
         (candidate,) = verify(
-            self._reference, [visited], trials, directory, self._on, below=self._below
+            selector.reference, [visited], trials.compared, directory, on, below=self._below
         )
         if candidate.refusal:
             return account
-        bench = Bench(account.candidate.path, inputs, self._on)
+        bench = Bench(account.candidate.path, trials.measured[0].inputs, on)
         comparison = bench.compare(
-            candidate.path, seconds=self._seconds, pairs=_PAIRS, until_s=self._until_s
+            candidate.path, seconds=selector.short_s, pairs=_PAIRS, until_s=selector.until_s
         )
         if comparison.is_slower:
             needed = Needed(

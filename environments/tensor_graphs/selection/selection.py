@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from environments.tensor_graphs.execution.backends import Backend, Program
+from environments.tensor_graphs.execution.backends import Backend
 from environments.tensor_graphs.execution.measuring import FEW_PAIRS, Bench, Comparison, Ratio
 from environments.tensor_graphs.execution.reference import Reference
 from environments.tensor_graphs.execution.sizes import Sizes
@@ -45,6 +45,8 @@ _SCREENED, _FINAL = 0.4, 0.6
 _NUM_RUNS = 18
 _NUM_FINALISTS = 3
 _SAME = Ratio(1.0, 1.0, 1.0)
+
+NO_TIME = "there was no time to measure"
 
 OnProgress = Callable[[str], None]
 """Called with a line that says what is being done."""
@@ -119,7 +121,7 @@ class Selection:
 
 
 def first_right(
-    original: Program | Reference,
+    reference: Reference,
     candidates: Sequence[Candidate],
     trials: Sequence[Trial],
     on: Backend,
@@ -128,44 +130,50 @@ def first_right(
     everyone = list(candidates)
     for number, candidate in enumerate(candidates):
         if not candidate.refusal:
-            everyone[number] = verified(original, candidate, trials, on) if trials else candidate
+            everyone[number] = verified(reference, candidate, trials, on) if trials else candidate
             if not everyone[number].refusal:
                 return Selection(everyone[number], "", tuple(everyone))
     return Selection(None, _why_none(everyone), tuple(everyone))
 
 
 class Selector:
-    """Measures candidates against one original model: all shortly, then the fastest at length."""
+    """Measures candidates against one original model: all shortly, then the fastest at length.
+
+    Args:
+      original: the model's file.
+      reference: runs the model.
+      trials: the inputs to measure on.
+      levels: the backend at its levels of optimisation, the full one first.
+      seconds: wall time of a final measurement; the others take a tenth of it.
+      on_progress: is told what is being measured.
+      until_s: the time.monotonic() at which all are ready. They become shorter on a machine that is
+        too slow for all of them, but a final one is made in any case.
+    """
 
     def __init__(
         self,
         original: pathlib.Path,
-        program: Program | Reference,
+        reference: Reference,
         trials: Trials,
         levels: Sequence[Backend],
         seconds: float,
         on_progress: OnProgress = lambda _: None,
         until_s: float = math.inf,
     ) -> None:
-        """Make the selector; nothing is measured yet.
-
-        Each final measurement takes `seconds`, the others a tenth of it. All are ready at
-        `until_s`, by `time.monotonic`: they become shorter on a machine that is too slow for all of
-        them, but a final one is made in any case. The full level is the first of `levels`.
-        """
         self._original = original
-        self._until_s = until_s
-        self._reference = Reference.of(program)
-        self._trials = trials
-        self._levels = levels
+        self.reference = reference
+        self.trials = trials
+        self.levels = levels
         self._seconds = seconds
-        self._short_s = _SCREENING * seconds
-        self._on_progress = on_progress
+        self.short_s = _SCREENING * seconds
+        self.on_progress = on_progress
+        self.until_s = until_s
 
     @functools.cached_property
-    def _bench(self) -> Bench:
-        inputs = self._trials.measured[0].inputs
-        return Bench(self._original, inputs, self._levels[0], self._reference.program)
+    def bench(self) -> Bench:
+        """Measures other models against the original, at the sizes that led the search."""
+        inputs = self.trials.measured[0].inputs
+        return Bench(self._original, inputs, self.levels[0], self.reference.program)
 
     def select(self, candidates: Sequence[Candidate]) -> Selection:
         """Measure the candidates that were not refused, and choose one or none."""
@@ -173,7 +181,7 @@ class Selector:
         if not right:
             return Selection(None, _why_none(candidates), tuple(candidates))
         if not self._affordable(1):
-            return Selection(None, "there was no time to measure a candidate", tuple(candidates))
+            return Selection(None, f"{NO_TIME} a candidate", tuple(candidates))
         screened = {candidate.path: candidate for candidate in self._screen(right)}
         everyone = {
             candidate.path: screened.get(candidate.path, candidate) for candidate in candidates
@@ -205,9 +213,9 @@ class Selector:
     @functools.cached_property
     def _run_s(self) -> float:
         """Wall time of one run of the original, however busy the machine is."""
-        inputs = self._trials.measured[0].inputs
+        inputs = self.trials.measured[0].inputs
         began_s = time.monotonic()
-        self._reference.program.run(inputs)
+        self.reference.program.run(inputs)
         return time.monotonic() - began_s
 
     def _screen(self, right: Sequence[Candidate]) -> Iterator[Candidate]:
@@ -219,16 +227,16 @@ class Selector:
         for number, candidate in enumerate(right[:num_affordable]):
             if number and time.monotonic() > end_s:
                 return
-            self._on_progress(f"measuring candidate {number + 1} of {len(right)}")
-            screening = self._bench.compare(
-                candidate.path, seconds=self._short_s, pairs=FEW_PAIRS, until_s=end_s
+            self.on_progress(f"measuring candidate {number + 1} of {len(right)}")
+            screening = self.bench.compare(
+                candidate.path, seconds=self.short_s, pairs=FEW_PAIRS, until_s=end_s
             )
             yield dataclasses.replace(candidate, screening=screening)
 
     @property
     def _left_s(self) -> float:
         """Wall time that is left; plenty if nobody waits."""
-        return max(0.0, min(self._until_s - time.monotonic(), 1e9))
+        return max(0.0, min(self.until_s - time.monotonic(), 1e9))
 
     def _finally(
         self,
@@ -249,73 +257,60 @@ class Selector:
 
     def measure(self, candidate: Candidate) -> tuple[Candidate, Measurement]:
         """Measure a candidate at all sizes, until it turns out to be wrong or slower at one."""
-        first, *others = self._trials.measured
-        self._on_progress(
-            f"measuring the fastest candidate: {self._seconds:.0f} s at {first.sizes}"
-        )
-        full, level = self._finally(candidate.path, self._bench), self._levels[0].name
+        first, *others = self.trials.measured
+        self.on_progress(f"measuring the fastest candidate: {self._seconds:.0f} s at {first.sizes}")
+        full, level = self._finally(candidate.path, self.bench), self.levels[0].name
         measurement = Measurement((Row(first.sizes, full),), full, level, level)
         for trial in others:
             if not measurement.is_gain:
                 break
             if not self._left_s:
-                why = f"there was no time to measure it at {trial.sizes}; give more --seconds"
+                why = f"{NO_TIME} it at {trial.sizes}"
                 candidate = dataclasses.replace(candidate, refusal=why)
                 break
-            self._on_progress(f"measuring the fastest candidate at {trial.sizes}")
-            candidate = verified(self._reference, candidate, [trial], self._levels[0])
+            self.on_progress(f"measuring the fastest candidate at {trial.sizes}")
+            candidate = verified(self.reference, candidate, [trial], self.levels[0])
             if candidate.refusal:
                 break
-            bench = self._bench.at(trial.inputs)
+            bench = self.bench.at(trial.inputs)
             row = Row(trial.sizes, self._finally(candidate.path, bench, _AT_OTHER_SIZES, 1))
             measurement = dataclasses.replace(measurement, rows=(*measurement.rows, row))
-        if measurement.is_gain and not candidate.refusal and len(self._levels) > 1 and self._left_s:
+        if measurement.is_gain and not candidate.refusal and len(self.levels) > 1 and self._left_s:
             measurement = self._at_best_levels(candidate.path, measurement)
         return candidate, measurement
 
     def _at_best_levels(self, path: pathlib.Path, measurement: Measurement) -> Measurement:
         """Return the measurement with that of both models at the levels that suit them best."""
-        self._on_progress("measuring both at each level of optimisation")
+        self.on_progress("measuring both at each level of optimisation")
         best = self._best_level(self._original)
         own = self._best_level(path, measurement.fully_optimised.ratio)
-        if best.name == own.name == self._levels[0].name:
+        if best.name == own.name == self.levels[0].name:
             return measurement
-        bench = Bench(self._original, self._trials.measured[0].inputs, best)
+        bench = Bench(self._original, self.trials.measured[0].inputs, best)
         at_best = self._finally(path, bench, other_backend=own)
         return Measurement(measurement.rows, at_best, best.name, own.name)
 
     def _best_level(self, model: pathlib.Path, at_first: Ratio = _SAME) -> Backend:
+        """Return the first level of optimisation, unless a model is certainly faster at another.
+
+        `at_first` is what the bench measures for the model at the first level.
+        """
         end_s = time.monotonic() + _SCREENED * self._left_s
-        return best_level(self._bench, model, self._levels, self._short_s, at_first, end_s)
+        best, least = self.levels[0], at_first.value
+        for level in self.levels[1:]:
+            if time.monotonic() > end_s:
+                break
+            comparison = self.bench.compare(
+                model, other_backend=level, seconds=self.short_s, pairs=FEW_PAIRS, until_s=end_s
+            )
+            is_faster = comparison.ratio.high < at_first.low - comparison.margin
+            if is_faster and comparison.ratio.value < least:
+                best, least = level, comparison.ratio.value
+        return best
 
 
 def _screened_ratio(candidate: Candidate) -> float:
     return candidate.screening.ratio.value if candidate.screening else 1.0
-
-
-def best_level(
-    bench: Bench,
-    model: pathlib.Path,
-    levels: Sequence[Backend],
-    seconds: float,
-    at_first: Ratio = _SAME,
-    until_s: float = math.inf,
-) -> Backend:
-    """Return the first level of optimisation, unless a model is certainly faster at another one.
-
-    `at_first` is what the bench measures for the model at the first level.
-    """
-    best, least = levels[0], at_first.value
-    for level in levels[1:]:
-        if time.monotonic() > until_s:
-            break
-        comparison = bench.compare(
-            model, other_backend=level, seconds=seconds, pairs=FEW_PAIRS, until_s=until_s
-        )
-        is_faster = comparison.ratio.high < at_first.low - comparison.margin
-        if is_faster and comparison.ratio.value < least:
-            best, least = level, comparison.ratio.value
-    return best
 
 
 def _why_none(candidates: Sequence[Candidate]) -> str:

@@ -256,22 +256,6 @@ def assert_same(actual, expected):
         np.testing.assert_array_equal(actual.observation[name], array, name)
 
 
-def test_a_random_policy_that_heeds_masks_does_nothing_invalid():
-    models = [Model.load("bert-tiny"), Model.load("squeezenet-1.1")]
-    sizes = {"max_nodes": 1024, "max_edges": 1536, "max_locations": 200, "max_actions": 1024}
-    objective = AnalyticObjective()
-    environment = make(*models, rules=all_rules(), objective=objective, max_steps=60, **sizes)
-    random = np.random.default_rng(0)
-    step = environment.reset()
-    for _ in range(240):
-        seen = step.observation
-        xfer = random.choice(np.flatnonzero(seen["xfer_mask"]))
-        location = random.choice(np.flatnonzero(seen["location_masks"][xfer]))
-        assert [xfer, location] in seen["actions"][seen["action_mask"]].tolist()
-        step = environment.step(np.array([xfer, location], np.int32))
-        assert step.reward != -100
-
-
 @pytest.mark.parametrize(
     ("sizes", "setting"),
     [({"max_nodes": 3}, "max_nodes"), ({"max_edges": 2}, "max_edges"),

@@ -109,9 +109,6 @@ def test_a_transformer(bert_tiny, tmp_path, tfrl):
     for ends in ("input", "output"):
         names = [[end.name for end in getattr(model.graph, ends)] for model in (original, fast)]
         assert names[0] == names[1]
-    again = tfrl("optimize", bert_tiny, "-o", tmp_path / "b.onnx", *quick)
-    assert again.json["substitutions"] == ran.json["substitutions"]
-    assert out.read_bytes() == (tmp_path / "b.onnx").read_bytes()
 
 
 def start_search(model, out, checkpoint):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.environments.tensor_graphs.small_models import adapter, convolutions, write
-from tfrl_systems.systems.tensor_graphs.benchmarks import bench
+from tfrl_systems.systems.tensor_graphs.benchmarks import bench, learning
 from tfrl_systems.training.system import System
 
 QUICK = ("--objective", "analytic", "--expansions", "60")
@@ -100,6 +100,9 @@ def test_what_a_step_costs(model, tfrl, monkeypatch):
 
 def test_what_learning_costs(model, tfrl, monkeypatch):
     """An untrained policy is asked and trained, and dreams are made; all by small networks."""
+    for module in (bench, learning):
+        monkeypatch.setattr(module, "NUM_DREAMS", 8)
+        monkeypatch.setattr(module, "DREAM_STEPS", 4)
 
     def plan(self, agent, seed, settings, problem, usual=System.plan):
         small = {**settings, "graph_width": 4, "graph_rounds": 1}
@@ -115,4 +118,4 @@ def test_what_learning_costs(model, tfrl, monkeypatch):
     policy, update = benchmarks[f"policy_ms_{model}"], benchmarks[f"train_step_ms_{model}"]
     assert 0 < policy["value"] < update["value"] and " graphs" in update["of"]
     dreams = benchmarks["dream_steps_per_second"]
-    assert dreams["value"] > 0 and "256 dreams" in dreams["of"]
+    assert dreams["value"] > 0 and "8 dreams" in dreams["of"] and "4 steps" in dreams["of"]

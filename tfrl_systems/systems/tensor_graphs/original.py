@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import onnx
 
-from environments.errors import UserError
+from environments.errors import UsageError, UserError
 from environments.isolation.process import CrashError
 from environments.tensor_graphs import onnx_io
 from environments.tensor_graphs.execution.backends import Arrays, Backend, Program
@@ -18,7 +19,12 @@ from environments.tensor_graphs.execution.inputs import NoInputsError, load_inpu
 from environments.tensor_graphs.execution.isolation import remote
 from environments.tensor_graphs.execution.precise import Precise
 from environments.tensor_graphs.execution.reference import Reference
-from environments.tensor_graphs.execution.sizes import OpenSizes, Sizes, with_inner_sizes
+from environments.tensor_graphs.execution.sizes import (
+    OpenSizes,
+    Sizes,
+    SizesError,
+    with_inner_sizes,
+)
 from environments.tensor_graphs.execution.trials import Trial, Trials, make_trials
 
 _NUM_HINTS = 12
@@ -104,14 +110,15 @@ class Original:
           NoInputsError: no sizes are found at which it runs.
           UsageError: there are too many combinations of sizes.
         """
-        return choose(
-            self.open_sizes,
-            sizes,
-            self._why_not,
-            self.name,
-            own=[trial.sizes for trial in own],
-            hints=self._sizes_of_weights(),
-        )
+        with naming_options():
+            return choose(
+                self.open_sizes,
+                sizes,
+                self._why_not,
+                self.name,
+                own=[trial.sizes for trial in own],
+                hints=self._sizes_of_weights(),
+            )
 
     def load_trials(self, paths: Sequence[pathlib.Path]) -> list[Trial]:
         """Load the user's own inputs, each from an .npz file.
@@ -142,7 +149,8 @@ class Original:
           NoInputsError: none are given, and none can be drawn on which the model runs.
         """
         edges = [] if freezes else self.open_sizes.edges(choice.points[0])
-        return make_trials(self.proto, self.reference, choice.points, own, self._precise, edges)
+        with naming_options():
+            return make_trials(self.proto, self.reference, choice.points, own, self._precise, edges)
 
     def with_inner_sizes(self, sizes: Sizes, inputs: Arrays | None = None) -> Sizes:
         """Return sizes with those of inner values, as a run of the model shows them.
@@ -180,6 +188,23 @@ class Original:
             if len(weight.dims) > 1
         )
         return [size for size, _ in counts.most_common(_NUM_HINTS) if size > 1]
+
+
+@contextlib.contextmanager
+def naming_options() -> Iterator[None]:
+    """Add the options that help to what is said of sizes and inputs, where nobody knows of options.
+
+    Raises:
+      UserError, NoInputsError, UsageError: instead of an error of sizes or inputs.
+    """
+    try:
+        yield
+    except SizesError as error:
+        raise UserError(f"{error} (--dimension NAME=SIZE, --inputs FILE.npz)") from None
+    except NoInputsError as error:
+        raise NoInputsError(f"{error} (--dimension NAME=SIZE, --inputs FILE.npz)") from None
+    except UsageError as error:
+        raise UsageError(f"--dimension: {error}") from None
 
 
 def levels_of(objective: str) -> list[Backend]:

@@ -16,15 +16,7 @@ from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
 
 
 class PolicyPlayer:
-    """A policy that plays on one model (`search.Player`).
-
-    Args:
-      policy: the policy.
-      name: name of the model.
-      graph: graph of the model.
-      rules: the rules to play with; they need not be those that the policy was trained with.
-      objective: gives the costs.
-    """
+    """A policy that plays on one model (`search.Player`), with these rules and costs."""
 
     def __init__(
         self,

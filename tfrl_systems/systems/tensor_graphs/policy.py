@@ -24,7 +24,6 @@ from environments.tensor_graphs.search.episodes import patience_with
 from environments.tensor_graphs.settings import SIZES, Settings
 from tfrl_systems.policies import distributions, policy_files
 from tfrl_systems.policies.numpy_actor import load_network
-from tfrl_systems.policies.numpy_network import Memoryless
 
 if TYPE_CHECKING:
     from tf_agents.trajectories import time_step as ts
@@ -84,12 +83,6 @@ class GraphPolicy:
         self, name: str, graph: Graph, rules: Sequence[Rule], objective: Objective
     ) -> TensorGraphEnvironment:
         """Make an environment for a model, which may be larger than those that it was trained on.
-
-        Args:
-          name: name of the model.
-          graph: graph of the model.
-          rules: the rules to use; they need not be those that the policy was trained with.
-          objective: gives the costs.
 
         Raises:
           UserError: the policy knows rules by their numbers, and these are other rules.
@@ -163,14 +156,9 @@ class GraphPolicy:
                 yield environment.trail[-1], environment.state
 
     def draw_all(self, observation: Mapping[str, np.ndarray], number: int) -> np.ndarray:
-        """Draw all allowed actions except NO-OP, without replacement.
+        """Draw all allowed actions except NO-OP, without replacement: int32 [M, 2], in that order.
 
-        Args:
-          observation: an observation of the environment.
-          number: index of the episode; the random numbers depend on the seed and this index.
-
-        Returns:
-          The actions in the order in which they were drawn, int32 [M, 2].
+        The random numbers depend on the seed and the index of the episode.
         """
         generator = np.random.default_rng([self._seed, number])
         logits = _parameters(self._network.new_episode(), observation)["logits"][0]
@@ -182,19 +170,6 @@ class GraphPolicy:
         )
         drawn: np.ndarray = observation["actions"][order[is_match[order]]]
         return drawn
-
-
-class Chance(Memoryless):
-    """A network that has learned nothing: all allowed actions are equally likely."""
-
-    def parameters(self, observation: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return the parameters of a uniform distribution (see `distributions`).
-
-        Args:
-          observation: arrays by name, with a leading axis [B].
-        """
-        logits = np.where(observation["action_mask"], np.float32(0), -np.inf)
-        return {"logits": logits, "actions": observation["actions"]}
 
 
 def _parameters(network: Any, observation: Mapping[str, np.ndarray]) -> distributions.Parameters:

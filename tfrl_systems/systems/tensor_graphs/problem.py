@@ -31,7 +31,7 @@ from environments.tensor_graphs.search import Budget, Result, follow, search
 from environments.tensor_graphs.selection.blocking import divided
 from tfrl_systems.drivers.requirements import Files, Requirements, here
 from tfrl_systems.settings import option
-from tfrl_systems.systems.tensor_graphs.original import Original, levels_of
+from tfrl_systems.systems.tensor_graphs.original import Original, levels_of, naming_options
 
 if TYPE_CHECKING:
     from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
@@ -272,9 +272,8 @@ class GraphProblem:
         Args:
           method: one of `search.METHODS`, or "policy".
           budget: limits of the search.
-          policy: the policy that plays; the method "policy" needs it, and it may lead "regions".
-          num_rollouts: number of episodes that the policy plays; see `search.follow`. In the first
-            it takes its likeliest actions.
+          policy: the method "policy" needs one; it leads "regions" if there is one.
+          num_rollouts: number of episodes that the policy plays; see `search.follow`.
           **others: further arguments of `search.search` or `search.follow`.
         """
         if policy is None:
@@ -305,7 +304,8 @@ def sizes_of_models(names: Sequence[str], dimensions: Dimensions) -> Sizes:
                 f"--dimension {name}: expected a size that {', '.join(names)} leave open; "
                 f"found {', '.join(open_names) or 'none'}"
             )
-    return together(sizes for sizes, _ in models_sizes)
+    with naming_options():
+        return together(sizes for sizes, _ in models_sizes)
 
 
 @functools.cache
@@ -320,11 +320,7 @@ def _sizes_of(name: str, dimensions: Dimensions) -> tuple[Sizes, frozenset[str]]
 
 
 def find_model(name: str, seed: int = 0) -> pathlib.Path | onnx.ModelProto:
-    """Return the path of a model's file, or make a built-in model.
-
-    Args:
-      name: path of a file, or a name that `models.make` takes.
-      seed: seed of a built-in model's random weights.
+    """Return the path of a model's file, or make a built-in model with random weights.
 
     Raises:
       UserError: there is no such file or built-in model.

@@ -67,7 +67,7 @@ def test_the_users_inputs_are_the_ones_to_measure():
 
 def test_texts_need_the_users_inputs():
     model = parsed("g (string[2] x) => (string[2] y) { y = Identity(x) }")
-    with pytest.raises(NoInputsError, match="give inputs with --inputs"):
+    with pytest.raises(NoInputsError, match="give inputs"):
         trials_of(model, [{}])
     x = np.array(["a", "b"], object)
     trials = trials_of(model, [{}], own=lambda sizes: Trial(sizes.at({}), {"x": x}))

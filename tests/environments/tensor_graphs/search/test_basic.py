@@ -27,9 +27,6 @@ def test_taso_goes_over_a_hill_of_alpha():
     result = search(over_first, "taso")
     assert result.path == (Step("over", (0,)), Step("down", (3,)))
     assert (result.best.cost_ms, result.expansions) == (5.0, 3)
-    # The arrows over the hill, down, and down behind it.
-    assert [(gain.expansions, gain.best_cost_ms) for gain in result.gains] == [(2, 9.0), (3, 5.0)]
-    assert result.gains[0].seconds <= result.gains[1].seconds <= result.seconds
     # As Algorithm 1 is printed: with a best of 9 known, 10.2 is too much.
     assert search(HILL, "taso").best.cost_ms == 9.0
     assert search(over_first, "taso", alpha=1.01).best.cost_ms == 9.0

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import json
 
-import pytest
-
-from environments.errors import UserError
 from environments.tensor_graphs.search import Budget, record, search
 from tests.environments.tensor_graphs.search.fakes import LAYER, RULES, ToyState, chain
 
@@ -54,31 +50,12 @@ def test_progress_is_reported():
     assert reports[-1].expansions == result.expansions
 
 
-def test_a_search_resumes_another_one(tmp_path):
-    file = tmp_path / "search.json"
+def test_a_search_goes_on_from_an_earlier_one():
     start = ToyState(chain(*LAYER * 3, "Tanh"), RULES)
-    half = search(start, "regions", Budget(expansions=8), resume_file=file)
+    reports = []
+    half = search(start, "regions", Budget(expansions=8), on_progress=reports.append)
     assert half.stopped == "out of expansions"
-    again = search(start, "regions", resume_file=file)
+    again = search(start, "regions", earlier=reports[-1])
     assert again.best.cost_ms == search(start, "regions").best.cost_ms
     assert again.path[: len(half.path)] == half.path
     assert again.expansions > half.expansions and again.expansions_of_best <= again.expansions
-    assert [path.name for path in tmp_path.iterdir()] == [file.name]
-
-
-@pytest.mark.parametrize(
-    "spoil, expected",
-    [
-        (lambda text: "{", "expected a search to resume"),
-        (lambda text: "[]", "expected a search to resume"),
-        (lambda text: json.dumps({**json.loads(text), "start": "00"}), "of another"),
-        (lambda text: text.replace("neg_relu", "other"), "no match of other"),
-    ],
-)
-def test_a_resume_file_of_another_search_is_refused(tmp_path, spoil, expected):
-    file = tmp_path / "search.json"
-    start = ToyState(chain(*LAYER), RULES)
-    search(start, "regions", resume_file=file)
-    file.write_text(spoil(file.read_text()))
-    with pytest.raises(UserError, match=expected):
-        search(start, "regions", resume_file=file)

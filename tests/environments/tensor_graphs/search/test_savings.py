@@ -5,15 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 
-import pytest
-
-from environments.tensor_graphs import models, onnx_io
-from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.graph.nodes import TensorType
 from environments.tensor_graphs.rewriting.engine import Engine
-from environments.tensor_graphs.rules import files as rule_files
 from environments.tensor_graphs.rules.language.notation import op, rule
-from environments.tensor_graphs.search import Visited, replay
 from environments.tensor_graphs.search.neighbourhoods import NodeSignatures
 from environments.tensor_graphs.search.savings import Savings
 from tests.environments.tensor_graphs.search.fakes import TYPE, branches, ops_of
@@ -104,17 +98,3 @@ def test_a_step_that_turns_out_to_save_nothing_is_undone_and_no_more_expected_to
     assert [state.cost_ms for state in states] == [10.0 + 5.0, 10.0 - 1.0]
     assert ops_of(states[-1].graph).count("Sqrt") == 2
     assert list(savings.descend(states[-1])) == []
-
-
-def test_what_saves_most_in_a_layer_of_bert_is_done_in_all_four():
-    graph = onnx_io.read(models.make("bert-mini"))
-    start = Engine(rule_files.load(), AnalyticObjective()).start(graph)
-    best = min(start.matches, key=lambda match: start.apply(match).cost_ms)
-    savings = Savings()
-    after = savings.apply(start, best)
-    matches, states = zip(*savings.descend(after), strict=True)
-    assert {match.rule for match in matches} == {best.rule} and len(matches) % 4 == 3
-    saved_ms = start.cost_ms - after.cost_ms
-    assert start.cost_ms - states[-1].cost_ms == pytest.approx((1 + len(matches)) * saved_ms)
-    again = replay(Visited(start), [best, *matches])
-    assert again.state.graph == states[-1].graph

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import onnx
 import pytest
 from onnx import helper
@@ -12,6 +10,7 @@ from environments.tensor_graphs import onnx_io
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.execution.backends import backend
 from environments.tensor_graphs.execution.inputs import random_inputs
+from environments.tensor_graphs.execution.reference import Reference
 from environments.tensor_graphs.execution.sizes import Sizes
 from environments.tensor_graphs.execution.trials import Trial, Trials
 from environments.tensor_graphs.rewriting.engine import Engine
@@ -144,10 +143,9 @@ class CountingBench:
 
 def leave_out(path, visited, tmp_path, monkeypatch):
     """Leave out from the graph where a path ends."""
-    for module in ("selection", "contributions", "leaving_out"):
+    for module in ("selection", "leaving_out"):
         monkeypatch.setattr(f"environments.tensor_graphs.selection.{module}.Bench", CountingBench)
     trials = Trials((Trial(Sizes(), random_inputs(model())),))
-    program = ON.open(path)
     tmp_path.mkdir(exist_ok=True)
     file = tmp_path / "chosen.onnx"
     onnx_io.save(visited.state.graph, file)
@@ -155,9 +153,8 @@ def leave_out(path, visited, tmp_path, monkeypatch):
     rows = (Row(Sizes(), full),)
     chosen = Candidate(visited, file, None, "")
     before = Selection(chosen, "", (chosen,), Measurement(rows, full, ON.name, ON.name))
-    selector = Selector(path, program, trials, [ON], 0.1)
-    leaving_out = LeavingOut(path, program, trials, ON, tmp_path, 0.1, math.inf)
-    return before, *leaving_out.run(before, selector)
+    selector = Selector(path, Reference.of(ON.open(path)), trials, [ON], 0.1)
+    return before, *LeavingOut(selector, tmp_path).run(before)
 
 
 def test_what_measured_slower_is_left_out(path, tmp_path, monkeypatch):

@@ -12,6 +12,7 @@ from environments.tensor_graphs import onnx_io
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.execution.backends import backend
 from environments.tensor_graphs.execution.inputs import random_inputs
+from environments.tensor_graphs.execution.reference import Reference
 from environments.tensor_graphs.execution.sizes import Sizes
 from environments.tensor_graphs.execution.trials import Trial, Trials
 from environments.tensor_graphs.rewriting.engine import Engine
@@ -41,9 +42,18 @@ def trials_of(*inputs):
     return Trials((Trial(Sizes(), first),), tuple(map(Trial, named, others)))
 
 
+def reference_of(path):
+    return Reference.of(LEVELS[0].open(path))
+
+
+def verified(path, proposed, trials, directory):
+    return list(verify(reference_of(path), proposed, trials.first, directory, LEVELS[0]))
+
+
 def select(path, candidates, trials, seconds, on_progress=lambda _: None):
-    program = LEVELS[0].open(path) if path else None
-    return Selector(path, program, trials, LEVELS, seconds, on_progress).select(candidates)
+    return Selector(
+        path, reference_of(path) if path else None, trials, LEVELS, seconds, on_progress
+    ).select(candidates)
 
 
 def of_graph(graph):
@@ -56,8 +66,7 @@ def test_the_faster_one_is_chosen(adapted, tmp_path, work_clock):
     path, best = adapted
     trials = trials_of(random_inputs(adapter()))
     lines = []
-    program = LEVELS[0].open(path)
-    candidates = list(verify(program, worth_measuring(best), trials.first, tmp_path, LEVELS[0]))
+    candidates = verified(path, worth_measuring(best), trials, tmp_path)
     assert not any(candidate.refusal for candidate in candidates)
     selection = select(path, candidates, trials, 0.5, on_progress=lines.append)
     assert selection.chosen is not None and selection.reason == ""
@@ -72,8 +81,7 @@ def test_a_wrong_one_is_refused_however_fast_it_is(adapted, tmp_path):
     edit.replace({graph.outputs[0]: graph.nodes[graph.outputs[0].node].inputs[0]})
     wrong = edit.finish()[0]
     trials = trials_of(random_inputs(adapter()))
-    program = LEVELS[0].open(path)
-    (candidate,) = verify(program, [of_graph(wrong)], trials.first, tmp_path, LEVELS[0])
+    (candidate,) = verified(path, [of_graph(wrong)], trials, tmp_path)
     assert "relative error" in candidate.refusal
     selection = select(path, [candidate], trials, 0.1)
     assert selection.chosen is None and "no candidate computes" in selection.reason
@@ -84,8 +92,8 @@ def test_an_equal_one_is_no_gain(tmp_path, monkeypatch):
     path = write(tmp_path / "m.onnx", relu())
     trials = trials_of({"x": np.ones(4, np.float32)})
     same = of_graph(onnx_io.read(path))
-    candidates = verify(LEVELS[0].open(path), [same], trials.first, tmp_path, LEVELS[0])
-    outcome = select(path, list(candidates), trials, 0.1)
+    candidates = verified(path, [same], trials, tmp_path)
+    outcome = select(path, candidates, trials, 0.1)
     assert outcome.chosen is None and outcome.measurement is not None
     assert "of the model's time" in outcome.reason
 
@@ -143,8 +151,8 @@ def test_what_is_clearly_slower_is_not_measured_at_length(tmp_path, monkeypatch)
     path = write(tmp_path / "m.onnx", relu())
     trials = trials_of({"x": np.ones(4, np.float32)})
     same = of_graph(onnx_io.read(path))
-    candidates = verify(LEVELS[0].open(path), [same], trials.first, tmp_path, LEVELS[0])
-    outcome = select(path, list(candidates), trials, 5.0)
+    candidates = verified(path, [same], trials, tmp_path)
+    outcome = select(path, candidates, trials, 5.0)
     assert outcome.chosen is None and "takes 1.200" in outcome.reason
     assert SlowBench.lengths and set(SlowBench.lengths) == {0.5}
 
@@ -163,7 +171,7 @@ def test_a_model_that_is_wrong_at_another_size_is_refused(tmp_path, monkeypatch)
     # Of positive numbers Relu and Abs are the same.
     trials = trials_of({"x": np.ones(4, np.float32)}, {"x": -np.ones(2, np.float32)})
     visited = of_graph(onnx_io.read(write(tmp_path / "w.onnx", wrong)))
-    candidates = list(verify(LEVELS[0].open(path), [visited], trials.first, tmp_path, LEVELS[0]))
+    candidates = verified(path, [visited], trials, tmp_path)
     assert candidates[0].refusal == ""
     outcome = select(path, candidates, trials, 0.1)
     assert outcome.chosen is None and "at n=1" in outcome.reason

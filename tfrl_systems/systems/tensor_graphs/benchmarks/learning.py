@@ -28,17 +28,11 @@ _NUM_UPDATES = 3
 def measure_learning(
     system: System, problem: Problem, model: str, seed: int
 ) -> tuple[list[float], list[float]]:
-    """Time the decisions of an untrained policy, and PPO's updates from the graphs that it met.
-
-    Args:
-      system: the record of the system.
-      problem: rules, objective and sizes.
-      model: the model that the policy rewrites, in one episode of at most `NUM_GRAPHS` steps.
-      seed: seed of the agent.
+    """Time the decisions of an untrained policy on a model, and PPO's updates from its graphs.
 
     Returns:
-      CPU time in ms: of the policy's decision on each graph, and of each update from all graphs,
-      with the settings of `tfrl train`.
+      CPU time in ms: of the policy's decision on each graph of one episode, and of each update from
+      all of them, with the settings of `tfrl train`.
     """
     agent, actor, experience = _collected(system, "ppo", problem, model, seed)
     policy_ms = []
@@ -51,16 +45,9 @@ def measure_learning(
 
 
 def measure_dreaming(system: System, problem: Problem, model: str, seed: int) -> float:
-    """Time the dreams of a world model, in which an untrained controller acts.
+    """Return a world model's steps in a second of wall time, the best of three.
 
-    Args:
-      system: the record of the system.
-      problem: rules, objective and sizes.
-      model: the model that is dreamed of.
-      seed: seed of the agent.
-
-    Returns:
-      Steps in a second of wall time, with `NUM_DREAMS` dreams side by side; the best of three.
+    `NUM_DREAMS` dreams of a model go side by side, and an untrained controller acts in them.
     """
     agent, _, experience = _collected(system, "world_model", problem, model, seed)
     agent.replay.add(experience.trajectory)

@@ -5,6 +5,7 @@ optimization   the road, a step a line
   reading      the model, the user's inputs, the policy
   sizing       sizes that the model leaves open, and inputs to compare and measure on
   searching    states that cost less, within the time that there is
+  checkpoint   the file to go on from, if the search is killed
   checking     which of them compute the same
   measuring    which of these is faster, and what each of its rules saves
   outcome      what came out, as text and JSON; `page` shows it in a browser

@@ -8,8 +8,7 @@ from __future__ import annotations
 import collections
 import pathlib
 import time
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from environments.tensor_graphs.search import OUT_OF_TIME, Visited
 from environments.tensor_graphs.selection.candidates import Candidate, verify
@@ -22,43 +21,33 @@ from tfrl_systems.systems.tensor_graphs.optimize.sizing import Task
 _CHECKING = 0.3
 
 
-class Verdict(NamedTuple):
-    """What became of the proposals.
-
-    Attributes:
-      candidates: all that was compared with the model; those that differ have a refusal.
-      reason: why nothing was compared; "" if something was.
-    """
-
-    candidates: Sequence[Candidate]
-    reason: str = ""
-
-
-def check(
-    task: Task,
-    proposals: Proposals,
-    directory: pathlib.Path,
-    reporter: Reporter,
-    tell: Callable[[str], None],
-) -> Verdict:
-    """Compare proposed states with the model; of those that are refused, try parts.
-
-    Candidates are written to the directory. The reporter says why one is refused.
-    """
+def why_not(task: Task, proposals: Proposals) -> str:
+    """Return why no proposed state can be compared with the model; "" if it can."""
     result, unseen = proposals.result, task.trials.unseen
     if not proposals.states and not result.expansions:
         if result.stopped == OUT_OF_TIME:
-            return Verdict((), "there was no time to search; give more --seconds")
-        return Verdict((), f"none of the rules applies ({result.stopped})")
+            return "there was no time to search; give more --seconds"
+        return f"none of the rules applies ({result.stopped})"
     if unseen:
         names = ", ".join(map(repr, unseen))
-        return Verdict(
-            (),
+        return (
             f"output {names} has no finite number on any inputs that were tried, so no change "
-            "could be seen; give inputs with --inputs FILE.npz",
+            "could be seen; give inputs with --inputs FILE.npz"
         )
-    tell("comparing the outputs of candidates")
-    return Verdict(_Checker(task, directory, reporter).run(proposals.states))
+    return ""
+
+
+def check(
+    task: Task, proposals: Proposals, directory: pathlib.Path, reporter: Reporter
+) -> list[Candidate]:
+    """Compare proposed states with the model; of those that are refused, try parts.
+
+    Candidates are written to the directory. The reporter says why one is refused.
+
+    Returns:
+      All that was compared with the model; those that differ have a refusal.
+    """
+    return _Checker(task, directory, reporter).run(proposals.states)
 
 
 class _Checker:

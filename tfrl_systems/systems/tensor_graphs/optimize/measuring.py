@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from environments.tensor_graphs.selection.candidates import Candidate
 from environments.tensor_graphs.selection.leaving_out import Account, LeavingOut
-from environments.tensor_graphs.selection.selection import Selection, Selector, first_right
+from environments.tensor_graphs.selection.selection import (
+    NO_TIME,
+    Selection,
+    Selector,
+    first_right,
+)
 from tfrl_systems.reporting import Reporter
-from tfrl_systems.systems.tensor_graphs.optimize.checking import Verdict
 from tfrl_systems.systems.tensor_graphs.optimize.sizing import Task
 
 # Share of the time that is left, for choosing a candidate.
 _CHOOSING = 0.85
 
 
-def select(task: Task, verdict: Verdict, tell: Callable[[str], None]) -> Selection:
+def select(task: Task, candidates: Sequence[Candidate], tell: Callable[[str], None]) -> Selection:
     """Choose the fastest of the candidates that are right; without measuring, the first of them."""
-    if verdict.reason:
-        return Selection(None, verdict.reason, ())
     if not task.request.measure:
-        return first_right(task.reference, verdict.candidates, task.trials.others, task.levels[0])
-    return _selector(task, tell, _CHOOSING).select(verdict.candidates)
+        return first_right(task.reference, candidates, task.trials.others, task.levels[0])
+    selection = _selector(task, tell, _CHOOSING).select(candidates)
+    if NO_TIME in selection.reason:
+        reason = f"{selection.reason}; give more --seconds"
+        return dataclasses.replace(selection, reason=reason)
+    return selection
 
 
 def leave_out(
@@ -31,18 +39,7 @@ def leave_out(
     if selection.chosen is None or not task.request.measure:
         return selection, None
     with reporter.status() as tell:
-        leaving_out = LeavingOut(
-            task.request.model,
-            task.reference,
-            task.trials,
-            task.levels[0],
-            directory,
-            task.request.measure_seconds / 10,
-            task.share_end_s(1.0),
-            tell,
-            task.below,
-        )
-        return leaving_out.run(selection, _selector(task, tell, 1.0))
+        return LeavingOut(_selector(task, tell, 1.0), directory, task.below).run(selection)
 
 
 def _selector(task: Task, tell: Callable[[str], None], share: float) -> Selector:

@@ -17,6 +17,7 @@ from environments.tensor_graphs.selection.selection import Measurement, Row, Sel
 from tfrl_systems.reporting import format_table, percent
 from tfrl_systems.systems.tensor_graphs.optimize.request import Optimization
 from tfrl_systems.systems.tensor_graphs.optimize.searching import Proposals
+from tfrl_systems.systems.tensor_graphs.optimize.sizing import options_of
 from tfrl_systems.systems.tensor_graphs.problem import num_operators
 
 
@@ -164,7 +165,7 @@ class Outcome:
         if self.choice.points[0].named:
             yield "sizes", str(self.choice.points[0])
         if self.choice.chosen:
-            yield "", f"chosen; to change them: {self.choice.hint}"
+            yield "", f"chosen; to change them: {options_of(self.choice)}"
         yield (
             "search",
             f"{result.method}, {result.expansions} expansions, {result.seconds:.1f} s, "

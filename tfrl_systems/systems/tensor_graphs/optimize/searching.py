@@ -18,7 +18,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.costs.measured import MeasuredObjective
@@ -37,11 +37,9 @@ from environments.tensor_graphs.search.neighbourhoods import nodes_of
 from environments.tensor_graphs.selection.blocking import blocked
 from environments.tensor_graphs.selection.candidates import worth_measuring
 from tfrl_systems.reporting import Reporter
+from tfrl_systems.systems.tensor_graphs.optimize.checkpoint import Checkpoint
 from tfrl_systems.systems.tensor_graphs.optimize.sizing import Task
 from tfrl_systems.systems.tensor_graphs.problem import GraphProblem
-
-if TYPE_CHECKING:
-    pass
 
 # The end of each stage, as a share of the seconds that are left when the stages begin.
 _FORMULA, _OPERATORS, _SEARCH, _SINGLY = 0.15, 0.45, 0.85, 1.0
@@ -114,7 +112,9 @@ class _Stages:
         if self._has_others:
             results.append(self._search(by_formula, _FORMULA, "by formula"))
         self._measure_operators(by_formula.start, [result.best for result in results])
-        result = self._search(self._problem, _SEARCH, "", resume_file=self._request.checkpoint)
+        start, method = self._problem.start, self._request.method
+        checkpoint = Checkpoint(self._request.checkpoint, method, start)
+        result = self._search(self._problem, _SEARCH, "", checkpoint)
         if self._has_others and self._measured is not None:
             alone = self._measured.alone
             alone.deadline_s = self._end_s(_SEARCH + _MEASURING * (_SINGLY - _SEARCH))
@@ -129,7 +129,9 @@ class _Stages:
         end_s = self._task.began_s + self._request.seconds
         return self._began_s + share * max(0.0, end_s - self._began_s)
 
-    def _search(self, problem: GraphProblem, share: float, how: str, **others: Any) -> Result:
+    def _search(
+        self, problem: GraphProblem, share: float, how: str, checkpoint: Checkpoint | None = None
+    ) -> Result:
         """Search until a share of the time is over, or not at all after Ctrl-C."""
         label = f"searching {how}".strip()
         self._tell(label)
@@ -142,6 +144,8 @@ class _Stages:
                 f"{label}: {progress.expansions} expansions, estimate {-gain:+.1f}% "
                 f"({time.monotonic() - self._task.began_s:.0f} s)"
             )
+            if checkpoint is not None:
+                checkpoint.save_sometimes(progress)
 
         left_s = 0.0 if self._interrupted else max(0.0, self._end_s(share) - time.monotonic())
         if measured is not None:
@@ -152,8 +156,10 @@ class _Stages:
             self._task.policy,
             self._request.rollouts,
             on_progress=on_progress,
-            **others,
+            earlier=checkpoint and checkpoint.read(),
         )
+        if checkpoint is not None:
+            checkpoint.save(result.candidates[0], result.expansions)
         self._interrupted |= result.stopped == INTERRUPTED
         return result
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -72,12 +73,19 @@ def make_task(request: Optimization, reading: Reading, reporter: Reporter, began
         choice = _freeze(reading, choice)
     trials = original.make_trials(choice, reading.inputs, request.freeze)
     if choice.chosen:
-        reporter.say(f"sizes: {choice.points[0]}; to change what was chosen: {choice.hint}")
+        reporter.say(f"sizes: {choice.points[0]}; to change what was chosen: {options_of(choice)}")
     inputs = trials.measured[0].inputs
     problem = GraphProblem.at(original, request, choice, request.strict, inputs)
     return Task(
         request, problem, trials, original.reference, original.levels, reading.policy, began_s
     )
+
+
+def options_of(choice: Choice) -> str:
+    """Return the options that change what was chosen."""
+    sizes = choice.points[0].to_json()
+    words = (shlex.quote(f"{name}={sizes[name]}") for name in choice.chosen)
+    return " ".join(f"--dimension {word}" for word in words)
 
 
 def _freeze(reading: Reading, choice: Choice) -> Choice:

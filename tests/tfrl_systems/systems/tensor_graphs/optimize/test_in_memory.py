@@ -65,17 +65,17 @@ def test_without_a_gain_the_model_comes_back():
     assert outcome["optimized"] == model and outcome["optimized"] is not model
 
 
-def test_a_file_can_be_written_too(tmp_path):
-    outcome = experiments.optimize(adapter(), tmp_path / "fast.onnx", **SILENT)
-    assert onnx.load(tmp_path / "fast.onnx") == outcome["optimized"]
-    assert outcome["output"] == str(tmp_path / "fast.onnx")
-
-
-def test_files_are_as_before(tmp_path):
+def test_files_and_models_in_memory_become_the_same(tmp_path):
+    """Whoever asks, and however often."""
     path = write(tmp_path / "m.onnx", labelled(adapter()))
-    outcome = experiments.optimize(path, tmp_path / "fast.onnx", **SILENT)
-    assert outcome["gain"] and "optimized" not in outcome
-    assert about(onnx.load(tmp_path / "fast.onnx")) == about(onnx.load(path))
+    of_file = experiments.optimize(path, tmp_path / "fast.onnx", **SILENT)
+    in_memory = experiments.optimize(onnx.load(path), tmp_path / "too.onnx", **SILENT)
+    assert of_file["gain"] and "optimized" not in of_file
+    assert in_memory["output"] == str(tmp_path / "too.onnx")
+    assert in_memory["substitutions"] == of_file["substitutions"]
+    assert (tmp_path / "fast.onnx").read_bytes() == (tmp_path / "too.onnx").read_bytes()
+    assert onnx.load(tmp_path / "too.onnx") == in_memory["optimized"]
+    assert about(in_memory["optimized"]) == about(onnx.load(path))
     with pytest.raises(UsageError, match="expected output"):
         experiments.optimize(path, **SILENT)
 

@@ -27,11 +27,8 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TypeVar
 
 from environments.tensor_graphs.graph.nodes import Scalar
-
-T = TypeVar("T")
 
 ABSENT = "nil"
 _MAX_DEPTH = 100
@@ -199,41 +196,6 @@ def substitute(part: Part, values: Mapping[str, Part]) -> Part:
             raise ExpressionError(f"{part.function}: an argument is no variable")
         return type(part)(part.function, arguments)  # type: ignore[arg-type]
     return part
-
-
-def fold(
-    expression: Expression,
-    variable_fn: Callable[[Variable], T],
-    array_fn: Callable[[Array], T],
-    apply_fn: Callable[[Apply, tuple[T | None, ...]], T],
-    done: dict[Expression, T] | None = None,
-) -> T:
-    """Compute a result for an expression from the results for its inputs.
-
-    Args:
-      expression: the expression.
-      variable_fn: returns the result for a variable.
-      array_fn: returns the result for a constant.
-      apply_fn: returns the result for an operator from the results for its inputs.
-      done: results by expression; new ones are added. Pass the same dict for several expressions
-        that share parts, so that each part is computed once.
-    """
-    done = {} if done is None else done
-    result = done.get(expression)
-    if result is not None:
-        return result
-    if isinstance(expression, Variable):
-        result = variable_fn(expression)
-    elif isinstance(expression, Array):
-        result = array_fn(expression)
-    else:
-        operands = tuple(
-            None if operand is None else fold(operand, variable_fn, array_fn, apply_fn, done)
-            for operand in expression.inputs
-        )
-        result = apply_fn(expression, operands)
-    done[expression] = result
-    return result
 
 
 def parse(text: str) -> Expression:

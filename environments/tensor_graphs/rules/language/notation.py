@@ -148,7 +148,8 @@ class _NoBias:
     def __mul__(self, operand: object) -> _NoBias:
         return self
 
-    __radd__, __rmul__, __rmatmul__ = __add__, __mul__, __mul__
+    __radd__ = __add__
+    __rmul__ = __matmul__ = __rmatmul__ = __mul__
 
 
 NO_BIAS = _NoBias()

@@ -19,9 +19,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from environments.tensor_graphs.graph.nodes import TensorType
+from environments.tensor_graphs.graph.nodes import Ref, TensorType
 from environments.tensor_graphs.operators.operator import FLOAT_TYPES, OperatorError
 from environments.tensor_graphs.rules.language import terms
+from environments.tensor_graphs.rules.language.computations import Computation
 from environments.tensor_graphs.rules.language.element_types import special_types
 from environments.tensor_graphs.rules.language.expressions import (
     Apply,
@@ -36,12 +37,9 @@ from environments.tensor_graphs.rules.language.expressions import (
 from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.rules.language.terms import Bindings, TermError
 from environments.tensor_graphs.rules.verification.attempts import MISFITS, Attempt, check
-from environments.tensor_graphs.rules.verification.computations import Computation, add_expression
 from environments.tensor_graphs.rules.verification.draws import Draw
 from environments.tensor_graphs.rules.verification.hints import Hints
 from environments.tensor_graphs.rules.verification.rank_combinations import RankCombinations
-
-Place = tuple[int, int]
 
 SMALL_PER_ROUND = 3
 """How many small instances there are for each usual one."""
@@ -68,23 +66,22 @@ class Instance:
 
     bindings: Bindings
     computation: Computation
-    sources: tuple[Place, ...]
-    targets: tuple[Place, ...]
+    sources: tuple[Ref, ...]
+    targets: tuple[Ref, ...]
     fills: Mapping[str, float]
     limits: Mapping[str, int]
 
     @property
     def inputs(self) -> dict[str, TensorType]:
         """Types of the tensors that the computation must be given, by name."""
-        steps = self.computation.steps
-        return {step.name: step.types[0] for step in steps if step.name}
+        return self.computation.inputs
 
     def outputs(
         self, values: Sequence[tuple[np.ndarray, ...]]
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield the arrays of source and target for each output."""
         for source, target in zip(self.sources, self.targets, strict=True):
-            yield values[source[0]][source[1]], values[target[0]][target[1]]
+            yield values[source.node][source.output], values[target.node][target.output]
 
     def __str__(self) -> str:
         shown = [f"?{name} {_type_text(tensor)}" for name, tensor in self.bindings.types.items()]
@@ -189,7 +186,7 @@ class InstanceDrawer:
         attributes = {**instance.bindings.attributes, **{name: number_fn() for name in self._free}}
         bindings, computation = Bindings(types, attributes), Computation()
         try:
-            sources = [add_expression(computation, source, bindings) for source in self._sources]
+            sources = [computation.add_expression(source, bindings) for source in self._sources]
             return self._instance(computation, bindings, sources, instance.limits)
         except MISFITS:
             return None
@@ -226,7 +223,7 @@ class InstanceDrawer:
         self,
         computation: Computation,
         bindings: Bindings,
-        sources: list[Place],
+        sources: list[Ref],
         limits: Mapping[str, int],
     ) -> Instance:
         """Complete an instance whose source is computed and whose bindings are known."""
@@ -248,10 +245,10 @@ class InstanceDrawer:
         )
 
     def _targets(
-        self, computation: Computation, bindings: Bindings, sources: list[Place]
-    ) -> list[Place]:
+        self, computation: Computation, bindings: Bindings, sources: list[Ref]
+    ) -> list[Ref]:
         try:
-            targets = [add_expression(computation, root, bindings) for root in self._rule.target]
+            targets = [computation.add_expression(root, bindings) for root in self._rule.target]
         except (OperatorError, TermError, IndexError):
             return []
         old, new = (

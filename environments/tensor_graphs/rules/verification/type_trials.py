@@ -23,6 +23,7 @@ import numpy as np
 from onnx import defs
 
 from environments.tensor_graphs.operators.operator import FLOAT_TYPES
+from environments.tensor_graphs.rules.language.computations import Computation
 from environments.tensor_graphs.rules.language.element_types import (
     FLOAT,
     GROUPS,
@@ -30,7 +31,6 @@ from environments.tensor_graphs.rules.language.element_types import (
 )
 from environments.tensor_graphs.rules.language.expressions import Apply, parts
 from environments.tensor_graphs.rules.language.rule import Rule
-from environments.tensor_graphs.rules.verification.computations import Computation
 from environments.tensor_graphs.rules.verification.instances import Instance, InstanceDrawer
 from environments.tensor_graphs.rules.verification.wrapping import Wrapping
 
@@ -114,7 +114,9 @@ def _uses(computation: Computation) -> Iterator[Use]:
     for step in computation.steps:
         for place, origin in enumerate(step.inputs):
             if origin is not None:
-                yield step.op, place, computation.type_of(origin).dtype
+                tensor = computation.type_of(origin)
+                assert tensor is not None
+                yield step.op, place, tensor.dtype
 
 
 def _uses_of_source(instance: Instance) -> Iterator[Use]:

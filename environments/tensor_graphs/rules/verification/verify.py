@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from environments.tensor_graphs.graph.nodes import CONSTANT, INPUT
 from environments.tensor_graphs.operators.algebra import FLOATS
 from environments.tensor_graphs.operators.field import PRIME, Field
 from environments.tensor_graphs.operators.operator import FLOAT_TYPES
@@ -270,9 +271,9 @@ def _degree(instance: Instance) -> int:
     """Return a bound on the degree of all values; a function has the degree of its argument."""
     degrees: list[int] = []
     for step in instance.computation.steps:
-        degrees_of_inputs = [degrees[place[0]] for place in step.inputs if place is not None]
-        if not step.op:
-            degrees.append(1 if step.name else 0)
+        degrees_of_inputs = [degrees[ref.node] for ref in step.inputs if ref is not None]
+        if step.op in (INPUT, CONSTANT):
+            degrees.append(int(step.op == INPUT))
         elif step.op in _PRODUCTS:
             degrees.append(sum(degrees_of_inputs))
         elif step.op.endswith("Normalization"):

@@ -104,7 +104,8 @@ class Computation:
         if isinstance(expression, Array):
             return self.add_constant(make_array(expression, bindings))
         inputs = [
-            operand and self.add_expression(operand, bindings) for operand in expression.inputs
+            None if operand is None else self.add_expression(operand, bindings)
+            for operand in expression.inputs
         ]
         values = {
             name: as_attribute(evaluate(term, bindings)) for name, term in expression.attributes

@@ -71,13 +71,7 @@ class _State:
     met: set[int]
 
     def copy(self) -> _State:
-        return _State(
-            self.types.copy(),
-            self.attributes.copy(),
-            self.limits.copy(),
-            self.to_check.copy(),
-            self.met.copy(),
-        )
+        return _State(*(field.copy() for field in vars(self).values()))
 
 
 class Attempt:

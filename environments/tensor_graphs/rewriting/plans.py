@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from environments.tensor_graphs.graph.nodes import Attribute, Node, Ref, TensorType
 from environments.tensor_graphs.operators.operator import OperatorError
 from environments.tensor_graphs.rules.language.computations import Computation
-from environments.tensor_graphs.rules.language.element_types import group_of, special_types
-from environments.tensor_graphs.rules.language.rule import Rule
+from environments.tensor_graphs.rules.language.rule import Rule, group_of, special_types
 from environments.tensor_graphs.rules.language.terms import Bindings, TermError, holds
 
 AdmitsFn = Callable[[str, Sequence[TensorType | None], int], bool]

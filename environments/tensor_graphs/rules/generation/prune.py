@@ -21,7 +21,6 @@ from environments.tensor_graphs.rewriting.patterns import Found, Pattern
 from environments.tensor_graphs.rewriting.plans import Plan, Planner
 from environments.tensor_graphs.rules.generation.generalise import as_source, as_target, is_source
 from environments.tensor_graphs.rules.language.computations import Computation, TooLargeError
-from environments.tensor_graphs.rules.language.element_types import GROUPS
 from environments.tensor_graphs.rules.language.expressions import (
     Apply,
     Expression,
@@ -34,7 +33,7 @@ from environments.tensor_graphs.rules.language.expressions import (
     substitute,
     variables,
 )
-from environments.tensor_graphs.rules.language.rule import Rule, RuleError
+from environments.tensor_graphs.rules.language.rule import GROUPS, Rule, RuleError
 from environments.tensor_graphs.rules.language.terms import Bindings
 
 _MOST_VARIANTS = 64

@@ -23,7 +23,6 @@ from environments.tensor_graphs.graph.nodes import Ref, TensorType
 from environments.tensor_graphs.operators.operator import FLOAT_TYPES, OperatorError
 from environments.tensor_graphs.rules.language import terms
 from environments.tensor_graphs.rules.language.computations import Computation
-from environments.tensor_graphs.rules.language.element_types import special_types
 from environments.tensor_graphs.rules.language.expressions import (
     Apply,
     Array,
@@ -34,7 +33,7 @@ from environments.tensor_graphs.rules.language.expressions import (
     Variable,
     names,
 )
-from environments.tensor_graphs.rules.language.rule import Rule
+from environments.tensor_graphs.rules.language.rule import Rule, special_types
 from environments.tensor_graphs.rules.language.terms import Bindings, TermError
 from environments.tensor_graphs.rules.verification.attempts import MISFITS, Attempt, check
 from environments.tensor_graphs.rules.verification.draws import Draw

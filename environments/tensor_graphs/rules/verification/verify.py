@@ -31,9 +31,8 @@ from environments.tensor_graphs.graph.nodes import CONSTANT, INPUT
 from environments.tensor_graphs.operators.algebra import FLOATS
 from environments.tensor_graphs.operators.field import PRIME, Field
 from environments.tensor_graphs.operators.operator import FLOAT_TYPES
-from environments.tensor_graphs.rules.language.element_types import FLOAT, GROUPS
 from environments.tensor_graphs.rules.language.expressions import Term
-from environments.tensor_graphs.rules.language.rule import Rule
+from environments.tensor_graphs.rules.language.rule import FLOAT, GROUPS, Rule
 from environments.tensor_graphs.rules.language.terms import holds
 from environments.tensor_graphs.rules.verification.digits import digit_loss
 from environments.tensor_graphs.rules.verification.instances import (

@@ -53,6 +53,9 @@ class Computation:
 
     def add_input(self, name: str, tensor: TensorType | None) -> Ref:
         """Add a tensor that the caller of `run` gives by this name."""
+        number = self._numbers.get((name, tensor))
+        if number is not None:
+            return Ref(number)
         return self._add((name, tensor), Node(INPUT, (), (("name", name),), (tensor,)))
 
     def add_constant(self, value: np.ndarray) -> Ref:
@@ -81,12 +84,12 @@ class Computation:
         types = [None if ref is None else self.type_of(ref) for ref in inputs]
         attributes = table.complete(op, values, types)
         key = op, attributes, tuple(inputs)
-        if key not in self._numbers:
+        number = self._numbers.get(key)
+        if number is None:
             outputs = table.infer(op, types, attributes)
             if sum(map(num_elements, outputs)) > self._max_elements:
                 raise TooLargeError(op)
-            self._add(key, Node(op, tuple(inputs), attributes, outputs))
-        number = self._numbers[key]
+            number = self._add(key, Node(op, key[2], attributes, outputs)).node
         if output >= len(self.steps[number].types):
             raise table.OperatorError(f"{op} has no output {output}")
         return Ref(number, output)

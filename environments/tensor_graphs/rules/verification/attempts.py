@@ -71,7 +71,7 @@ class _State:
     met: set[int]
 
     def copy(self) -> _State:
-        return _State(*(field.copy() for field in vars(self).values()))
+        return _State(*[field.copy() for field in vars(self).values()])
 
 
 class Attempt:

@@ -14,6 +14,7 @@ instances.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -70,7 +71,7 @@ class Instance:
     fills: Mapping[str, float]
     limits: Mapping[str, int]
 
-    @property
+    @functools.cached_property
     def inputs(self) -> dict[str, TensorType]:
         """Types of the tensors that the computation must be given, by name."""
         return self.computation.inputs

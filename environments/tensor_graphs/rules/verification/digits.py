@@ -27,7 +27,7 @@ from environments.tensor_graphs.graph.nodes import INPUT, Ref
 from environments.tensor_graphs.operators.algebra import FLOATS
 from environments.tensor_graphs.rules.language.computations import input_name
 from environments.tensor_graphs.rules.verification.instances import Instance
-from environments.tensor_graphs.rules.verification.points import choose, make_point
+from environments.tensor_graphs.rules.verification.points import choose, make_point, single
 
 Point = dict[str, np.ndarray]
 
@@ -167,11 +167,11 @@ def _others(instance: Instance, name: str, literals: Collection[str]) -> list[Re
 
 def _point(instance: Instance, setting: _Setting, rng: np.random.Generator) -> Point:
     point = make_point(instance, rng, lambda rng, shape: rng.standard_normal(shape))
-    point = {name: _single(array) for name, array in point.items()}
+    point = {name: single(array) for name, array in point.items()}
     for name, scale in setting.scales.items():
         # Points with one and the same center would have the same errors.
         center = setting.centers[name] * rng.uniform(0.5, 1.5)
-        point[name] = _single((point[name] + center) * scale)
+        point[name] = single((point[name] + center) * scale)
     if not setting.cancelling:
         return point
     with np.errstate(all="ignore"):
@@ -183,12 +183,8 @@ def _point(instance: Instance, setting: _Setting, rng: np.random.Generator) -> P
         rest = float(np.max(np.abs(near), initial=0.0)) / setting.ratio
         near = near + rest * rng.standard_normal(shape)
         with np.errstate(over="ignore"):
-            point[setting.cancelling] = _single(setting.sign * near)
+            point[setting.cancelling] = single(setting.sign * near)
     return point
-
-
-def _single(array: np.ndarray) -> np.ndarray:
-    return np.asarray(array, np.float32) if array.dtype.kind == "f" else array
 
 
 def fitted(array: np.ndarray, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:

@@ -41,7 +41,7 @@ from environments.tensor_graphs.rules.verification.instances import (
     InstanceDrawer,
 )
 from environments.tensor_graphs.rules.verification.nonfinite import nonfinite_change
-from environments.tensor_graphs.rules.verification.points import FINITE, make_point
+from environments.tensor_graphs.rules.verification.points import FINITE, make_point, single
 from environments.tensor_graphs.rules.verification.type_trials import TypeTrials
 
 _TOLERANCE = 2e-6
@@ -217,13 +217,9 @@ def _float_problem(instance: Instance, rng: np.random.Generator, count: int) -> 
     point = make_point(instance, rng, FINITE[count % len(FINITE)])
     problem, compared = _compare(instance, point, _TOLERANCE)
     if not problem and count % len(FINITE) == 0:
-        single = {name: _narrowed(array) for name, array in point.items()}
-        problem, _ = _compare(instance, single, _TOLERANCE_32)
+        narrow = {name: single(array) for name, array in point.items()}
+        problem, _ = _compare(instance, narrow, _TOLERANCE_32)
     return problem, compared
-
-
-def _narrowed(array: np.ndarray) -> np.ndarray:
-    return array.astype(np.float32) if array.dtype == np.float64 else array
 
 
 def _compare(instance: Instance, point: dict[str, np.ndarray], tolerance: float) -> tuple[str, int]:

@@ -377,21 +377,14 @@ def test_a_mark_counts_for_the_same_constants_only():
         ('{"rules": [{"name": "a", "source": ["(Relu ?x)"], "target": ["?y"]}]}', r"\?y is not in"),
         ('{"rules": [{"name": "a", "because": 1}]}', "unknown field 'because'"),
         (json.dumps({"rules": [make("a", "(Neg ?x)", "?x", origin="me")]}), "origin 'generated'"),
+        (json.dumps({"rules": [RIGHT, RIGHT]}), "two rules are called right"),
+        (None, "cannot read"),
     ],
 )
 def test_what_is_no_file_of_rules(text, reason, tmp_path):
     path = tmp_path / "rules.json"
-    path.write_text(text)
+    if text is not None:
+        path.write_text(text)
     with pytest.raises(UserError, match=reason) as error:
         rule_files.load(path)
     assert str(path) in str(error.value) and "\n" not in str(error.value)
-
-
-def test_two_rules_of_one_name_are_refused(tmp_path):
-    with pytest.raises(UserError, match="two rules are called right"):
-        rule_files.load(write(tmp_path / "rules.json", RIGHT, RIGHT))
-
-
-def test_no_such_file(tmp_path):
-    with pytest.raises(UserError, match="cannot read"):
-        rule_files.load(tmp_path / "none.json")

@@ -7,6 +7,7 @@ out a plan once for each combination of types, or once that the rule does not ap
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 
@@ -18,6 +19,9 @@ from environments.tensor_graphs.rules.language.terms import Bindings, TermError,
 
 AdmitsFn = Callable[[str, Sequence[TensorType | None], int], bool]
 """Returns whether an operator may be made, for the types of its inputs and a version of opset."""
+
+
+_MAX_KNOWN = 1 << 12
 
 
 def admits_all(op: str, inputs: Sequence[TensorType | None], opset: int) -> bool:
@@ -99,9 +103,7 @@ class Plan:
 class Planner:
     """Makes and caches the plans of one rule."""
 
-    def __init__(
-        self, rule: Rule, admits_fn: AdmitsFn = admits_all, max_known: int = 1 << 12
-    ) -> None:
+    def __init__(self, rule: Rule, admits_fn: AdmitsFn = admits_all) -> None:
         """Begin with an empty cache."""
         self._rule = rule
         self._admits_fn = admits_fn
@@ -109,7 +111,6 @@ class Planner:
         special = special_types(rule.source)
         self._ordinary = [name for name in self._variables if name not in special]
         self._known: dict[object, Plan | None] = {}
-        self._max_known = max_known
 
     def plan(
         self,
@@ -133,7 +134,7 @@ class Planner:
         try:
             return self._known[key]
         except KeyError:
-            if len(self._known) >= self._max_known:
+            if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
             plan = self._known[key] = self._make(*key)
             return plan
@@ -145,52 +146,37 @@ class Planner:
         values: tuple[Attribute, ...],
         opset: int,
     ) -> Plan | None:
-        tensors = {
-            n: tensor
-            for n, tensor in zip(self._variables, types, strict=True)
-            if tensor is not None
-        }
+        named = dict(zip(self._variables, types, strict=True))
+        tensors = {name: tensor for name, tensor in named.items() if tensor is not None}
         groups = {group_of(tensors[name].dtype) for name in self._ordinary if name in tensors}
         if not groups.issubset(self._rule.types):
             return None
-        constants = {
-            n for n, is_constant in zip(self._variables, are_constant, strict=True) if is_constant
-        }
+        constants = set(itertools.compress(self._variables, are_constant))
         bindings = Bindings(tensors, dict(zip(self._names, values, strict=True)), constants, opset)
-        if not all(holds(condition, bindings) for condition in self._rule.conditions):
-            return None
-        if not all(holds(restriction, bindings) for restriction in self._rule.restrictions):
+        terms = (*self._rule.conditions, *self._rule.restrictions)
+        if not all(holds(term, bindings) for term in terms):
             return None
         try:
             computation = Computation(math.inf)
-            for name, tensor in zip(self._variables, types, strict=True):
+            for name, tensor in named.items():
                 computation.add_input(name, tensor)
             results = [computation.add_expression(root, bindings) for root in self._rule.target]
         except (TermError, OperatorError):
             return None
+        if not self._is_admitted(computation, are_constant, opset):
+            return None
         steps = tuple(computation.steps[len(types) :])
-        plan = Plan(len(types), steps, tuple(results), tuple(map(computation.type_of, results)))
-        return plan if self._is_admitted(plan, types, are_constant, opset) else None
+        return Plan(len(types), steps, tuple(results), tuple(map(computation.type_of, results)))
 
     def _is_admitted(
-        self,
-        plan: Plan,
-        types: Sequence[TensorType | None],
-        are_constant: Sequence[bool],
-        opset: int,
+        self, computation: Computation, are_constant: Sequence[bool], opset: int
     ) -> bool:
         """Return whether all nodes may be made that are computed when the model runs."""
-        outputs: list[tuple[TensorType | None, ...]] = [(tensor,) for tensor in types]
         constant = list(are_constant)
-        for step in plan.steps:
-            places = [place for place in step.inputs if place is not None]
-            is_constant = all(constant[place.node] for place in places)
-            inputs = [
-                None if place is None else outputs[place.node][place.output]
-                for place in step.inputs
-            ]
+        for step in computation.steps[len(constant) :]:
+            is_constant = all(constant[number] for number in step.used)
+            constant.append(is_constant)
+            inputs = [None if ref is None else computation.type_of(ref) for ref in step.inputs]
             if not is_constant and not self._admits_fn(step.op, inputs, opset):
                 return False
-            outputs.append(step.types)
-            constant.append(is_constant)
         return True

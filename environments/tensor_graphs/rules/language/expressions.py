@@ -264,20 +264,18 @@ def _expression(form: str | list, text: str) -> Expression:
 def _apply(op: str, rest: list, text: str) -> Apply:
     inputs: list[Expression | None] = []
     attributes: list[tuple[str, Term]] = []
-    position = 0
-    while position < len(rest):
-        form = rest[position]
-        position += 1
+    forms = iter(rest)
+    for form in forms:
         if not isinstance(form, str) or not form.startswith(":"):
             inputs.append(None if form == ABSENT else _expression(form, text))
             continue
-        if position == len(rest):
+        value = next(forms, None)
+        if value is None:
             raise ExpressionError(f"{text}: {form} has no value")
-        value = _term(rest[position], text)
-        if isinstance(value, Variable):
+        term = _term(value, text)
+        if isinstance(term, Variable):
             raise ExpressionError(f"{text}: {form} is a tensor")
-        attributes.append((form[1:], value))
-        position += 1
+        attributes.append((form[1:], term))
     return Apply(op, tuple(inputs), tuple(attributes))
 
 

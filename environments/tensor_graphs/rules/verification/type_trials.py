@@ -103,14 +103,7 @@ class TypeTrials:
 
     def _difference(self, instance: Instance) -> str:
         points = (_point(instance, self._rng) for _ in range(_POINTS_PER_INSTANCE))
-        return next(
-            (
-                difference
-                for difference in (_difference_at(instance, point) for point in points)
-                if difference
-            ),
-            "",
-        )
+        return next(filter(None, (_difference_at(instance, point) for point in points)), "")
 
 
 def _uses(computation: Computation) -> Iterator[Use]:

@@ -54,6 +54,9 @@ Takes over the rules of TASO's graph_subst.pb that are right, and says why the o
 """
 
 
+_INSTANCES = "random shapes and attributes to verify each rule with (default: %(default)s)"
+
+
 def add_parser(subparsers: Any) -> None:
     """Add `rules` to the verbs."""
     rules = shared.add_verb(
@@ -64,7 +67,7 @@ def add_parser(subparsers: Any) -> None:
     _add_generate(verbs)
     verify = shared.add_verb(verbs, "verify", "verify rules", _VERIFY)
     _add_file(verify)
-    _add_instances(verify, 1000)
+    _add_number(verify, "--instances", 1000, "N", _INSTANCES)
     verify.add_argument(
         "--seed",
         type=whole_number(0),
@@ -72,7 +75,7 @@ def add_parser(subparsers: Any) -> None:
         metavar="K",
         help="of what is random; given several times, each rule is verified with each (default: 0)",
     )
-    _add_jobs(verify)
+    _add_number(verify, "--jobs", 1, "N", "processes that verify (default: 1)")
     shared.add_json(verify)
     verify.set_defaults(run=run_verify)
     listed = shared.add_verb(verbs, "list", "list rules", _LIST)
@@ -84,7 +87,7 @@ def add_parser(subparsers: Any) -> None:
     taken.add_argument(
         "-o", "--output", type=path_of_file, metavar="FILE", help="where to write those taken"
     )
-    _add_instances(taken, 500)
+    _add_number(taken, "--instances", 500, "N", _INSTANCES)
     shared.add_json(taken)
     taken.set_defaults(run=run_import)
 
@@ -94,15 +97,9 @@ def _add_generate(verbs: Any) -> None:
     generate.add_argument(
         "-o", "--output", type=path_of_file, required=True, metavar="FILE", help="the file"
     )
-    generate.add_argument(
-        "--seed", type=whole_number(0), default=0, metavar="S", help="(default: 0)"
-    )
-    generate.add_argument(
-        "--max-size",
-        type=whole_number(1),
-        metavar="N",
-        help="the most operators in an expression (default: 2 or 3, by vocabulary)",
-    )
+    _add_number(generate, "--seed", 0, "S", "(default: 0)", least=0)
+    most = "the most operators in an expression (default: 2 or 3, by vocabulary)"
+    _add_number(generate, "--max-size", None, "N", most)
     generate.add_argument(
         "--vocabulary",
         action="append",
@@ -119,46 +116,22 @@ def _add_generate(verbs: Any) -> None:
         help="take the generated rules of a file that was made before, and the conditions of those "
         "written; verify what it does not have verified",
     )
-    _add_instances(generate, 1000)
-    generate.add_argument(
-        "--seeds",
-        type=whole_number(1),
-        default=3,
-        metavar="N",
-        help="how many times each rule is verified, with new instances (default: %(default)s)",
-    )
-    _add_jobs(generate)
+    _add_number(generate, "--instances", 1000, "N", _INSTANCES)
+    times = "how many times each rule is verified, with new instances (default: %(default)s)"
+    _add_number(generate, "--seeds", 3, "N", times)
+    _add_number(generate, "--jobs", 1, "N", "processes that verify (default: 1)")
     generate.set_defaults(run=run_generate)
 
 
 def _add_file(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "file",
-        nargs="?",
-        type=path_of_file,
-        metavar="FILE",
-        help="rules (default: those that come with the package)",
-    )
+    usual = "rules (default: those that come with the package)"
+    parser.add_argument("file", nargs="?", type=path_of_file, metavar="FILE", help=usual)
 
 
-def _add_jobs(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--jobs",
-        type=whole_number(1),
-        default=1,
-        metavar="N",
-        help="processes that verify (default: 1)",
-    )
-
-
-def _add_instances(parser: argparse.ArgumentParser, usual: int) -> None:
-    parser.add_argument(
-        "--instances",
-        type=whole_number(1),
-        default=usual,
-        metavar="N",
-        help="random shapes and attributes to verify each rule with (default: %(default)s)",
-    )
+def _add_number(
+    parser: Any, name: str, usual: int | None, metavar: str, text: str, least: int = 1
+) -> None:
+    parser.add_argument(name, type=whole_number(least), default=usual, metavar=metavar, help=text)
 
 
 def run_generate(options: argparse.Namespace) -> int:

@@ -369,6 +369,6 @@ class _Parts:
         return _Part(Pattern(operator, self.variables, self._names), tuple(children))
 
 
-def _at(refs: Sequence[Ref], place: Any, num_variables: int) -> Ref:
-    ref = refs[place.number]
-    return ref if place.number < num_variables else Ref(ref.node, place.output)
+def _at(refs: Sequence[Ref], place: Ref, num_variables: int) -> Ref:
+    ref = refs[place.node]
+    return ref if place.node < num_variables else Ref(ref.node, place.output)

@@ -175,15 +175,15 @@ def _work_of_plan(
     made_of_constants = list(are_constant)
     for step in plan.steps:
         places = [place for place in step.inputs if place is not None]
-        is_constant = all(made_of_constants[place.number] for place in places)
+        is_constant = all(made_of_constants[place.node] for place in places)
         made_of_constants.append(is_constant)
         if not is_constant:
             inputs = tuple(
                 None
                 if place is None
-                else variables[place.number]
-                if place.number < plan.num_variables
-                else plan.steps[place.number - plan.num_variables].types[place.output]
+                else variables[place.node]
+                if place.node < plan.num_variables
+                else plan.steps[place.node - plan.num_variables].types[place.output]
                 for place in step.inputs
             )
             total += _work(step.op, inputs, step.types, step.attributes)

@@ -13,28 +13,27 @@ from typing import Any
 import numpy as np
 
 
-def _erf(x: np.ndarray) -> np.ndarray:
-    from scipy import special
+def _special(name: str) -> Callable[..., np.ndarray]:
+    """Return a function of SciPy, which is imported when it is called."""
 
-    return special.erf(x)
+    def apply(x: np.ndarray) -> np.ndarray:
+        from scipy import special
 
+        return getattr(special, name)(x)
 
-def _sigmoid(x: np.ndarray) -> np.ndarray:
-    from scipy import special
-
-    return special.expit(x)
+    return apply
 
 
 FUNCTIONS: Mapping[str, Callable[..., np.ndarray]] = {
     "Ceil": np.ceil,
     "Cos": np.cos,
-    "Erf": _erf,
+    "Erf": _special("erf"),
     "Exp": np.exp,
     "Floor": np.floor,
     "Log": np.log,
     "Pow": np.power,
     "Round": np.rint,
-    "Sigmoid": _sigmoid,
+    "Sigmoid": _special("expit"),
     "Sin": np.sin,
     "Sqrt": np.sqrt,
     "Tanh": np.tanh,
@@ -45,21 +44,17 @@ FUNCTIONS: Mapping[str, Callable[..., np.ndarray]] = {
 class Floats:
     """NumPy's numbers; each result has the dtype of the first argument."""
 
+    add: Any = staticmethod(np.add)
+    subtract: Any = staticmethod(np.subtract)
+    multiply: Any = staticmethod(np.multiply)
+    matmul: Any = staticmethod(np.matmul)
+    maximum: Any = staticmethod(np.maximum)
+    minimum: Any = staticmethod(np.minimum)
+    less: Any = staticmethod(np.less)
+
     def number(self, value: float, like: np.ndarray) -> np.ndarray:
         """Return a number as an array of shape [] and with the dtype of another array."""
         return np.asarray(value, like.dtype)
-
-    def add(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Add two arrays."""
-        return np.add(a, b)
-
-    def subtract(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Subtract an array from another."""
-        return np.subtract(a, b)
-
-    def multiply(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Multiply two arrays."""
-        return np.multiply(a, b)
 
     def divide(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Divide two arrays; quotients of integers are truncated, as in ONNX."""
@@ -72,10 +67,6 @@ class Floats:
         """Raise an array to a power."""
         return np.power(a, b).astype(a.dtype, copy=False)
 
-    def matmul(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Multiply matrices as NumPy does."""
-        return np.matmul(a, b)
-
     def sum(self, x: np.ndarray, axes: Sequence[int], keepdims: bool = False) -> np.ndarray:
         """Sum over axes."""
         return np.sum(x, axis=tuple(axes), keepdims=keepdims, dtype=x.dtype)
@@ -84,14 +75,6 @@ class Floats:
         """Return the mean over axes."""
         mean = np.mean(x, axis=tuple(axes), keepdims=keepdims)
         return np.asarray(mean).astype(x.dtype, copy=False)
-
-    def maximum(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Return the larger of two arrays' elements."""
-        return np.maximum(a, b)
-
-    def minimum(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Return the smaller of two arrays' elements."""
-        return np.minimum(a, b)
 
     def max(
         self,
@@ -116,10 +99,6 @@ class Floats:
     def argmin(self, x: np.ndarray, axis: int) -> np.ndarray:
         """Return the index of the first smallest element along an axis, int64."""
         return np.argmin(x, axis=axis).astype(np.int64)
-
-    def less(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Return whether a < b, element by element."""
-        return np.less(a, b)
 
     def cast(self, x: np.ndarray, dtype: str) -> np.ndarray:
         """Convert an array to another element type."""

@@ -12,6 +12,7 @@ import functools
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeGuard
 
 from environments.tensor_graphs.graph.nodes import Dimension
 
@@ -24,28 +25,18 @@ _NAME = re.compile(r"[A-Za-z_][\w.]*")
 
 def product(sizes: Iterable[Dimension]) -> Dimension:
     """Multiply sizes; the product of none is 1."""
-    number, names = 1, []
-    for size in sizes:
-        if isinstance(size, int):
-            number *= size
-        else:
-            names.append(size)
-    if not names or number == 0:
-        return number
-    return names[0] if (number, len(names)) == (1, 1) else _product(number, tuple(names))
+    sizes = tuple(sizes)
+    return math.prod(sizes) if _are_numbers(sizes) else _product(sizes)
 
 
 def total(sizes: Iterable[Dimension]) -> Dimension:
     """Add sizes; the sum of none is 0."""
-    number, names = 0, []
-    for size in sizes:
-        if isinstance(size, int):
-            number += size
-        else:
-            names.append(size)
-    if not names:
-        return number
-    return names[0] if (number, len(names)) == (0, 1) else _total(number, tuple(names))
+    sizes = tuple(sizes)
+    return sum(sizes) if _are_numbers(sizes) else _total(sizes)
+
+
+def _are_numbers(sizes: tuple[Dimension, ...]) -> TypeGuard[tuple[int, ...]]:
+    return all(isinstance(size, int) for size in sizes)
 
 
 def quotient(size: Dimension, divisor: Dimension) -> Dimension:
@@ -96,19 +87,13 @@ def _value_of_name(name: str, sizes: Mapping[str, int]) -> int:
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def _product(number: int, names: tuple[str, ...]) -> Dimension:
-    result: Polynomial = {(): number}
-    for name in names:
-        result = _times(result, _parse(name))
-    return _text(result)
+def _product(sizes: tuple[Dimension, ...]) -> Dimension:
+    return _text(functools.reduce(_times, map(_polynomial, sizes)))
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def _total(number: int, names: tuple[str, ...]) -> Dimension:
-    result: Polynomial = {(): number}
-    for name in names:
-        result = _plus(result, _parse(name))
-    return _text(result)
+def _total(sizes: tuple[Dimension, ...]) -> Dimension:
+    return _text(functools.reduce(_plus, map(_polynomial, sizes)))
 
 
 @functools.lru_cache(maxsize=1 << 14)

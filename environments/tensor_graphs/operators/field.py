@@ -39,7 +39,6 @@ _SIXTEEN = np.uint64(16)
 _ONE = np.uint64(1)
 _SIX = np.uint64(6)
 _NEAR = 2**18
-_MOST_KNOWN = 1 << 12
 _LOW = np.uint64(0xFFFF)
 _LARGEST = np.int64(2**63 - 1)
 _MAX_EXPONENT = 64
@@ -54,8 +53,6 @@ class Field(Floats):
 
     def __init__(self, key: int = 0) -> None:
         self.key = key
-        self._keys: dict[str, np.uint64] = {}
-        self._known_places: dict[int, np.ndarray] = {}
 
     def random(self, rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
         """Draw independent, uniformly distributed numbers."""
@@ -198,10 +195,8 @@ class Field(Floats):
         return self._hash(name, *arguments)
 
     def _key(self, name: str) -> np.uint64:
-        if name not in self._keys:
-            digest = hashlib.blake2b(f"{self.key} {name}".encode(), digest_size=8).digest()
-            self._keys[name] = np.uint64(int.from_bytes(digest, "little"))
-        return self._keys[name]
+        digest = hashlib.blake2b(f"{self.key} {name}".encode(), digest_size=8).digest()
+        return np.uint64(int.from_bytes(digest, "little"))
 
     def _hash(self, name: str, *arguments: np.ndarray) -> np.ndarray:
         state: Any = self._key(name)
@@ -213,23 +208,15 @@ class Field(Floats):
 
     def _place(self, x: np.ndarray) -> np.ndarray:
         """Return int64 keys that sort numbers by the order; place(-x) = -place(x)."""
-        x = np.asarray(x)
-        if x.ndim:
-            return self._places(x)
-        value = int(x)
-        if value not in self._known_places:
-            if len(self._known_places) >= _MOST_KNOWN:
-                self._known_places.clear()
-            self._known_places[value] = self._places(x.reshape(1)).reshape(())
-        return self._known_places[value]
-
-    def _places(self, x: np.ndarray) -> np.ndarray:
-        near = _centered((x << _SIX) % _P)
-        centered = _centered(x)
+        # With at least one axis, NumPy does not warn of overflow, which is intended here.
+        numbers = np.atleast_1d(x)
+        near = _centered((numbers << _SIX) % _P)
+        centered = _centered(numbers)
         mixed = _mix(np.abs(centered).astype(np.uint64) ^ self._key("the order"))
         far = (mixed >> _ONE).astype(np.int64) - np.int64(2**62)
         far = np.where(centered < 0, -far, far)
-        return np.where(np.abs(near) <= _NEAR, near << np.int64(43), far)
+        places = np.where(np.abs(near) <= _NEAR, near << np.int64(43), far)
+        return places.reshape(np.shape(x))
 
 
 def _number(value: float) -> int:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from environments.tensor_graphs.graph.graph import Edit, Graph
-from environments.tensor_graphs.graph.nodes import Change, Ref
+from environments.tensor_graphs.graph.nodes import Change, Node, Ref
 from environments.tensor_graphs.operators.operator import OperatorError
 from environments.tensor_graphs.operators.table import evaluate
 from environments.tensor_graphs.rewriting.joins import Start, joined, make_start
@@ -26,7 +26,6 @@ from environments.tensor_graphs.rewriting.plans import (
     AdmitsFn,
     Plan,
     Planner,
-    Step,
     admits_all,
 )
 from environments.tensor_graphs.rules.language.expressions import (
@@ -202,7 +201,7 @@ def apply(graph: Graph, match: Match) -> tuple[Graph, Change]:
     """Apply a match; return the graph after it, and what changed."""
     edit = graph.edit()
 
-    def add(step: Step, inputs: Sequence[Ref | None]) -> Ref:
+    def add(step: Node, inputs: Sequence[Ref | None]) -> Ref:
         number = _number(edit, step, inputs)
         if number is not None:
             return edit.add_constant(number)
@@ -214,7 +213,7 @@ def apply(graph: Graph, match: Match) -> tuple[Graph, Change]:
     return edit.finish(is_acyclic=True)
 
 
-def _number(edit: Edit, step: Step, inputs: Sequence[Ref | None]) -> np.ndarray | None:
+def _number(edit: Edit, step: Node, inputs: Sequence[Ref | None]) -> np.ndarray | None:
     """Compute a step whose result is one number and whose inputs are numbers of the model.
 
     Rules recognise the numbers that a model holds, so those that rules make must be numbers too. It
@@ -297,10 +296,8 @@ def _used_variables(plan: Plan) -> list[set[int]]:
     """Return, for each result of a plan, the numbers of the variables that it is computed from."""
     used: list[set[int]] = [{number} for number in range(plan.num_variables)]
     for step in plan.steps:
-        used.append(
-            set().union(*(used[place.number] for place in step.inputs if place is not None))
-        )
-    return [used[place.number] for place in plan.results]
+        used.append(set().union(*(used[place.node] for place in step.inputs if place is not None)))
+    return [used[place.node] for place in plan.results]
 
 
 def _roots_below(graph: Graph, node: int, roots: Sequence[int]) -> set[int]:

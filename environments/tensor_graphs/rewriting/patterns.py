@@ -17,6 +17,9 @@ from environments.tensor_graphs.operators.operator import OperatorError
 from environments.tensor_graphs.operators.table import OPERATORS, complete
 from environments.tensor_graphs.rules.language.expressions import Apply, Array, Call, Literal, Name
 
+Nodes = Mapping[int, Node] | Sequence[Node]
+"""Nodes by number."""
+
 _VARIABLE, _APPLY, _ARRAY, _ABSENT = range(4)
 _MAX_KNOWN = 1 << 14
 _UNIFORM: dict[Attributes, bool] = {}
@@ -115,7 +118,7 @@ class Pattern:
             raise OperatorError(f"{array} in a source: expected a number or a name")
         return None, value.value
 
-    def match(self, nodes: Mapping[int, Node], root: int, bound: Found) -> bool:
+    def match(self, nodes: Nodes, root: int, bound: Found) -> bool:
         """Whether a node computes the expression.
 
         Args:
@@ -187,7 +190,7 @@ class _AttributeCheck:
         self._is_plain = not self._fixed and named == set(operator.attributes)
         self._known: dict[Any, bool] = {}
 
-    def bind(self, nodes: Mapping[int, Node], node: Node, values: list[Any]) -> bool:
+    def bind(self, nodes: Nodes, node: Node, values: list[Any]) -> bool:
         """Whether a node's attributes fit the pattern; bind the named ones in `values`."""
         for position, slot in self._binds:
             value = node.attributes[position][1]
@@ -200,7 +203,7 @@ class _AttributeCheck:
                 return False
         return self._is_plain or self._has_defaults(nodes, node)
 
-    def _has_defaults(self, nodes: Mapping[int, Node], node: Node) -> bool:
+    def _has_defaults(self, nodes: Nodes, node: Node) -> bool:
         """Whether every attribute that the pattern leaves out has its default.
 
         The test completes the attributes that the pattern mentions by their defaults, and compares

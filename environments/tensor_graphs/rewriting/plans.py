@@ -7,73 +7,26 @@ out a plan once for each combination of types, or once that the rule does not ap
 from __future__ import annotations
 
 import dataclasses
-import hashlib
+import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
-
-from environments.tensor_graphs.graph.nodes import (
-    CONSTANT,
-    Attribute,
-    Attributes,
-    Node,
-    Ref,
-    TensorType,
-)
+from environments.tensor_graphs.graph.nodes import Attribute, Node, Ref, TensorType
 from environments.tensor_graphs.operators.operator import OperatorError
-from environments.tensor_graphs.operators.table import complete, infer
-from environments.tensor_graphs.rules.language.element_types import group_of, special_types
-from environments.tensor_graphs.rules.language.expressions import (
-    Apply,
-    Array,
-    Expression,
-    Variable,
-    fold,
-)
-from environments.tensor_graphs.rules.language.rule import Rule
-from environments.tensor_graphs.rules.language.terms import (
-    Bindings,
-    TermError,
-    as_attribute,
-    evaluate,
-    holds,
-    make_array,
-)
+from environments.tensor_graphs.rules.language.computations import Computation
+from environments.tensor_graphs.rules.language.rule import Rule, group_of, special_types
+from environments.tensor_graphs.rules.language.terms import Bindings, TermError, holds
 
 AdmitsFn = Callable[[str, Sequence[TensorType | None], int], bool]
 """Returns whether an operator may be made, for the types of its inputs and a version of opset."""
 
 
+_MAX_KNOWN = 1 << 12
+
+
 def admits_all(op: str, inputs: Sequence[TensorType | None], opset: int) -> bool:
     """Admit all operators; see `AdmitsFn`."""
     return True
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Place:
-    """Where an input comes from: a variable, or the output of a step.
-
-    Attributes:
-      number: number of the variable; or the number of variables plus the index of the step.
-      output: index of the step's output; 0 for a variable.
-    """
-
-    number: int
-    output: int = 0
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Step:
-    """A node to make.
-
-    The fields are the arguments of `Edit.add`, except that the inputs are places.
-    """
-
-    op: str
-    inputs: tuple[Place | None, ...]
-    attributes: Attributes
-    types: tuple[TensorType | None, ...]
-    value: np.ndarray | None = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -82,18 +35,19 @@ class Plan:
 
     Attributes:
       num_variables: number of the rule's variables.
-      steps: the nodes to make, each after those that it uses.
-      results: what replaces each expression of the source.
+      steps: the nodes to make, each after those that it uses. Their inputs are numbered so: first
+        the variables, then the steps.
+      results: what replaces each expression of the source, numbered likewise.
       types: types of the results.
     """
 
     num_variables: int
-    steps: tuple[Step, ...]
-    results: tuple[Place, ...]
+    steps: tuple[Node, ...]
+    results: tuple[Ref, ...]
     types: tuple[TensorType | None, ...]
 
     def follow(
-        self, refs: Sequence[Ref], add_fn: Callable[[Step, Sequence[Ref | None]], Ref]
+        self, refs: Sequence[Ref], add_fn: Callable[[Node, Sequence[Ref | None]], Ref]
     ) -> tuple[list[Ref], list[Ref]]:
         """Make the nodes.
 
@@ -102,9 +56,9 @@ class Plan:
         """
         values = list(refs)
 
-        def ref(place: Place) -> Ref:
-            first = values[place.number]
-            return first if place.number < self.num_variables else Ref(first.node, place.output)
+        def ref(place: Ref) -> Ref:
+            first = values[place.node]
+            return first if place.node < self.num_variables else Ref(first.node, place.output)
 
         for step in self.steps:
             inputs = [None if place is None else ref(place) for place in step.inputs]
@@ -127,13 +81,13 @@ class Plan:
         )
 
     def _is_there(
-        self, nodes: Mapping[int, Node], refs: Sequence[Ref], place: Place | None, ref: Ref | None
+        self, nodes: Mapping[int, Node], refs: Sequence[Ref], place: Ref | None, ref: Ref | None
     ) -> bool:
         if place is None or ref is None:
             return place is None and ref is None
-        if place.number < self.num_variables:
-            return refs[place.number] == ref
-        step, node = self.steps[place.number - self.num_variables], nodes[ref.node]
+        if place.node < self.num_variables:
+            return refs[place.node] == ref
+        step, node = self.steps[place.node - self.num_variables], nodes[ref.node]
         return (
             step.op == node.op
             and place.output == ref.output
@@ -149,9 +103,7 @@ class Plan:
 class Planner:
     """Makes and caches the plans of one rule."""
 
-    def __init__(
-        self, rule: Rule, admits_fn: AdmitsFn = admits_all, max_known: int = 1 << 12
-    ) -> None:
+    def __init__(self, rule: Rule, admits_fn: AdmitsFn = admits_all) -> None:
         """Begin with an empty cache."""
         self._rule = rule
         self._admits_fn = admits_fn
@@ -159,7 +111,6 @@ class Planner:
         special = special_types(rule.source)
         self._ordinary = [name for name in self._variables if name not in special]
         self._known: dict[object, Plan | None] = {}
-        self._max_known = max_known
 
     def plan(
         self,
@@ -183,7 +134,7 @@ class Planner:
         try:
             return self._known[key]
         except KeyError:
-            if len(self._known) >= self._max_known:
+            if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
             plan = self._known[key] = self._make(*key)
             return plan
@@ -195,105 +146,37 @@ class Planner:
         values: tuple[Attribute, ...],
         opset: int,
     ) -> Plan | None:
-        tensors = {
-            n: tensor
-            for n, tensor in zip(self._variables, types, strict=True)
-            if tensor is not None
-        }
+        named = dict(zip(self._variables, types, strict=True))
+        tensors = {name: tensor for name, tensor in named.items() if tensor is not None}
         groups = {group_of(tensors[name].dtype) for name in self._ordinary if name in tensors}
         if not groups.issubset(self._rule.types):
             return None
-        constants = {
-            n for n, is_constant in zip(self._variables, are_constant, strict=True) if is_constant
-        }
+        constants = set(itertools.compress(self._variables, are_constant))
         bindings = Bindings(tensors, dict(zip(self._names, values, strict=True)), constants, opset)
-        if not all(holds(condition, bindings) for condition in self._rule.conditions):
-            return None
-        if not all(holds(restriction, bindings) for restriction in self._rule.restrictions):
+        terms = (*self._rule.conditions, *self._rule.restrictions)
+        if not all(holds(term, bindings) for term in terms):
             return None
         try:
-            plan = _Making(self._variables, types, bindings).plan(self._rule.target)
+            computation = Computation(math.inf)
+            for name, tensor in named.items():
+                computation.add_input(name, tensor)
+            results = [computation.add_expression(root, bindings) for root in self._rule.target]
         except (TermError, OperatorError):
             return None
-        return plan if self._is_admitted(plan, types, are_constant, opset) else None
+        if not self._is_admitted(computation, are_constant, opset):
+            return None
+        steps = tuple(computation.steps[len(types) :])
+        return Plan(len(types), steps, tuple(results), tuple(map(computation.type_of, results)))
 
     def _is_admitted(
-        self,
-        plan: Plan,
-        types: Sequence[TensorType | None],
-        are_constant: Sequence[bool],
-        opset: int,
+        self, computation: Computation, are_constant: Sequence[bool], opset: int
     ) -> bool:
         """Return whether all nodes may be made that are computed when the model runs."""
-        outputs: list[tuple[TensorType | None, ...]] = [(tensor,) for tensor in types]
         constant = list(are_constant)
-        for step in plan.steps:
-            places = [place for place in step.inputs if place is not None]
-            is_constant = all(constant[place.number] for place in places)
-            inputs = [
-                None if place is None else outputs[place.number][place.output]
-                for place in step.inputs
-            ]
+        for step in computation.steps[len(constant) :]:
+            is_constant = all(constant[number] for number in step.used)
+            constant.append(is_constant)
+            inputs = [None if ref is None else computation.type_of(ref) for ref in step.inputs]
             if not is_constant and not self._admits_fn(step.op, inputs, opset):
                 return False
-            outputs.append(step.types)
-            constant.append(is_constant)
         return True
-
-
-class _Making:
-    """A plan that is being made: walks over the target's expressions and collects steps."""
-
-    def __init__(
-        self,
-        variables: tuple[str, ...],
-        types: tuple[TensorType | None, ...],
-        bindings: Bindings,
-    ) -> None:
-        self._numbers = {name: number for number, name in enumerate(variables)}
-        self._types: list[tuple[TensorType | None, ...]] = [(tensor,) for tensor in types]
-        self._bindings = bindings
-        self._steps: list[Step] = []
-        self._known: dict[object, int] = {}
-
-    def plan(self, target: tuple[Expression, ...]) -> Plan:
-        done: dict[Expression, Place] = {}
-        results = tuple(
-            fold(root, self._variable, self._array, self._apply, done) for root in target
-        )
-        types = tuple(self._types[place.number][place.output] for place in results)
-        return Plan(len(self._numbers), tuple(self._steps), results, types)
-
-    def _variable(self, variable: Variable) -> Place:
-        return Place(self._numbers[variable.name])
-
-    def _array(self, array: Array) -> Place:
-        value = make_array(array, self._bindings)
-        digest = hashlib.sha256(f"{value.dtype.name}{value.shape}".encode())
-        digest.update(value.tobytes())
-        attributes = (("digest", digest.hexdigest()),)
-        kind = TensorType(value.dtype.name, value.shape)
-        return Place(self._step(Step(CONSTANT, (), attributes, (kind,), value)))
-
-    def _apply(self, applied: Apply, inputs: tuple[Place | None, ...]) -> Place:
-        tensors = tuple(
-            None if place is None else self._types[place.number][place.output] for place in inputs
-        )
-        values = {
-            name: as_attribute(evaluate(value, self._bindings))
-            for name, value in applied.attributes
-        }
-        attributes = complete(applied.op, values, tensors)
-        types = infer(applied.op, tensors, attributes)
-        if applied.output >= len(types):
-            raise OperatorError(f"{applied.op} has {len(types)} outputs")
-        number = self._step(Step(applied.op, inputs, attributes, types))
-        return Place(number, applied.output)
-
-    def _step(self, step: Step) -> int:
-        key = step.op, step.inputs, step.attributes
-        if key not in self._known:
-            self._known[key] = len(self._types)
-            self._types.append(step.types)
-            self._steps.append(step)
-        return self._known[key]

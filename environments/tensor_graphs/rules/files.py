@@ -11,7 +11,7 @@ verifies what is new and makes the two files again.
 For each rule, `verified_by` says how it was verified, and `instances` in how many instances.
 `may_change_nonfinite` is false if none of these instances showed a change of NaN or infinity
 (`nonfinite`), and `may_lose_digits` if none showed a loss of digits (`digits`). `types` says for
-which groups of element types the rule is right (`wrapping`). In a file of rules `sha256` is the
+which groups of element types the rule is right (`type_trials`). In a file of rules `sha256` is the
 digest of the rule that was verified; a rule that was changed since then is refused.
 
 `load` does not trust what a user's file says of its rules. It verifies each rule that was verified

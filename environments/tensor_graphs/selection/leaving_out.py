@@ -199,7 +199,7 @@ def _undone(match: Match, change: Change, numbers: dict[int, int]) -> dict[int, 
         return {}
     numbers_left = {}
     for place, replaced in zip(plan.results, match.replaced, strict=True):
-        if place.number >= plan.num_variables:
-            number = change.added[place.number - plan.num_variables]
+        if place.node >= plan.num_variables:
+            number = change.added[place.node - plan.num_variables]
             numbers_left[number] = numbers.get(replaced.node, replaced.node)
     return numbers_left

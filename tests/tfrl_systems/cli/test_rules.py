@@ -89,7 +89,7 @@ def test_list_tells_what_is_shipped(tfrl):
 )
 def test_verify_tells_what_a_file_denies(tfrl, tmp_path, sides, claims, lie, refusal):
     rule = {"name": "rule", **sides, **claims}
-    options = ["--instances", 100]
+    options = ["--instances", 40]
     path = write(tmp_path / "honest.json", rule)
     (verdict,) = tfrl("rules", "verify", path, *options, "--json").json["rules"]
     assert verdict["right"] and verdict.items() >= claims.items()
@@ -115,7 +115,7 @@ def test_verify_tells_which_are_wrong(tfrl, tmp_path):
 
 def test_generate_writes_what_can_be_read(tfrl, tmp_path):
     path = tmp_path / "made.json"
-    options = ["--vocabulary", "order", "--max-size", 1, "--without-written", "--instances", 40]
+    options = ["--vocabulary", "order", "--max-size", 1, "--without-written", "--instances", 20]
     ran = tfrl("rules", "generate", "-o", path, *options)
     assert ran.status == 0 and "rules" in ran.out
     listed = tfrl("rules", "list", path, "--json").json

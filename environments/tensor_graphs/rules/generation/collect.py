@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.metadata
 import itertools
@@ -187,8 +188,6 @@ def without_needless(rule: Rule, num_instances: int, seed: int = 0) -> Rule:
 def _versions() -> dict[str, str]:
     versions = {"python": ".".join(map(str, sys.version_info[:3]))}
     for name in ("numpy", "tfrl-systems"):
-        try:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return versions

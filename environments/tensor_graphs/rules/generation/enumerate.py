@@ -11,8 +11,9 @@ import collections
 import dataclasses
 from collections.abc import Iterator, Sequence
 
+from environments.tensor_graphs.graph.nodes import Ref
 from environments.tensor_graphs.operators import table
-from environments.tensor_graphs.rules.generation.fingerprint import Place, World
+from environments.tensor_graphs.rules.generation.fingerprint import World
 from environments.tensor_graphs.rules.language.expressions import Apply, Expression, Term
 
 _LEAST_WORLDS = 3
@@ -49,7 +50,7 @@ class Entry:
 
     expression: Expression
     size: int
-    places: tuple[Place | None, ...]
+    places: tuple[Ref | None, ...]
     prints: tuple[int | None, ...]
 
     @property
@@ -127,7 +128,7 @@ class Enumeration:
                     if not (is_commutative and first == second and j > i):
                         yield left, right
 
-    def _take(self, expression: Expression, size: int, places: tuple[Place | None, ...]) -> None:
+    def _take(self, expression: Expression, size: int, places: tuple[Ref | None, ...]) -> None:
         prints = tuple(
             world.fingerprint(place) for world, place in zip(self._worlds, places, strict=True)
         )

@@ -13,20 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from environments.tensor_graphs.graph.nodes import TensorType
-from environments.tensor_graphs.operators import table
+from environments.tensor_graphs.graph.nodes import Ref, TensorType
 from environments.tensor_graphs.operators.field import Field
 from environments.tensor_graphs.operators.operator import OperatorError
 from environments.tensor_graphs.rules.language import terms
-from environments.tensor_graphs.rules.language.expressions import Expression, Term
-from environments.tensor_graphs.rules.language.terms import Bindings, TermError
-from environments.tensor_graphs.rules.verification.computations import (
+from environments.tensor_graphs.rules.language.computations import (
     Computation,
     TooLargeError,
-    add_expression,
+    input_name,
 )
-
-Place = tuple[int, int]
+from environments.tensor_graphs.rules.language.expressions import Expression, Term
+from environments.tensor_graphs.rules.language.terms import Bindings, TermError
 
 
 class World:
@@ -35,7 +32,8 @@ class World:
     def __init__(
         self, shapes: Mapping[str, Sequence[int]], attributes: Mapping[str, Any], seed: int
     ) -> None:
-        types = {name: TensorType("float32", tuple(shape)) for name, shape in shapes.items()}
+        self._shapes = {name: tuple(shape) for name, shape in shapes.items()}
+        types = {name: TensorType("float32", shape) for name, shape in self._shapes.items()}
         self.bindings = Bindings(types, dict(attributes))
         self._field = Field(seed)
         self._rng = np.random.default_rng(seed)
@@ -44,36 +42,40 @@ class World:
         self._prints: list[tuple[int, ...]] = []
         self._terms: dict[Term, Any] = {}
 
-    def place(self, expression: Expression) -> Place | None:
+    def place(self, expression: Expression) -> Ref | None:
         """Add a leaf, a variable or a constant, and return its place; None if it has no value."""
         try:
-            place = add_expression(self._computation, expression, self.bindings)
+            return self._computation.add_expression(expression, self.bindings)
         except (OperatorError, TermError, TooLargeError):
             return None
-        self._catch_up()
-        return place
 
     def apply(
         self,
         op: str,
-        inputs: Sequence[Place | None],
+        inputs: Sequence[Ref | None],
         attributes: Sequence[tuple[str, Term]],
         output: int = 0,
-    ) -> Place | None:
+    ) -> Ref | None:
         """Apply an operator and return the place of an output; None if it cannot be applied."""
         if any(place is None for place in inputs):
             return None
         try:
             values = {name: self._value_of(term) for name, term in attributes}
-            place = self._computation.add(op, inputs, values, output)
+            return self._computation.add(op, inputs, values, output)
         except (OperatorError, TermError, TooLargeError, IndexError):
             return None
-        self._catch_up()
-        return place
 
-    def fingerprint(self, place: Place | None) -> int | None:
+    def fingerprint(self, place: Ref | None) -> int | None:
         """Return the hash of the tensor at a place, equal for equal tensors; None for None."""
-        return None if place is None else self._prints[place[0]][place[1]]
+        if place is None:
+            return None
+        names = map(input_name, self._computation.steps[len(self._values) :])
+        new = {name: self._field.random(self._rng, self._shapes[name]) for name in names if name}
+        self._computation.run(new, self._field, self._values)
+        self._prints += [
+            tuple(map(_digest, arrays)) for arrays in self._values[len(self._prints) :]
+        ]
+        return self._prints[place.node][place.output]
 
     def _value_of(self, term: Term) -> Any:
         if term not in self._terms:
@@ -85,22 +87,6 @@ class World:
         if isinstance(value, TermError):
             raise value
         return value
-
-    def _catch_up(self) -> None:
-        """Compute the values and hashes of steps that were added since the last call."""
-        for step in self._computation.steps[len(self._values) :]:
-            if step.op:
-                arrays = [
-                    self._values[place[0]][place[1]] for place in step.inputs if place is not None
-                ]
-                outputs = table.evaluate(step.op, arrays, step.attributes, self._field)
-            elif step.value is not None:
-                outputs = (self._field.embed(step.value),)
-            else:
-                shape = tuple(int(size) for size in step.types[0].shape or ())
-                outputs = (self._field.random(self._rng, shape),)
-            self._values.append(tuple(outputs))
-            self._prints.append(tuple(map(_digest, outputs)))
 
 
 def _digest(array: np.ndarray) -> int:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
-from environments.tensor_graphs.rules.generation.enumerate import Candidate, Entry, Enumeration
+from environments.tensor_graphs.rules.generation.enumerate import Candidate, Enumeration
 from environments.tensor_graphs.rules.generation.fingerprint import World
 from environments.tensor_graphs.rules.generation.generalise import (
     as_target,
@@ -39,8 +41,7 @@ _WORLDS_TO_REWRITE = 3
 _DEPTHS = {1: 2, 2: 3, 3: 3}
 
 
-@dataclasses.dataclass(frozen=True)
-class Proposal:
+class Proposal(NamedTuple):
     """A rule that may be right.
 
     Attributes:
@@ -52,10 +53,6 @@ class Proposal:
     rule: Rule
     size: int
     worlds: tuple[World, ...]
-
-    def rank(self) -> tuple[int, int, int]:
-        """Return what sorts general and short rules first."""
-        return self.size, -len(self.rule.variables), len(str(self.rule))
 
 
 class Generator:
@@ -106,9 +103,11 @@ class Generator:
             worlds = vocabulary.worlds(self._seed)
             enumeration = Enumeration(worlds, vocabulary.leaves, vocabulary.moves, size)
             counts["expressions"] += enumeration.num_expressions
-            proposals = list(_proposals(enumeration.candidates, worlds, counts))
-            # General rules come first, so that they imply the special ones that follow.
-            proposals.sort(key=Proposal.rank)
+            # General and short rules come first, so that they imply the special ones that follow.
+            proposals = sorted(
+                _proposals(enumeration.candidates, worlds, counts),
+                key=lambda new: (new.size, -len(new.rule.variables), len(str(new.rule))),
+            )
             rewriters: dict[int, Rewriter] = {}
             for proposal in proposals:
                 rule = self._consider(proposal, rewriters, counts)
@@ -175,7 +174,9 @@ class Generator:
         if not verdict.is_right:
             counts["refused"] += 1
             return None
-        if verdict.nonfinite_change and _num_operators(rule.target) >= _num_operators(rule.source):
+        if verdict.nonfinite_change and len(_operators(rule.target)) >= len(
+            _operators(rule.source)
+        ):
             counts["change NaN and remove nothing"] += 1
             return None
         return verdict.mark(rule)
@@ -197,13 +198,9 @@ class Generator:
     def _name(self, rule: Rule) -> str:
         """Return a new name, made of the operators of both sides, the outermost first."""
         sides = [
-            "_".join(
-                part.op.lower() for root in side for part in parts(root) if isinstance(part, Apply)
-            )
-            or "nothing"
-            for side in (rule.source, rule.target)
+            "_".join(op.lower() for op in _operators(side)) for side in (rule.source, rule.target)
         ]
-        name = "_to_".join(sides)
+        name = "_to_".join(side or "nothing" for side in sides)
         taken = {rule.name for rule in self._known}
         options = (name, *(f"{name}_{number}" for number in range(2, len(taken) + 3)))
         return next(option for option in options if option not in taken)
@@ -217,7 +214,9 @@ def _proposals(
         if not _is_worth_it(candidate):
             counts["not considered"] += 1
             continue
-        seen = _worlds_of(candidate.larger, candidate.smaller, worlds)
+        pairs = zip(candidate.larger.prints, candidate.smaller.prints, strict=True)
+        are_equal = [left is not None and left == right for left, right in pairs]
+        alike = tuple(itertools.compress(worlds, are_equal))
         directions = [(candidate.larger, candidate.smaller)]
         if candidate.larger.size == candidate.smaller.size:
             directions.append((candidate.smaller, candidate.larger))
@@ -226,8 +225,8 @@ def _proposals(
             counts["not expressible"] += 1
         for rule in rules:
             if rule is not None:
-                yield Proposal(rule, candidate.larger.size, seen)
-    yield from _merges(candidates, worlds)
+                yield Proposal(rule, candidate.larger.size, alike)
+    yield from _merges(candidates)
 
 
 def _is_worth_it(candidate: Candidate) -> bool:
@@ -261,20 +260,11 @@ def _applies_often(rule: Rule, seed: int) -> bool:
     return sum(bool(instance.targets) for instance in drawn) >= _OFTEN * _FEW
 
 
-def _num_operators(expressions: Sequence[Expression]) -> int:
-    return sum(isinstance(part, Apply) for expression in expressions for part in parts(expression))
+def _operators(expressions: Sequence[Expression]) -> list[str]:
+    return [part.op for root in expressions for part in parts(root) if isinstance(part, Apply)]
 
 
-def _worlds_of(first: Entry, second: Entry, worlds: Sequence[World]) -> tuple[World, ...]:
-    """Return the worlds in which two expressions have the same value."""
-    return tuple(
-        world
-        for world, left, right in zip(worlds, first.prints, second.prints, strict=True)
-        if left is not None and left == right
-    )
-
-
-def _merges(candidates: Sequence[Candidate], worlds: Sequence[World]) -> Iterator[Proposal]:
+def _merges(candidates: Sequence[Candidate]) -> Iterator[Proposal]:
     """Yield rules that replace two expressions at once, by the two outputs of one Split."""
     halves: dict[Expression, dict[int, Candidate]] = {}
     for candidate in candidates:
@@ -289,11 +279,7 @@ def _merges(candidates: Sequence[Candidate], worlds: Sequence[World]) -> Iterato
         new = [outputs[output].larger.expression for output in (0, 1)]
         if any(isinstance(expression, Variable) for expression in old) or old[0] == old[1]:
             continue
-        if any(
-            isinstance(part, Apply) and part.op == "Split"
-            for expression in old
-            for part in parts(expression)
-        ):
+        if "Split" in _operators(old):
             continue
         rule = make_rule("new", old, new)
         if rule is not None:

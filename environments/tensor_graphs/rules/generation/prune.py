@@ -12,15 +12,15 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from environments.tensor_graphs.graph.nodes import CONSTANT, INPUT, Node, Ref
 from environments.tensor_graphs.operators import table
 from environments.tensor_graphs.rewriting.orders import orders
 from environments.tensor_graphs.rewriting.patterns import Found, Pattern
-from environments.tensor_graphs.rewriting.plans import Plan, Planner, Step
+from environments.tensor_graphs.rewriting.plans import Plan, Planner
 from environments.tensor_graphs.rules.generation.generalise import as_source, as_target, is_source
-from environments.tensor_graphs.rules.language.element_types import GROUPS
+from environments.tensor_graphs.rules.language.computations import Computation, TooLargeError
 from environments.tensor_graphs.rules.language.expressions import (
     Apply,
     Expression,
@@ -33,13 +33,8 @@ from environments.tensor_graphs.rules.language.expressions import (
     substitute,
     variables,
 )
-from environments.tensor_graphs.rules.language.rule import Rule, RuleError
+from environments.tensor_graphs.rules.language.rule import GROUPS, Rule, RuleError
 from environments.tensor_graphs.rules.language.terms import Bindings
-from environments.tensor_graphs.rules.verification.computations import (
-    Computation,
-    TooLargeError,
-    add_expression,
-)
 
 _MOST_VARIANTS = 64
 _MOST_STATES = 400
@@ -130,7 +125,7 @@ class _Direction:
         self._patterns = [Pattern(root, rule.variables, rule.names) for (root,) in orders(rule)]
         self._planner = Planner(rule)
 
-    def plans(self, nodes: Mapping[int, Node], place: Ref) -> Iterator[tuple[Plan, list[Ref]]]:
+    def plans(self, nodes: Sequence[Node], place: Ref) -> Iterator[tuple[Plan, list[Ref]]]:
         """Yield plans for what may take a value's place, each with the values of the variables."""
         for pattern in self._patterns:
             bound = Found([None] * self._num_variables, [None] * self._num_names, [])
@@ -165,7 +160,6 @@ class Rewriter:
     def __init__(self, bindings: Bindings, rules: Sequence[Rule]) -> None:
         self._bindings = bindings
         self._computation = Computation()
-        self._nodes: dict[int, Node] = {}
         self._sizes: list[int] = []
         self._directions: dict[str, list[_Direction]] = {}
         for rule in rules:
@@ -178,8 +172,9 @@ class Rewriter:
 
     def leads_to(self, old: Expression, new: Expression, depth: int) -> bool:
         """Return whether rules turn one expression into another."""
-        start = Ref(*add_expression(self._computation, old, self._bindings))
-        goal = Ref(*add_expression(self._computation, new, self._bindings))
+        start, goal = (
+            self._computation.add_expression(side, self._bindings) for side in (old, new)
+        )
         most = max(self._size(start), self._size(goal))
         reached, border = {start}, [start]
         for _ in range(depth):
@@ -197,10 +192,9 @@ class Rewriter:
         return goal in reached
 
     def _neighbours(self, place: Ref) -> Iterator[Ref]:
-        self._catch_up()
-        node = self._nodes[place.node]
+        node = self._computation.steps[place.node]
         for direction in self._directions.get(node.op, ()):
-            for plan, refs in direction.plans(self._nodes, place):
+            for plan, refs in direction.plans(self._computation.steps, place):
                 with contextlib.suppress(TooLargeError):
                     _, (neighbour,) = plan.follow(refs, self._add)
                     yield neighbour
@@ -209,28 +203,16 @@ class Rewriter:
                 inputs = list(node.inputs)
                 inputs[position] = neighbour
                 attributes = dict(node.attributes)
-                yield Ref(*self._computation.add(node.op, inputs, attributes, place.output))
+                yield self._computation.add(node.op, inputs, attributes, place.output)
 
-    def _add(self, step: Step, inputs: Sequence[Ref | None]) -> Ref:
+    def _add(self, step: Node, inputs: Sequence[Ref | None]) -> Ref:
         if step.value is not None:
-            return Ref(*self._computation.add_constant(step.value))
-        return Ref(*self._computation.add(step.op, inputs, dict(step.attributes)))
-
-    def _catch_up(self) -> None:
-        """Make a node, for patterns to match, of each step added since the last call."""
-        for number in range(len(self._nodes), len(self._computation.steps)):
-            step = self._computation.steps[number]
-            inputs = tuple(operand and Ref(*operand) for operand in step.inputs)
-            op, attributes = step.op or INPUT, step.attributes
-            if step.value is not None:
-                # Patterns tell constants from each other by their attributes.
-                op = CONSTANT
-                attributes = (("digest", f"{step.types[0]} {step.value.tobytes()!r}"),)
-            self._nodes[number] = Node(op, inputs, attributes, step.types, step.value)
-            below = sum(self._sizes[operand.node] for operand in inputs if operand is not None)
-            self._sizes.append(below + 1 if step.op else 0)
+            return self._computation.add_constant(step.value)
+        return self._computation.add(step.op, inputs, dict(step.attributes))
 
     def _size(self, place: Ref) -> int:
         """Return the number of operators in an expression; shared ones count each time."""
-        self._catch_up()
+        for node in self._computation.steps[len(self._sizes) :]:
+            below = sum(self._sizes[operand.node] for operand in node.inputs if operand is not None)
+            self._sizes.append(below + (node.op not in (INPUT, CONSTANT)))
         return self._sizes[place.node]

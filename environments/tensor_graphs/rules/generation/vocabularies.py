@@ -52,21 +52,17 @@ class Vocabulary:
         return worlds
 
 
-def _moves(op: str, arity: int = 1, outputs: int = 1, **attributes: Any) -> list[Move]:
-    """Make a move for each combination of the attributes' values.
+def _moves(ops: str, arity: int = 1, outputs: int = 1, **attributes: Any) -> list[Move]:
+    """Make a move for each operator and each combination of the attributes' values.
 
-    Args:
-      op: name of the operator.
-      arity: number of inputs.
-      outputs: number of outputs.
-      **attributes: for each attribute the text of a term, or a list of such texts.
+    The operators take `arity` inputs; an attribute is the text of a term, or a list of such texts.
     """
     names = sorted(attributes)
-    values = [
-        [term] if isinstance(term, str) else term for term in map(attributes.__getitem__, names)
-    ]
+    terms = [attributes[name] for name in names]
+    values = [[term] if isinstance(term, str) else term for term in terms]
     return [
         Move(op, arity, tuple(zip(names, map(parse_term, chosen), strict=True)), outputs)
+        for op in ops.split()
         for chosen in itertools.product(*values)
     ]
 
@@ -187,28 +183,22 @@ VOCABULARIES: tuple[Vocabulary, ...] = (
     Vocabulary(
         "arithmetic",
         _leaves("?x", "?y", "?z", "(full 0.0 (list) (dtype ?x))", "(full 1.0 (list) (dtype ?x))"),
-        _all(_moves("Neg"), *(_moves(op, 2) for op in ("Add", "Mul", "Sub", "Div"))),
+        _all(_moves("Neg"), _moves("Add Mul Sub Div", 2)),
         _elementwise_world,
-        max_size=2,
         num_worlds=8,
+        max_size=2,
     ),
     Vocabulary(
         "order",
         _leaves("?x", "?y", "?z"),
-        _all(
-            *(_moves(op, 2) for op in ("Max", "Min")),
-            *(_moves(op) for op in ("Relu", "Neg", "Abs")),
-        ),
+        _all(_moves("Max Min", 2), _moves("Relu Neg Abs")),
         _elementwise_world,
         num_worlds=8,
     ),
     Vocabulary(
         "functions",
         _leaves("?x", "?y"),
-        _all(
-            *(_moves(op) for op in ("Reciprocal", "Sqrt", "Exp", "Relu", "Neg", "Abs")),
-            *(_moves(op, 2) for op in ("Mul", "Div", "Pow")),
-        ),
+        _all(_moves("Reciprocal Sqrt Exp Relu Neg Abs"), _moves("Mul Div Pow", 2)),
         _elementwise_world,
         num_worlds=8,
         max_size=2,
@@ -219,12 +209,10 @@ VOCABULARIES: tuple[Vocabulary, ...] = (
         _all(
             _moves("Transpose", perm=_PERMS),
             _moves("Concat", 2, axis=_AXES),
-            _moves("Add", 2),
-            _moves("Mul", 2),
+            _moves("Add Mul", 2),
             _moves("Relu"),
             _moves("Softmax", axis=_AXES),
-            _moves("ReduceMean", axes=[f"(list {axis})" for axis in _AXES]),
-            _moves("ReduceMax", axes=[f"(list {axis})" for axis in _AXES]),
+            _moves("ReduceMean ReduceMax", axes=[f"(list {axis})" for axis in _AXES]),
         ),
         _layout_world,
         max_size=2,
@@ -235,9 +223,8 @@ VOCABULARIES: tuple[Vocabulary, ...] = (
         _leaves("?x", "?y"),
         _all(
             _moves("Reshape", shape=["$s", "$t", "(shape ?x)"]),
-            *(_moves(op, 2) for op in ("Add", "Mul", "Div")),
-            _moves("Relu"),
-            _moves("Exp"),
+            _moves("Add Mul Div", 2),
+            _moves("Relu Exp"),
         ),
         _reshape_world,
         num_worlds=16,
@@ -248,8 +235,7 @@ VOCABULARIES: tuple[Vocabulary, ...] = (
         _all(
             _moves("Concat", 2, axis="$a"),
             _moves("Split", outputs=2, axis="$a", split="(list (dim ?x $a) (dim ?y $a))"),
-            _moves("Add", 2),
-            _moves("Mul", 2),
+            _moves("Add Mul", 2),
             _moves("Relu"),
         ),
         _layout_world,
@@ -259,8 +245,7 @@ VOCABULARIES: tuple[Vocabulary, ...] = (
         _leaves("?x", "?w", "?v", "?b", "?c"),
         _all(
             _moves("MatMul", 2),
-            _moves("Add", 2),
-            _moves("Mul", 2),
+            _moves("Add Mul", 2),
             _moves("Neg"),
             _moves("Transpose", perm=["$p", "(list 1 0)"]),
         ),
@@ -286,8 +271,7 @@ VOCABULARIES: tuple[Vocabulary, ...] = (
             _moves("Conv", 2, group=["$g", "1"], **_CONV),
             _moves("Concat", 2, axis=["0", "1"]),
             _moves("Split", outputs=2, axis="1", split="(list (dim ?w 0) (dim ?v 0))"),
-            _moves("Add", 2),
-            _moves("Mul", 2),
+            _moves("Add Mul", 2),
             _moves("Relu"),
         ),
         _convolution_world,
@@ -300,11 +284,10 @@ VOCABULARIES: tuple[Vocabulary, ...] = (
         _all(
             _moves("MaxPool", **_POOL),
             _moves("AveragePool", count_include_pad="$i", **_POOL),
-            _moves("GlobalAveragePool"),
-            _moves("GlobalMaxPool"),
+            _moves("GlobalAveragePool GlobalMaxPool"),
             _moves("Concat", 2, axis=["0", "1"]),
-            *(_moves(op) for op in ("Relu", "Neg")),
-            *(_moves(op, 2) for op in ("Add", "Mul", "Max")),
+            _moves("Relu Neg"),
+            _moves("Add Mul Max", 2),
         ),
         _pool_world,
     ),
@@ -312,10 +295,9 @@ VOCABULARIES: tuple[Vocabulary, ...] = (
         "reductions",
         _leaves("?x", "?y", "?c"),
         _all(
-            *(_moves(op, axes=["$r", "$t"], keepdims="$k") for op in ("ReduceSum", "ReduceMean")),
-            _moves("ReduceMax", axes=["$r", "$t"], keepdims="$k"),
-            *(_moves(op, 2) for op in ("Add", "Mul", "Sub")),
-            *(_moves(op) for op in ("Neg", "Relu")),
+            _moves("ReduceSum ReduceMean ReduceMax", axes=["$r", "$t"], keepdims="$k"),
+            _moves("Add Mul Sub", 2),
+            _moves("Neg Relu"),
         ),
         _reduction_world,
     ),

@@ -27,11 +27,8 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TypeVar
 
 from environments.tensor_graphs.graph.nodes import Scalar
-
-T = TypeVar("T")
 
 ABSENT = "nil"
 _MAX_DEPTH = 100
@@ -201,41 +198,6 @@ def substitute(part: Part, values: Mapping[str, Part]) -> Part:
     return part
 
 
-def fold(
-    expression: Expression,
-    variable_fn: Callable[[Variable], T],
-    array_fn: Callable[[Array], T],
-    apply_fn: Callable[[Apply, tuple[T | None, ...]], T],
-    done: dict[Expression, T] | None = None,
-) -> T:
-    """Compute a result for an expression from the results for its inputs.
-
-    Args:
-      expression: the expression.
-      variable_fn: returns the result for a variable.
-      array_fn: returns the result for a constant.
-      apply_fn: returns the result for an operator from the results for its inputs.
-      done: results by expression; new ones are added. Pass the same dict for several expressions
-        that share parts, so that each part is computed once.
-    """
-    done = {} if done is None else done
-    result = done.get(expression)
-    if result is not None:
-        return result
-    if isinstance(expression, Variable):
-        result = variable_fn(expression)
-    elif isinstance(expression, Array):
-        result = array_fn(expression)
-    else:
-        operands = tuple(
-            None if operand is None else fold(operand, variable_fn, array_fn, apply_fn, done)
-            for operand in expression.inputs
-        )
-        result = apply_fn(expression, operands)
-    done[expression] = result
-    return result
-
-
 def parse(text: str) -> Expression:
     """Parse an expression.
 
@@ -302,20 +264,18 @@ def _expression(form: str | list, text: str) -> Expression:
 def _apply(op: str, rest: list, text: str) -> Apply:
     inputs: list[Expression | None] = []
     attributes: list[tuple[str, Term]] = []
-    position = 0
-    while position < len(rest):
-        form = rest[position]
-        position += 1
+    forms = iter(rest)
+    for form in forms:
         if not isinstance(form, str) or not form.startswith(":"):
             inputs.append(None if form == ABSENT else _expression(form, text))
             continue
-        if position == len(rest):
+        value = next(forms, None)
+        if value is None:
             raise ExpressionError(f"{text}: {form} has no value")
-        value = _term(rest[position], text)
-        if isinstance(value, Variable):
+        term = _term(value, text)
+        if isinstance(term, Variable):
             raise ExpressionError(f"{text}: {form} is a tensor")
-        attributes.append((form[1:], value))
-        position += 1
+        attributes.append((form[1:], term))
     return Apply(op, tuple(inputs), tuple(attributes))
 
 

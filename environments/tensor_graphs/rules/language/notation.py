@@ -18,14 +18,19 @@ target, each an expression or a tuple of them, and then the conditions:
 A parameter may be annotated: Constant is a tensor that depends on constants alone (a restriction);
 Scalar is a tensor with one element (a condition); ConstantScalar is both; Attribute is an attribute
 of an operator. A condition in `only_where` is a restriction: it says where the rule is worth
-trying, not where it is right.
+trying, not where it is right. `with_bias` makes two rules of one function, and `rules` many:
+
+  @rules
+  def without_effect(x):
+      return {"plus_zero": (x + 0.0, x), "times_one": (x * 1.0, x)}
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
-import types
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -47,6 +52,8 @@ def _infix(name: str, is_reflected: bool = False) -> Callable[[Any, object], Any
     """Return the method for one of Python's operators: "+" is a function of terms, "Add" ONNX's."""
 
     def method(own: Any, operand: object) -> Any:
+        if operand is NO_BIAS:
+            return NotImplemented  # `NO_BIAS` has the reverse method.
         operands = (operand, own) if is_reflected else (own, operand)
         return getattr(op, name)(*operands) if name[0].isupper() else call(name, *operands)
 
@@ -55,6 +62,11 @@ def _infix(name: str, is_reflected: bool = False) -> Callable[[Any, object], Any
 
 def _reflected(name: str) -> Callable[[Any, object], Any]:
     return _infix(name, is_reflected=True)
+
+
+def _property(function: str) -> Any:
+    """Return the property of a tensor that one of `terms.FUNCTIONS` computes."""
+    return property(lambda tensor: call(function, tensor))
 
 
 class Quantity:
@@ -96,6 +108,11 @@ class Tensor:
 
     Attributes:
       expression: the expression as data.
+      dtype: the type of the tensor's elements.
+      rank: the tensor's number of axes.
+      shape: the tensor's sizes, a list.
+      size: the tensor's number of elements.
+      is_constant: whether the tensor depends on constants alone.
     """
 
     def __init__(self, expression: Expression) -> None:
@@ -114,34 +131,28 @@ class Tensor:
     def __neg__(self) -> Tensor:
         return op.Neg(self)
 
-    @property
-    def dtype(self) -> Quantity:
-        """The type of the tensor's elements."""
-        return call("dtype", self)
-
-    @property
-    def rank(self) -> Quantity:
-        """The tensor's number of axes."""
-        return call("rank", self)
-
-    @property
-    def shape(self) -> Quantity:
-        """The tensor's sizes, a list."""
-        return call("shape", self)
-
-    @property
-    def size(self) -> Quantity:
-        """The tensor's number of elements."""
-        return call("size", self)
-
-    @property
-    def is_constant(self) -> Quantity:
-        """Whether the tensor depends on constants alone."""
-        return call("constant", self)
+    dtype, rank, shape = map(_property, ("dtype", "rank", "shape"))
+    size, is_constant = map(_property, ("size", "constant"))
 
     def dim(self, axis: object) -> Quantity:
         """Return the tensor's size along an axis."""
         return call("dim", self, axis)
+
+
+class _NoBias:
+    """The bias of a rule without one: zero in sums and products, and no input of operators."""
+
+    def __add__(self, operand: Any) -> Any:
+        return operand
+
+    def __mul__(self, operand: object) -> _NoBias:
+        return self
+
+    __radd__ = __add__
+    __rmul__ = __matmul__ = __rmatmul__ = __mul__
+
+
+NO_BIAS = _NoBias()
 
 
 class _Operators:
@@ -149,7 +160,11 @@ class _Operators:
 
     def __getattr__(self, name: str) -> Callable[..., Tensor]:
         def apply(*inputs: object, **attributes: object) -> Tensor:
-            operands = tuple(None if tensor is None else _expression(tensor) for tensor in inputs)
+            operands = tuple(
+                None if tensor is None else _expression(tensor)
+                for tensor in inputs
+                if tensor is not NO_BIAS
+            )
             terms = tuple((key, _term(value)) for key, value in attributes.items())
             return Tensor(Apply(name, operands, terms))
 
@@ -199,39 +214,20 @@ def array(function: str, *arguments: object) -> Tensor:
     return Tensor(Array(function, tuple(map(_term, arguments))))
 
 
-def permute(values: object, order: object) -> Quantity:
-    """Return a list in another order; of permutations, `order` applied after `values`."""
-    return call("permute", values, order)
+permute = functools.partial(call, "permute")
+"""A list in another order; of permutations, the second applied after the first."""
 
+concat = functools.partial(call, "concat")
+"""Lists joined one after the other."""
 
-def concat(*values: object) -> Quantity:
-    """Join lists, one after the other."""
-    return call("concat", *values)
+repeat = functools.partial(call, "repeat")
+"""A list that contains a value several times."""
 
+numbers = functools.partial(call, "range")
+"""The list of integers from the first up to, but not including, the second."""
 
-def repeat(value: object, times: object) -> Quantity:
-    """Return a list that contains a value several times."""
-    return call("repeat", value, times)
-
-
-def numbers(start: object, stop: object) -> Quantity:
-    """Return the list of integers from `start` up to, but not including, `stop`."""
-    return call("range", start, stop)
-
-
-def all_of(*conditions: Quantity) -> Quantity:
-    """Return the condition that all conditions hold."""
-    return call("and", *conditions)
-
-
-def any_of(*conditions: Quantity) -> Quantity:
-    """Return the condition that at least one condition holds."""
-    return call("or", *conditions)
-
-
-def no(condition: Quantity) -> Quantity:
-    """Return the condition that a condition is false."""
-    return call("not", condition)
+all_of, any_of, no = (functools.partial(call, name) for name in ("and", "or", "not"))
+"""The condition that all conditions hold, that at least one does, that one does not."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -270,24 +266,71 @@ def rule(function: Callable[..., Any]) -> Rule:
     Raises:
       RuleError: the function does not describe a rule.
     """
-    conditions: list[object] = []
-    arguments: list[object] = []
-    for parameter in inspect.signature(function).parameters.values():
+    return _described(function.__name__, function, {})
+
+
+def with_bias(*biases: str) -> Callable[[Callable[..., Any]], tuple[Rule, Rule]]:
+    """Make two rules of a function, NAME and NAME_with_bias; used as a decorator.
+
+    Args:
+      *biases: parameters that NAME lacks. They are zero in its sums and products, and left out as
+        inputs of its operators.
+    """
+    return lambda function: (
+        _described(function.__name__, function, dict.fromkeys(biases, NO_BIAS)),
+        _described(f"{function.__name__}_with_bias", function, {}),
+    )
+
+
+def rules(function: Callable[..., Mapping[str, Any]]) -> tuple[Rule, ...]:
+    """Make the rules that a function returns by name; used as a decorator.
+
+    An annotation counts for those rules whose source mentions the parameter.
+
+    Raises:
+      RuleError: the function does not describe rules.
+    """
+    symbols = _symbols(function)
+    table = function(*(symbol for symbol, _ in symbols.values()))
+    return tuple(_conditioned(name, row, symbols) for name, row in table.items())
+
+
+_Symbols = Mapping[str, tuple[Tensor | Quantity, Sequence[object]]]
+"""What stands for each parameter, with the conditions that its annotation asks for."""
+
+
+def _symbols(function: Callable[..., Any]) -> _Symbols:
+    symbols: dict[str, tuple[Tensor | Quantity, Sequence[object]]] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
         kind = _kind(function.__name__, parameter)
         if kind is Attribute:
-            arguments.append(Quantity(Name(parameter.name)))
+            symbols[name] = Quantity(Name(name)), ()
             continue
-        tensor = Tensor(Variable(parameter.name))
-        arguments.append(tensor)
+        tensor = Tensor(Variable(name))
+        conditions: list[object] = []
         if kind in (Scalar, ConstantScalar):
             conditions.append(tensor.size == 1)
         if kind in (Constant, ConstantScalar):
             conditions.append(only_where(tensor.is_constant))
-    returned = function(*arguments)
-    if not isinstance(returned, tuple) or len(returned) < 2:
-        raise RuleError(f"rule {function.__name__}: expected it to return a source and a target")
-    source, target, *more = returned
-    return make_rule(function.__name__, source, target, *conditions, *more)
+        symbols[name] = tensor, conditions
+    return symbols
+
+
+def _described(name: str, function: Callable[..., Any], fixed: Mapping[str, object]) -> Rule:
+    """Make a rule of a function, some of whose parameters are fixed."""
+    symbols = _symbols(function)
+    arguments = [fixed.get(key, symbol) for key, (symbol, _) in symbols.items()]
+    return _conditioned(name, function(*arguments), symbols)
+
+
+def _conditioned(name: str, row: object, symbols: _Symbols) -> Rule:
+    """Make a rule, with the conditions of all parameters that its source mentions."""
+    if not isinstance(row, tuple) or len(row) < 2:
+        raise RuleError(f"rule {name}: expected it to return a source and a target")
+    source, target, *more = row
+    mentioned = variables(*_expressions(name, source))
+    of_parameters = (symbols[key][1] for key in symbols if key in mentioned)
+    return make_rule(name, source, target, *itertools.chain(*of_parameters), *more)
 
 
 def _kind(name: str, parameter: inspect.Parameter) -> type | None:
@@ -325,16 +368,6 @@ def make_rule(name: str, source: object, target: object, *conditions: object) ->
             raise RuleError(f"rule {name}: expected a condition, found {condition!r}")
     targets = tuple(_with_dtypes(root, sources) for root in _expressions(name, target))
     return Rule(name, sources, targets, tuple(terms), tuple(restrictions))
-
-
-def rules_in(module: types.ModuleType | Mapping[str, Any]) -> tuple[Rule, ...]:
-    """Return all rules among a module's values and in its lists, in the order of definition."""
-    rules: dict[str, Rule] = {}
-    for value in (module if isinstance(module, Mapping) else vars(module)).values():
-        for member in value if isinstance(value, (list, tuple)) else (value,):
-            if isinstance(member, Rule):
-                rules.setdefault(member.name, member)
-    return tuple(rules.values())
 
 
 def _expressions(name: str, side: object) -> tuple[Expression, ...]:

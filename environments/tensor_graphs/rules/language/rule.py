@@ -12,6 +12,11 @@ instance where a weight is a constant: a value computed from constants alone cos
 model runs.
 
 Every rule has one more condition: a new output has the type of the output that it replaces.
+
+A rule is right for a whole group of element types, or not for it. Numbers of floating-point types
+behave almost like real numbers. Integers wrap around, and their quotients are cut, so that few
+equalities of real numbers hold for them; unsigned ones have no negatives. What is no number, such
+as a truth value or a text, is only moved and chosen.
 """
 
 from __future__ import annotations
@@ -21,7 +26,6 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from environments.tensor_graphs.rules.language.element_types import FLOAT, GROUPS
 from environments.tensor_graphs.rules.language.expressions import (
     Apply,
     Array,
@@ -39,6 +43,17 @@ from environments.tensor_graphs.rules.language.expressions import (
     variables,
 )
 from environments.tensor_graphs.rules.language.terms import ARRAYS, FUNCTIONS
+
+FLOAT, SIGNED, UNSIGNED, OTHER = GROUPS = ("float", "signed", "unsigned", "other")
+
+_PREFIXES = {"float": FLOAT, "bfloat": FLOAT, "int": SIGNED, "uint": UNSIGNED}
+
+# Inputs of operators whose element type differs from that of the others.
+_SPECIAL = {
+    ("Where", 0): "bool",
+    ("Gather", 1): "int64",
+    **{(op, place): "bool" for op in ("And", "Or", "Xor", "Not") for place in (0, 1)},
+}
 
 _VERIFIED = ("verified_by", "may_change_nonfinite", "may_lose_digits", "types")
 _PARTS = ("source", "target", "conditions", "restrictions")
@@ -249,3 +264,23 @@ def _connection_problems(source: tuple[Expression, ...]) -> Iterator[str]:
         for expression in near:
             reached |= set(variables(expression))
             rest.remove(expression)
+
+
+def group_of(dtype: str) -> str:
+    """Return the group of an element type, by its name ("float32", "uint8")."""
+    return _PREFIXES.get(dtype.rstrip("0123456789"), FLOAT if dtype.startswith("float") else OTHER)
+
+
+def special_types(sources: Sequence[Expression]) -> dict[str, str]:
+    """Return the variables that have an element type of their own, with that type.
+
+    Examples are the condition of Where and the indices of Gather.
+    """
+    return {
+        operand.name: _SPECIAL[part.op, place]
+        for source in sources
+        for part in parts(source)
+        if isinstance(part, Apply)
+        for place, operand in enumerate(part.inputs)
+        if isinstance(operand, Variable) and (part.op, place) in _SPECIAL
+    }

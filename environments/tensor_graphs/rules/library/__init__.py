@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import importlib
+import itertools
 
-from environments.tensor_graphs.rules.language.notation import rules_in
 from environments.tensor_graphs.rules.language.rule import Rule
 
 NAMES = (
@@ -33,5 +33,9 @@ def all_rules() -> tuple[Rule, ...]:
 
 
 def rules_of(name: str) -> tuple[Rule, ...]:
-    """Return the rules of one family, by its name."""
-    return rules_in(importlib.import_module(f"{__name__}.{name}"))
+    """Return the rules of one family, by its name, in the order of their definition."""
+    values = vars(importlib.import_module(f"{__name__}.{name}")).values()
+    members = itertools.chain(
+        *(value if isinstance(value, tuple) else (value,) for value in values)
+    )
+    return tuple(member for member in members if isinstance(member, Rule))

@@ -8,28 +8,21 @@ knows. So a search hardly takes these steps; `selection.blocking` applies them a
 with and without them are measured.
 """
 
-# ruff: noqa: D103 (a rule's code says what it does)
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
 
 from __future__ import annotations
 
 from environments.tensor_graphs.rules.language.notation import (
     Constant,
-    Quantity,
     Tensor,
     any_of,
     array,
     op,
-    rule,
+    rules,
 )
 from environments.tensor_graphs.rules.library.parts import flat
 
 _IMAGE_RANK = 4
-
-
-def _of_channels(tensor: Tensor) -> Quantity:
-    """Return the condition that a constant differs only along images' channels, if at all."""
-    return any_of(tensor.size == 1, tensor.dim(1 - _IMAGE_RANK) == tensor.size)
 
 
 def _linear(x: Tensor, scale: Tensor | float, bias: Tensor | float) -> Tensor:
@@ -44,22 +37,13 @@ def _linear(x: Tensor, scale: Tensor | float, bias: Tensor | float) -> Tensor:
     return op.BatchNormalization(x, *vectors, epsilon=0.0)
 
 
-@rule
-def linear_is_batch_norm(x, s: Constant, c: Constant):
-    return (
-        x * s + c,
-        _linear(x, s, c),
-        x.rank == _IMAGE_RANK,
-        _of_channels(s),
-        _of_channels(c),
-    )
-
-
-@rule
-def sum_is_batch_norm(x, c: Constant):
-    return x + c, _linear(x, 1.0, c), x.rank == _IMAGE_RANK, _of_channels(c)
-
-
-@rule
-def product_is_batch_norm(x, s: Constant):
-    return x * s, _linear(x, s, 0.0), x.rank == _IMAGE_RANK, _of_channels(s)
+@rules
+def as_batch_norm(x, s: Constant, c: Constant):
+    """Sums and products whose constants differ only along images' channels, if at all."""
+    is_image = x.rank == _IMAGE_RANK
+    of_s, of_c = (any_of(t.size == 1, t.dim(1 - _IMAGE_RANK) == t.size) for t in (s, c))
+    return {
+        "linear_is_batch_norm": (x * s + c, _linear(x, s, c), is_image, of_s, of_c),
+        "sum_is_batch_norm": (x + c, _linear(x, 1.0, c), is_image, of_c),
+        "product_is_batch_norm": (x * s, _linear(x, s, 0.0), is_image, of_s),
+    }

@@ -14,21 +14,13 @@ from environments.tensor_graphs.rules.language.notation import (
     only_where,
     op,
     rule,
+    with_bias,
 )
 from environments.tensor_graphs.rules.library.parts import PLAIN, WINDOW, factor, normalized, outer
 
 
-@rule
-def sum_of_convs(x, v, w):
-    return (
-        op.Conv(x, v, **WINDOW) + op.Conv(x, w, **WINDOW),
-        op.Conv(x, v + w, **WINDOW),
-        v.shape == w.shape,
-    )
-
-
-@rule
-def sum_of_convs_with_bias(x, v, w, a, b):
+@with_bias("a", "b")
+def sum_of_convs(x, v, w, a, b):
     return (
         op.Conv(x, v, a, **WINDOW) + op.Conv(x, w, b, **WINDOW),
         op.Conv(x, v + w, a + b, **WINDOW),
@@ -36,16 +28,8 @@ def sum_of_convs_with_bias(x, v, w, a, b):
     )
 
 
-@rule
-def sum_of_convs_of_images(x, y, v, w):
-    return (
-        op.Conv(x, v, **PLAIN) + op.Conv(y, w, **PLAIN),
-        op.Conv(op.Concat(x, y, axis=1), op.Concat(v, w, axis=1), **PLAIN),
-    )
-
-
-@rule
-def sum_of_convs_of_images_with_bias(x, y, v, w, a, b):
+@with_bias("a", "b")
+def sum_of_convs_of_images(x, y, v, w, a, b):
     return (
         op.Conv(x, v, a, **PLAIN) + op.Conv(y, w, b, **PLAIN),
         op.Conv(op.Concat(x, y, axis=1), op.Concat(v, w, axis=1), a + b, **PLAIN),
@@ -60,41 +44,20 @@ def in_the_middle(kernel: Tensor) -> Tensor:
     return op.Pad(kernel, pads=(0, 0, 1, 1, 0, 0, 1, 1))
 
 
-@rule
-def larger_kernel(x, w: Constant, pads: Attribute, dilations: Attribute):
+@with_bias("b")
+def larger_kernel(x, w: Constant, b, pads: Attribute, dilations: Attribute):
     """Alone this rule only adds cost; it gives kernels one size, so that other rules merge them."""
-    window = {"strides": WINDOW["strides"], "group": WINDOW["group"]}
+    window = {"strides": WINDOW["strides"], "group": WINDOW["group"], "dilations": dilations}
     more = tuple(pads[side] + dilations[side % 2] for side in range(4))
     return (
-        op.Conv(x, w, dilations=dilations, pads=pads, **window),
-        op.Conv(x, in_the_middle(w), dilations=dilations, pads=more, **window),
+        op.Conv(x, w, b, pads=pads, **window),
+        op.Conv(x, in_the_middle(w), b, pads=more, **window),
         only_where(w.shape[2:] == (1, 1)),
     )
 
 
-@rule
-def larger_kernel_with_bias(x, w: Constant, b, pads: Attribute, dilations: Attribute):
-    window = {"strides": WINDOW["strides"], "group": WINDOW["group"]}
-    more = tuple(pads[side] + dilations[side % 2] for side in range(4))
-    return (
-        op.Conv(x, w, b, dilations=dilations, pads=pads, **window),
-        op.Conv(x, in_the_middle(w), b, dilations=dilations, pads=more, **window),
-        only_where(w.shape[2:] == (1, 1)),
-    )
-
-
-@rule
-def conv_beside_pixels(x, v: Constant, w: Constant, strides: Attribute, group: Attribute):
-    window = {"strides": strides, "group": group}
-    return (
-        op.Conv(x, v, pads=(1, 1, 1, 1), **window) + op.Conv(x, w, **window),
-        op.Conv(x, v + in_the_middle(w), pads=(1, 1, 1, 1), **window),
-        v.shape[2:] == (3, 3),
-    )
-
-
-@rule
-def conv_beside_pixels_with_bias(
+@with_bias("a", "b")
+def conv_beside_pixels(
     x,
     v: Constant,
     a: Constant,
@@ -119,16 +82,8 @@ def identity(x: Tensor, group: Quantity) -> Tensor:
     return in_the_middle(array("identity_kernel", x.dim(1), group, 2, x.dtype))
 
 
-@rule
-def conv_beside_image(x, w: Constant, group: Attribute):
-    return (
-        op.Conv(x, w, pads=(1, 1, 1, 1), group=group) + x,
-        op.Conv(x, w + identity(x, group), pads=(1, 1, 1, 1), group=group),
-    )
-
-
-@rule
-def conv_beside_image_with_bias(x, w: Constant, b: Constant, group: Attribute):
+@with_bias("b")
+def conv_beside_image(x, w: Constant, b: Constant, group: Attribute):
     return (
         op.Conv(x, w, b, pads=(1, 1, 1, 1), group=group) + x,
         op.Conv(x, w + identity(x, group), b, pads=(1, 1, 1, 1), group=group),
@@ -147,13 +102,8 @@ def conv_beside_normalized_image(
     group: Attribute,
 ):
     k = factor(s, v)
+    window = {"pads": (1, 1, 1, 1), "group": group}
     return (
-        op.Conv(x, w, a, pads=(1, 1, 1, 1), group=group) + normalized(x, s, b, m, v),
-        op.Conv(
-            x,
-            w + identity(x, group) * outer(k, w),
-            a + (b - m * k),
-            pads=(1, 1, 1, 1),
-            group=group,
-        ),
+        op.Conv(x, w, a, **window) + normalized(x, s, b, m, v),
+        op.Conv(x, w + identity(x, group) * outer(k, w), a + (b - m * k), **window),
     )

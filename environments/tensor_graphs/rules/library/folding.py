@@ -15,6 +15,8 @@ from environments.tensor_graphs.rules.language.notation import (
     op,
     repeat,
     rule,
+    rules,
+    with_bias,
 )
 from environments.tensor_graphs.rules.library.parts import (
     GEMM,
@@ -68,17 +70,8 @@ def batch_norm_is_linear(x, s: Constant, b: Constant, m: Constant, v: Constant):
 # Convolutions.
 
 
-@rule
-def mul_into_conv(x, w: Constant, s: Constant):
-    return (
-        op.Conv(x, w, **WINDOW) * s,
-        op.Conv(x, w * outer(s, w), **WINDOW),
-        along_channels(s, w),
-    )
-
-
-@rule
-def mul_into_conv_with_bias(x, w: Constant, b: Constant, s: Constant):
+@with_bias("b")
+def mul_into_conv(x, w: Constant, b: Constant, s: Constant):
     return (
         op.Conv(x, w, b, **WINDOW) * s,
         op.Conv(x, w * outer(s, w), b * flat(s), **WINDOW),
@@ -110,17 +103,8 @@ def add_into_conv_with_bias(x, w, b: Constant, c: Constant):
     )
 
 
-@rule
-def mul_before_conv(x, w: Constant, s: Constant):
-    return (
-        op.Conv(x * s, w, **PLAIN),
-        op.Conv(x, w * inner(s, w), **PLAIN),
-        along_channels(s, w),
-    )
-
-
-@rule
-def mul_before_conv_with_bias(x, w: Constant, b, s: Constant):
+@with_bias("b")
+def mul_before_conv(x, w: Constant, b, s: Constant):
     return (
         op.Conv(x * s, w, b, **PLAIN),
         op.Conv(x, w * inner(s, w), b, **PLAIN),
@@ -128,18 +112,9 @@ def mul_before_conv_with_bias(x, w: Constant, b, s: Constant):
     )
 
 
-@rule
-def scale_before_conv(x, w: Constant, s: ConstantScalar):
+@with_bias("b")
+def scale_before_conv(x, w: Constant, b, s: ConstantScalar):
     """One factor for all channels fits kernels of any number of groups."""
-    return (
-        op.Conv(x * s, w, **WINDOW),
-        op.Conv(x, w * flat(s), **WINDOW),
-        only_where(WINDOW["group"] > 1),
-    )
-
-
-@rule
-def scale_before_conv_with_bias(x, w: Constant, b, s: ConstantScalar):
     return (
         op.Conv(x * s, w, b, **WINDOW),
         op.Conv(x, w * flat(s), b, **WINDOW),
@@ -147,18 +122,8 @@ def scale_before_conv_with_bias(x, w: Constant, b, s: ConstantScalar):
     )
 
 
-@rule
-def mul_before_depthwise_conv(x, w: Constant, s: Constant):
-    return (
-        op.Conv(x * s, w, **WINDOW),
-        op.Conv(x, w * outer(s, w), **WINDOW),
-        along_channels(s, w),
-        w.dim(1) == 1,
-    )
-
-
-@rule
-def mul_before_depthwise_conv_with_bias(x, w: Constant, b, s: Constant):
+@with_bias("b")
+def mul_before_depthwise_conv(x, w: Constant, b, s: Constant):
     return (
         op.Conv(x * s, w, b, **WINDOW),
         op.Conv(x, w * outer(s, w), b, **WINDOW),
@@ -183,20 +148,8 @@ def scaled_hard_swish_of_conv(
     )
 
 
-@rule
-def add_before_conv(x, w: Constant, c: Constant, pads: Attribute):
-    window = {**PLAIN, "pads": pads}
-    axes = numbers(1, w.rank)
-    return (
-        op.Conv(x + c, w, **window),
-        op.Conv(x, w, op.ReduceSum(w * inner(c, w), axes=axes, keepdims=0), **window),
-        along_channels(c, w),
-        pads == repeat(0, 2 * (w.rank - 2)),
-    )
-
-
-@rule
-def add_before_conv_with_bias(x, w: Constant, b: Constant, c: Constant, pads: Attribute):
+@with_bias("b")
+def add_before_conv(x, w: Constant, b: Constant, c: Constant, pads: Attribute):
     window = {**PLAIN, "pads": pads}
     axes = numbers(1, w.rank)
     return (
@@ -207,54 +160,44 @@ def add_before_conv_with_bias(x, w: Constant, b: Constant, c: Constant, pads: At
     )
 
 
-# Matrices.
+@rules
+def matrices(x, w: Constant, b: Constant, s: Constant, c: Constant):
+    """Constants move into the matrix that they are multiplied with, or past it."""
+    return {
+        "mul_into_matrix": ((x @ w) * s, x @ (w * row(s)), along_last(s)),
+        "mul_before_matrix": ((x * s) @ w, x @ (w * column(s)), along_last(s)),
+        "add_before_matrix": ((x + c) @ w, x @ w + row(c) @ w, c.dim(-1) == c.size),
+        "mul_into_linear": (
+            (x @ w + b) * s,
+            x @ (w * row(s)) + b * s,
+            along_last(s),
+            w.rank > 1,
+        ),
+    }
 
 
-@rule
-def mul_into_matrix(x, w: Constant, s: Constant):
-    return (x @ w) * s, x @ (w * row(s)), along_last(s)
+@rules
+def products_with_bias(x, w: Constant, b: Constant, s: Constant, alpha: Attribute, rows: Attribute):
+    """The same for Gemm, whose matrix may be transposed."""
+    attributes = {"alpha": alpha, "transA": rows}
+    return {
+        "mul_into_gemm": (
+            op.Gemm(x, w, b, **attributes) * s,
+            op.Gemm(x, w * row(s), b * s, **attributes),
+            along_last(s),
+        ),
+        "mul_into_transposed_gemm": (
+            op.Gemm(x, w, b, **attributes, transB=1) * s,
+            op.Gemm(x, w * column(s), b * s, **attributes, transB=1),
+            along_last(s),
+        ),
+    }
 
 
-@rule
-def mul_before_matrix(x, w: Constant, s: Constant):
-    return (x * s) @ w, x @ (w * column(s)), along_last(s)
-
-
-@rule
-def add_before_matrix(x, w: Constant, c: Constant):
-    return (x + c) @ w, x @ w + row(c) @ w, c.dim(-1) == c.size
-
-
-@rule
-def mul_into_linear(x, w: Constant, b: Constant, s: Constant):
-    return (x @ w + b) * s, x @ (w * row(s)) + b * s, along_last(s), w.rank > 1
-
-
-@rule
-def mul_into_gemm(x, w: Constant, b: Constant, s: Constant, alpha: Attribute, rows: Attribute):
-    return (
-        op.Gemm(x, w, b, alpha=alpha, transA=rows) * s,
-        op.Gemm(x, w * row(s), b * s, alpha=alpha, transA=rows),
-        along_last(s),
-    )
-
-
-@rule
-def mul_into_transposed_gemm(
-    x, w: Constant, b: Constant, s: Constant, alpha: Attribute, rows: Attribute
-):
-    return (
-        op.Gemm(x, w, b, alpha=alpha, transA=rows, transB=1) * s,
-        op.Gemm(x, w * column(s), b * s, alpha=alpha, transA=rows, transB=1),
-        along_last(s),
-    )
-
-
-@rule
-def add_into_gemm(x, w, b, c):
-    return op.Gemm(x, w, b, **GEMM) + c, op.Gemm(x, w, b + c, **GEMM)
-
-
-@rule
-def add_to_gemm(x, w, c):
-    return op.Gemm(x, w, **GEMM) + c, op.Gemm(x, w, c, **GEMM)
+@rules
+def sums_with_gemm(x, w, b, c):
+    """What is added to a product becomes its bias."""
+    return {
+        "add_into_gemm": (op.Gemm(x, w, b, **GEMM) + c, op.Gemm(x, w, b + c, **GEMM)),
+        "add_to_gemm": (op.Gemm(x, w, **GEMM) + c, op.Gemm(x, w, c, **GEMM)),
+    }

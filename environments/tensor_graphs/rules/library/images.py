@@ -14,6 +14,8 @@ from environments.tensor_graphs.rules.language.notation import (
     concat,
     op,
     rule,
+    rules,
+    with_bias,
 )
 from environments.tensor_graphs.rules.library.parts import PLAIN, WINDOW
 
@@ -22,42 +24,23 @@ _POOL = {
     for name in ("ceil_mode", "dilations", "kernel_shape", "pads", "strides")
 }
 
-# Kernels of one pixel and pools.
 
-
-@rule
-def average_of_pixels(x, w: Constant, counted: Attribute):
+@rules
+def pixels_and_averages(x, w: Constant, counted: Attribute):
     """A kernel of one pixel mixes channels and a pool mixes neighbours, so their order is free."""
-    return (
-        op.AveragePool(op.Conv(x, w), count_include_pad=counted, **_POOL),
-        op.Conv(op.AveragePool(x, count_include_pad=counted, **_POOL), w),
-        w.shape[2:] == (1, 1),
-    )
+    pool = {"count_include_pad": counted, **_POOL}
+    pixels_first = op.AveragePool(op.Conv(x, w), **pool)
+    average_first = op.Conv(op.AveragePool(x, **pool), w)
+    is_pixel = w.shape[2:] == (1, 1)
+    return {
+        "average_of_pixels": (pixels_first, average_first, is_pixel),
+        "pixels_of_average": (average_first, pixels_first, is_pixel),
+    }
 
 
-@rule
-def pixels_of_average(x, w: Constant, counted: Attribute):
-    return (
-        op.Conv(op.AveragePool(x, count_include_pad=counted, **_POOL), w),
-        op.AveragePool(op.Conv(x, w), count_include_pad=counted, **_POOL),
-        w.shape[2:] == (1, 1),
-    )
-
-
-@rule
-def global_average_of_pixels(x, w: Constant):
-    return (
-        op.GlobalAveragePool(op.Conv(x, w)),
-        op.Conv(op.GlobalAveragePool(x), w),
-    )
-
-
-@rule
-def global_average_of_pixels_with_bias(x, w: Constant, b: Constant):
-    return (
-        op.GlobalAveragePool(op.Conv(x, w, b)),
-        op.Conv(op.GlobalAveragePool(x), w, b),
-    )
+@with_bias("b")
+def global_average_of_pixels(x, w: Constant, b: Constant):
+    return op.GlobalAveragePool(op.Conv(x, w, b)), op.Conv(op.GlobalAveragePool(x), w, b)
 
 
 @rule
@@ -71,79 +54,35 @@ def average_pool_is_conv(x, kernel: Attribute, strides: Attribute):
     )
 
 
-@rule
-def relu_of_largest(x):
-    """This rule needs dilations of 1.
+@rules
+def largest_elements(x, y):
+    """A window with gaps may lie in the padding only.
 
-    A window with gaps may lie in the padding only. Its largest element is then -inf, whose Relu
-    is 0.
+    Its largest element is then -inf, whose Relu is 0: so `relu_of_largest` needs dilations of 1.
     """
-    pool = {name: value for name, value in _POOL.items() if name != "dilations"}
-    return op.Relu(op.MaxPool(x, **pool)), op.MaxPool(op.Relu(x), **pool)
+    plain = {name: value for name, value in _POOL.items() if name != "dilations"}
+    concat_first = op.MaxPool(op.Concat(x, y, axis=1), **_POOL)
+    pools_first = op.Concat(op.MaxPool(x, **_POOL), op.MaxPool(y, **_POOL), axis=1)
+    return {
+        "relu_of_largest": (op.Relu(op.MaxPool(x, **plain)), op.MaxPool(op.Relu(x), **plain)),
+        "largest_of_relu": (op.MaxPool(op.Relu(x), **_POOL), op.Relu(op.MaxPool(x, **_POOL))),
+        "pool_of_concat": (concat_first, pools_first),
+        "concat_of_pools": (pools_first, concat_first),
+    }
 
 
-@rule
-def largest_of_relu(x):
-    return op.MaxPool(op.Relu(x), **_POOL), op.Relu(op.MaxPool(x, **_POOL))
-
-
-@rule
-def pool_of_concat(x, y):
-    return (
-        op.MaxPool(op.Concat(x, y, axis=1), **_POOL),
-        op.Concat(op.MaxPool(x, **_POOL), op.MaxPool(y, **_POOL), axis=1),
-    )
-
-
-@rule
-def concat_of_pools(x, y):
-    return (
-        op.Concat(op.MaxPool(x, **_POOL), op.MaxPool(y, **_POOL), axis=1),
-        op.MaxPool(op.Concat(x, y, axis=1), **_POOL),
-    )
-
-
-# Two convolutions, one after the other; the second has a kernel of one pixel.
-
-
-@rule
-def pixels_of_conv(x, v: Constant, w: Constant):
-    product = op.Reshape(w, shape=(w.dim(0), w.dim(1))) @ op.Reshape(v, shape=(v.dim(0), -1))
-    kernel = op.Reshape(product, shape=concat((w.dim(0),), v.shape[1:]))
-    return (
-        op.Conv(op.Conv(x, v, **PLAIN), w),
-        op.Conv(x, kernel, **PLAIN),
-    )
-
-
-@rule
-def pixels_of_conv_with_bias(x, v: Constant, a: Constant, w: Constant, b: Constant):
+@with_bias("a", "b")
+def pixels_of_conv(x, v: Constant, a: Constant, w: Constant, b: Constant):
+    """Two convolutions, one after the other; the second has a kernel of one pixel."""
     mixed = op.Reshape(w, shape=(w.dim(0), w.dim(1)))
     product = mixed @ op.Reshape(v, shape=(v.dim(0), -1))
     kernel = op.Reshape(product, shape=concat((w.dim(0),), v.shape[1:]))
-    return (
-        op.Conv(op.Conv(x, v, a, **PLAIN), w, b),
-        op.Conv(x, kernel, mixed @ a + b, **PLAIN),
-    )
+    return op.Conv(op.Conv(x, v, a, **PLAIN), w, b), op.Conv(x, kernel, mixed @ a + b, **PLAIN)
 
 
-# Zeros around an image.
-
-
-@rule
-def conv_of_padded(x, w, top: Attribute, left: Attribute, bottom: Attribute, right: Attribute):
-    pads = WINDOW["pads"]
-    around = (pads[0] + top, pads[1] + left, pads[2] + bottom, pads[3] + right)
-    return (
-        op.Conv(op.Pad(x, pads=(0, 0, top, left, 0, 0, bottom, right)), w, **WINDOW),
-        op.Conv(x, w, **{**WINDOW, "pads": around}),
-    )
-
-
-@rule
-def conv_of_padded_with_bias(
-    x, w, b, top: Attribute, left: Attribute, bottom: Attribute, right: Attribute
-):
+@with_bias("b")
+def conv_of_padded(x, w, b, top: Attribute, left: Attribute, bottom: Attribute, right: Attribute):
+    """Zeros around an image."""
     pads = WINDOW["pads"]
     around = (pads[0] + top, pads[1] + left, pads[2] + bottom, pads[3] + right)
     return (

@@ -25,6 +25,7 @@ from environments.tensor_graphs.rules.language.notation import (
     op,
     permute,
     rule,
+    rules,
 )
 from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.rules.library.merging import outputs, tensors
@@ -34,48 +35,31 @@ _UNARY = ("Relu", "Sigmoid", "Tanh", "Erf", "Gelu")
 _BINARY = ("Add", "Sub", "Mul", "Div")
 _WAYS = (2, 3, 4)
 
-# Operators that cancel each other.
 
-
-@rule
-def transposed_twice(x, p: Attribute, q: Attribute):
-    return op.Transpose(op.Transpose(x, perm=p), perm=q), op.Transpose(x, perm=permute(p, q))
-
-
-@rule
-def transposed_not_at_all(x, p: Attribute):
-    return op.Transpose(x, perm=p), x, p == numbers(0, x.rank)
-
-
-@rule
-def reshaped_twice(x, s: Attribute, t: Attribute):
-    return op.Reshape(op.Reshape(x, shape=s), shape=t), op.Reshape(x, shape=t)
-
-
-@rule
-def reshaped_not_at_all(x, s: Attribute):
-    return op.Reshape(x, shape=s), x
-
-
-@rule
-def expanded_not_at_all(x, s: Attribute):
-    return op.Expand(x, shape=s), x
-
-
-@rule
-def cast_not_at_all(x, t: Attribute):
-    return op.Cast(x, to=t), x
-
-
-@rule
-def transposed_sizes_of_one(x, p: Attribute):
-    """Turning a row into a column moves no elements, so a Reshape does it too."""
-    return (
-        op.Transpose(x, perm=p),
-        op.Reshape(x, shape=permute(x.shape, p)),
-        x.rank == 2,
-        x.dim(0) == 1,
-    )
+@rules
+def cancelling(x, p: Attribute, q: Attribute, s: Attribute, t: Attribute):
+    """Operators that cancel each other, or do nothing."""
+    return {
+        "transposed_twice": (
+            op.Transpose(op.Transpose(x, perm=p), perm=q),
+            op.Transpose(x, perm=permute(p, q)),
+        ),
+        "transposed_not_at_all": (op.Transpose(x, perm=p), x, p == numbers(0, x.rank)),
+        "reshaped_twice": (
+            op.Reshape(op.Reshape(x, shape=s), shape=t),
+            op.Reshape(x, shape=t),
+        ),
+        "reshaped_not_at_all": (op.Reshape(x, shape=s), x),
+        "expanded_not_at_all": (op.Expand(x, shape=s), x),
+        "cast_not_at_all": (op.Cast(x, to=t), x),
+        # Turning a row into a column moves no elements, so a Reshape does it too.
+        "transposed_sizes_of_one": (
+            op.Transpose(x, perm=p),
+            op.Reshape(x, shape=permute(x.shape, p)),
+            x.rank == 2,
+            x.dim(0) == 1,
+        ),
+    }
 
 
 def _cancelling(count: int) -> Iterator[Rule]:
@@ -99,14 +83,17 @@ def _cancelling(count: int) -> Iterator[Rule]:
         )
 
 
-@rule
-def concat_in_concat(x, y, z, axis: Attribute):
-    return op.Concat(op.Concat(x, y, axis=axis), z, axis=axis), op.Concat(x, y, z, axis=axis)
-
-
-@rule
-def concat_in_concat_behind(x, y, z, axis: Attribute):
-    return op.Concat(x, op.Concat(y, z, axis=axis), axis=axis), op.Concat(x, y, z, axis=axis)
+@rules
+def nested_concats(x, y, z, axis: Attribute):
+    """A Concat whose first or last part is one."""
+    flat_concat = op.Concat(x, y, z, axis=axis)
+    return {
+        "concat_in_concat": (op.Concat(op.Concat(x, y, axis=axis), z, axis=axis), flat_concat),
+        "concat_in_concat_behind": (
+            op.Concat(x, op.Concat(y, z, axis=axis), axis=axis),
+            flat_concat,
+        ),
+    }
 
 
 # Moving past elementwise operators.
@@ -124,16 +111,9 @@ def _unary(name: str) -> Iterator[Rule]:
     for how, move in moved:
         yield make_rule(f"{text}_of_{how}", f(move(x)), move(f(x)))
         yield make_rule(f"{how}_{text}", move(f(x)), f(move(x)))
-    yield make_rule(
-        f"{text}_of_concat",
-        f(op.Concat(x, y, axis=axis)),
-        op.Concat(f(x), f(y), axis=axis),
-    )
-    yield make_rule(
-        f"concat_of_{text}",
-        op.Concat(f(x), f(y), axis=axis),
-        f(op.Concat(x, y, axis=axis)),
-    )
+    before, after = f(op.Concat(x, y, axis=axis)), op.Concat(f(x), f(y), axis=axis)
+    yield make_rule(f"{text}_of_concat", before, after)
+    yield make_rule(f"concat_of_{text}", after, before)
 
 
 def _binary(name: str) -> Iterator[Rule]:
@@ -141,37 +121,32 @@ def _binary(name: str) -> Iterator[Rule]:
     s, p = Quantity(Name("s")), Quantity(Name("p"))
     f = getattr(op, name)
     text = name.lower()
+    reshaped = op.Reshape(x, shape=s)
     yield make_rule(
         f"{text}_of_two_reshaped",
-        f(op.Reshape(x, shape=s), op.Reshape(y, shape=s)),
+        f(reshaped, op.Reshape(y, shape=s)),
         op.Reshape(f(x, y), shape=s),
         fewer_axes(x, s),
     )
     yield make_rule(
         f"{text}_of_reshaped",
-        f(op.Reshape(x, shape=s), y),
+        f(reshaped, y),
         op.Reshape(f(x, op.Reshape(y, shape=x.shape)), shape=s),
         only_where(no(y.is_constant)),
         fewer_axes(x, s),
     )
     yield make_rule(
         f"{text}_of_reshaped_and_vector",
-        f(op.Reshape(x, shape=s), c),
+        f(reshaped, c),
         op.Reshape(f(x, flat(c)), shape=s),
         along_last(c),
         only_where(c.is_constant),
         fewer_axes(x, s),
     )
-    yield make_rule(
-        f"{text}_of_two_transposed",
-        f(op.Transpose(x, perm=p), op.Transpose(y, perm=p)),
-        op.Transpose(f(x, y), perm=p),
-    )
-    yield make_rule(
-        f"transposed_{text}",
-        op.Transpose(f(x, y), perm=p),
-        f(op.Transpose(x, perm=p), op.Transpose(y, perm=p)),
-    )
+    before = f(op.Transpose(x, perm=p), op.Transpose(y, perm=p))
+    after = op.Transpose(f(x, y), perm=p)
+    yield make_rule(f"{text}_of_two_transposed", before, after)
+    yield make_rule(f"transposed_{text}", after, before)
     yield make_rule(
         f"{text}_of_transposed",
         f(op.Transpose(x, perm=p), c),

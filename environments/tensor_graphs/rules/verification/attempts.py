@@ -11,10 +11,11 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from environments.tensor_graphs.graph.nodes import TensorType
+from environments.tensor_graphs.graph.nodes import Ref, TensorType
 from environments.tensor_graphs.operators import table
 from environments.tensor_graphs.operators.operator import REQUIRED, OperatorError
 from environments.tensor_graphs.rules.language import terms
+from environments.tensor_graphs.rules.language.computations import Computation, TooLargeError
 from environments.tensor_graphs.rules.language.expressions import (
     Apply,
     Expression,
@@ -26,12 +27,9 @@ from environments.tensor_graphs.rules.language.expressions import (
     variables,
 )
 from environments.tensor_graphs.rules.language.terms import Bindings, TermError
-from environments.tensor_graphs.rules.verification.computations import Computation, TooLargeError
 from environments.tensor_graphs.rules.verification.draws import Draw, ImpossibleError, Use
 from environments.tensor_graphs.rules.verification.hints import Hints, is_list
 from environments.tensor_graphs.rules.verification.proposals import propose
-
-Place = tuple[int, int]
 
 # The expressions of a rule are looked at in each attempt.
 _names = functools.lru_cache(maxsize=1024)(names)
@@ -73,13 +71,7 @@ class _State:
     met: set[int]
 
     def copy(self) -> _State:
-        return _State(
-            self.types.copy(),
-            self.attributes.copy(),
-            self.limits.copy(),
-            self.to_check.copy(),
-            self.met.copy(),
-        )
+        return _State(*[field.copy() for field in vars(self).values()])
 
 
 class Attempt:
@@ -104,7 +96,7 @@ class Attempt:
         """The types and attributes bound so far."""
         return Bindings(self.state.types, self.state.attributes)
 
-    def add_source(self, expression: Expression) -> Place:
+    def add_source(self, expression: Expression) -> Ref:
         """Add one expression of the source to the computation and return its place.
 
         Raises:
@@ -138,15 +130,15 @@ class Attempt:
                 self.state = before.copy()
         raise ImpossibleError
 
-    def _add(self, expression: Expression) -> Place:
+    def _add(self, expression: Expression) -> Ref:
         if isinstance(expression, Variable):
             if expression.name not in self.state.types:
                 self._bind_type(expression, self.draw.shape())
-            return self.computation.add_given(expression.name, self.state.types[expression.name])
+            return self.computation.add_input(expression.name, self.state.types[expression.name])
         assert isinstance(expression, Apply)
         if expression.op not in table.OPERATORS:
             raise OperatorError(f"no operator {expression.op}")
-        places: list[Place | None] = [
+        places: list[Ref | None] = [
             None if operand is None or self._is_open(operand) else self._add(operand)
             for operand in expression.inputs
         ]
@@ -154,7 +146,7 @@ class Attempt:
         tries = _TRIES_OF_OPERATOR if has_choice else 1
         return self._retried(lambda: self._add_operator(expression, list(places)), tries)
 
-    def _add_operator(self, expression: Apply, places: list[Place | None]) -> Place:
+    def _add_operator(self, expression: Apply, places: list[Ref | None]) -> Ref:
         use = self._use(expression, places)
         propose(use)
         for place, operand in enumerate(expression.inputs):
@@ -166,12 +158,12 @@ class Attempt:
         self._note_limits(expression, places, values)
         place_of_output = self.computation.add(expression.op, places, values, expression.output)
         self._bind_attributes(
-            expression, dict(self.computation.steps[place_of_output[0]].attributes)
+            expression, dict(self.computation.steps[place_of_output.node].attributes)
         )
         self._check_conditions()
         return place_of_output
 
-    def _use(self, expression: Apply, places: list[Place | None]) -> Use:
+    def _use(self, expression: Apply, places: list[Ref | None]) -> Use:
         shapes = [None if place is None else self._shape(place) for place in places]
         for place, operand in enumerate(expression.inputs):
             if places[place] is None and isinstance(operand, Variable):
@@ -275,11 +267,12 @@ class Attempt:
                 check(terms.holds(condition, self.bindings))
                 self.state.met.add(number)
 
-    def _shape(self, place: Place) -> tuple[int, ...]:
-        return tuple(int(size) for size in self.computation.type_of(place).shape or ())
+    def _shape(self, place: Ref) -> tuple[int, ...]:
+        tensor = self.computation.type_of(place)
+        return tuple(int(size) for size in (tensor and tensor.shape) or ())
 
     def _note_limits(
-        self, expression: Apply, places: list[Place | None], values: Mapping[str, Any]
+        self, expression: Apply, places: list[Ref | None], values: Mapping[str, Any]
     ) -> None:
         """Record the size that the indices of a Gather must stay below."""
         if expression.op != "Gather":

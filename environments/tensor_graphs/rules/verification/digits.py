@@ -23,11 +23,12 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
+from environments.tensor_graphs.graph.nodes import INPUT, Ref
 from environments.tensor_graphs.operators.algebra import FLOATS
+from environments.tensor_graphs.rules.language.computations import input_name
 from environments.tensor_graphs.rules.verification.instances import Instance
-from environments.tensor_graphs.rules.verification.points import choose, make_point
+from environments.tensor_graphs.rules.verification.points import choose, make_point, single
 
-Place = tuple[int, int]
 Point = dict[str, np.ndarray]
 
 RATIOS = (1.0, 1e3, 1e6, 1e8)
@@ -83,7 +84,7 @@ class _Setting:
     scales: dict[str, float]
     centers: dict[str, float]
     cancelling: str
-    rival: Place
+    rival: Ref
     sign: float
     seed: int
 
@@ -124,13 +125,13 @@ def _setting(
     scales = {name: choose(rng, _SCALES) for name in names}
     centers = {name: choose(rng, (-1.0, 0.0, 0.0, 1.0)) * ratio for name in names}
     if ratio == 1.0:
-        return _Setting(ratio, scales, dict.fromkeys(names, 0.0), "", (0, 0), 1.0, 0)
+        return _Setting(ratio, scales, dict.fromkeys(names, 0.0), "", Ref(0), 1.0, 0)
     cancelling = choose(rng, names)
     others = _others(instance, cancelling, literals)
     if not others:
-        return _Setting(ratio, scales, centers, "", (0, 0), 1.0, 0)
+        return _Setting(ratio, scales, centers, "", Ref(0), 1.0, 0)
     steps = instance.computation.steps
-    inputs = [place for place in others if steps[place[0]].name]
+    inputs = [place for place in others if steps[place.node].op == INPUT]
     if inputs and len(inputs) < len(others) and rng.random() < 0.5:
         others = [place for place in others if place not in inputs]
     elif inputs:
@@ -138,57 +139,52 @@ def _setting(
     target = others[rng.integers(len(others))]
     # What the other is computed from must not vary around 0, else the other does.
     for step in instance.computation.only([target])[0].steps:
-        if step.name in centers and not centers[step.name]:
-            centers[step.name] = ratio * float(rng.random() < _CENTERED)
+        name = input_name(step)
+        if name in centers and not centers[name]:
+            centers[name] = ratio * float(rng.random() < _CENTERED)
     sign = choose(rng, (-1.0, 1.0))
     return _Setting(ratio, scales, centers, cancelling, target, sign, int(rng.integers(2**31)))
 
 
-def _others(instance: Instance, name: str, literals: Collection[str]) -> list[Place]:
+def _others(instance: Instance, name: str, literals: Collection[str]) -> list[Ref]:
     """Return the places of what the source computes, or is given, without a certain tensor."""
     computation = instance.computation
-    needed = {place for place, _ in instance.sources}
-    for number in range(len(computation.steps) - 1, -1, -1):
-        if number in needed:
-            inputs = computation.steps[number].inputs
-            needed.update(place[0] for place in inputs if place is not None)
+    needed = computation.below(instance.sources)
     depends: set[int] = set()
     others = []
     for number, step in enumerate(computation.steps):
-        if step.name == name or any(
-            place is not None and place[0] in depends for place in step.inputs
-        ):
+        own_name = input_name(step)
+        if own_name == name or not depends.isdisjoint(step.used):
             depends.add(number)
-        elif number in needed and step.name not in literals:
-            types = enumerate(step.types)
-            others += [(number, output) for output, tensor in types if tensor.dtype == "float32"]
+        elif number in needed and own_name not in literals:
+            others += [
+                Ref(number, output)
+                for output, tensor in enumerate(step.types)
+                if tensor is not None and tensor.dtype == "float32"
+            ]
     return others
 
 
 def _point(instance: Instance, setting: _Setting, rng: np.random.Generator) -> Point:
     point = make_point(instance, rng, lambda rng, shape: rng.standard_normal(shape))
-    point = {name: _single(array) for name, array in point.items()}
+    point = {name: single(array) for name, array in point.items()}
     for name, scale in setting.scales.items():
         # Points with one and the same center would have the same errors.
         center = setting.centers[name] * rng.uniform(0.5, 1.5)
-        point[name] = _single((point[name] + center) * scale)
+        point[name] = single((point[name] + center) * scale)
     if not setting.cancelling:
         return point
     with np.errstate(all="ignore"):
         values = instance.computation.run(point, FLOATS)
-    target = values[setting.rival[0]][setting.rival[1]].astype(np.float64)
+    target = values[setting.rival.node][setting.rival.output].astype(np.float64)
     if target.size and np.all(np.isfinite(target)):
         shape = point[setting.cancelling].shape
         near = fitted(target, shape, np.random.default_rng(setting.seed))
         rest = float(np.max(np.abs(near), initial=0.0)) / setting.ratio
         near = near + rest * rng.standard_normal(shape)
         with np.errstate(over="ignore"):
-            point[setting.cancelling] = _single(setting.sign * near)
+            point[setting.cancelling] = single(setting.sign * near)
     return point
-
-
-def _single(array: np.ndarray) -> np.ndarray:
-    return np.asarray(array, np.float32) if array.dtype.kind == "f" else array
 
 
 def fitted(array: np.ndarray, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:

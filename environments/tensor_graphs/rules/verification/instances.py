@@ -6,23 +6,26 @@ away. So conditions restrict the instances exactly as they restrict matches.
 
 There are two kinds of instances. Usual ones have shapes that suit the operators. Small ones have
 sizes that are 1 or one other number, and use every combination of ranks in turn
-(`rank_combinations`). Examples are a vector beside a stack of matrices, or a tensor broadcast along
+(`RankCombinations`). Examples are a vector beside a stack of matrices, or a tensor broadcast along
 an axis that another tensor has elsewhere. Rules that look right and are wrong usually fail in small
 instances.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import functools
+import itertools
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from environments.tensor_graphs.graph.nodes import TensorType
+from environments.tensor_graphs.graph.nodes import Ref, TensorType
 from environments.tensor_graphs.operators.operator import FLOAT_TYPES, OperatorError
 from environments.tensor_graphs.rules.language import terms
-from environments.tensor_graphs.rules.language.element_types import special_types
+from environments.tensor_graphs.rules.language.computations import Computation
 from environments.tensor_graphs.rules.language.expressions import (
     Apply,
     Array,
@@ -32,16 +35,13 @@ from environments.tensor_graphs.rules.language.expressions import (
     Term,
     Variable,
     names,
+    parts,
 )
-from environments.tensor_graphs.rules.language.rule import Rule
+from environments.tensor_graphs.rules.language.rule import Rule, special_types
 from environments.tensor_graphs.rules.language.terms import Bindings, TermError
 from environments.tensor_graphs.rules.verification.attempts import MISFITS, Attempt, check
-from environments.tensor_graphs.rules.verification.computations import Computation, add_expression
 from environments.tensor_graphs.rules.verification.draws import Draw
 from environments.tensor_graphs.rules.verification.hints import Hints
-from environments.tensor_graphs.rules.verification.rank_combinations import RankCombinations
-
-Place = tuple[int, int]
 
 SMALL_PER_ROUND = 3
 """How many small instances there are for each usual one."""
@@ -50,6 +50,27 @@ DTYPES = ("float32",) * 8 + ("float64", "int64")
 """Element types of instances; those that come more often are drawn more often."""
 
 FLOATS_ONLY = tuple("float64" if dtype == "int64" else dtype for dtype in DTYPES)
+
+
+Ranks = Mapping[str, int]
+
+_MOST_RANK = 4
+_MOST_MISSES = 12
+_TIRED_SHARE = 0.25
+_TURNS_PER_DRAW = 40
+_MOST_VARIABLES = 4
+_LEAST_SHARE = 0.02
+_TURNS_TO_JUDGE = 400
+
+# These inputs need particular ranks and sizes, which `proposals` draws.
+_PARTICULAR = {
+    *(("Conv", place) for place in (0, 1, 2)),
+    *(("ConvTranspose", place) for place in (0, 1, 2)),
+    *((op, place) for op in ("Gemm", "Gather") for place in (0, 1)),
+    *((f"{kind}Normalization", place) for kind in ("Batch", "Instance") for place in range(5)),
+    *((op, 0) for op in ("MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool")),
+    *((op, 0) for op in ("DepthToSpace", "SpaceToDepth")),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,23 +89,22 @@ class Instance:
 
     bindings: Bindings
     computation: Computation
-    sources: tuple[Place, ...]
-    targets: tuple[Place, ...]
+    sources: tuple[Ref, ...]
+    targets: tuple[Ref, ...]
     fills: Mapping[str, float]
     limits: Mapping[str, int]
 
-    @property
+    @functools.cached_property
     def inputs(self) -> dict[str, TensorType]:
         """Types of the tensors that the computation must be given, by name."""
-        steps = self.computation.steps
-        return {step.name: step.types[0] for step in steps if step.name}
+        return self.computation.inputs
 
     def outputs(
         self, values: Sequence[tuple[np.ndarray, ...]]
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield the arrays of source and target for each output."""
         for source, target in zip(self.sources, self.targets, strict=True):
-            yield values[source[0]][source[1]], values[target[0]][target[1]]
+            yield values[source.node][source.output], values[target.node][target.output]
 
     def __str__(self) -> str:
         shown = [f"?{name} {_type_text(tensor)}" for name, tensor in self.bindings.types.items()]
@@ -95,6 +115,61 @@ class Instance:
 def _type_text(tensor: TensorType) -> str:
     shape = ", ".join(map(str, tensor.shape or ()))
     return f"[{shape}]" if tensor.dtype == "float32" else f"{tensor.dtype} [{shape}]"
+
+
+class RankCombinations:
+    """Combinations of ranks for the variables of a rule, which are tried in turn.
+
+    With random ranks, most products would be of two matrices, and most sums of two tensors of one
+    shape. Here a vector beside a stack of matrices comes as often as anything else. Combinations to
+    which the rule has never applied come less often.
+    """
+
+    def __init__(self, sources: Sequence[Expression], rng: random.Random) -> None:
+        particular = set(_particular_variables(sources))
+        mentioned = (part for source in sources for part in parts(source))
+        names = dict.fromkeys(part.name for part in mentioned if isinstance(part, Variable))
+        self._names = [name for name in names if name not in particular][:_MOST_VARIABLES]
+        turns = list(itertools.product(range(_MOST_RANK + 1), repeat=len(self._names)))
+        rng.shuffle(turns)
+        self._queue = collections.deque(turns)
+        self._rng = rng
+        self._misses: collections.Counter[tuple[int, ...]] = collections.Counter()
+        self._num_turns = self._num_found = 0
+
+    def turns(self) -> Iterator[Ranks]:
+        """Yield the next ranks of variables, by name; `note` must be called after each."""
+        for _ in range(_TURNS_PER_DRAW):
+            if not self._names or self._is_hopeless:
+                return
+            while self._is_tired(self._queue[0]) and self._rng.random() > _TIRED_SHARE:
+                self._queue.rotate(-1)
+            yield dict(zip(self._names, self._queue[0], strict=True))
+
+    @property
+    def _is_hopeless(self) -> bool:
+        enough = self._num_turns >= _TURNS_TO_JUDGE
+        return enough and self._num_found < _LEAST_SHARE * self._num_turns
+
+    def _is_tired(self, turn: tuple[int, ...]) -> bool:
+        return self._misses[turn] >= _MOST_MISSES
+
+    def note(self, ranks: Ranks, has_applied: bool) -> None:
+        """Record whether the rule applied to the combination just tried, and go on to the next."""
+        turn = self._queue[0]
+        assert turn == tuple(ranks[name] for name in self._names)
+        self._queue.rotate(-1)
+        self._num_turns += 1
+        self._num_found += has_applied
+        self._misses[turn] = -_MOST_MISSES if has_applied else self._misses[turn] + 1
+
+
+def _particular_variables(sources: Sequence[Expression]) -> Iterator[str]:
+    for part in (part for source in sources for part in parts(source)):
+        if isinstance(part, Apply):
+            for place, operand in enumerate(part.inputs):
+                if isinstance(operand, Variable) and (part.op, place) in _PARTICULAR:
+                    yield operand.name
 
 
 class InstanceDrawer:
@@ -189,7 +264,7 @@ class InstanceDrawer:
         attributes = {**instance.bindings.attributes, **{name: number_fn() for name in self._free}}
         bindings, computation = Bindings(types, attributes), Computation()
         try:
-            sources = [add_expression(computation, source, bindings) for source in self._sources]
+            sources = [computation.add_expression(source, bindings) for source in self._sources]
             return self._instance(computation, bindings, sources, instance.limits)
         except MISFITS:
             return None
@@ -210,7 +285,7 @@ class InstanceDrawer:
             return dataclasses.replace(expression, inputs=inputs)
         return expression
 
-    def _attempt(self, ranks: Mapping[str, int] | None = None) -> Instance:
+    def _attempt(self, ranks: Ranks | None = None) -> Instance:
         draw = Draw(self._rng, self._rank, is_small=ranks is not None)
         attempt = Attempt(draw, self._hints, self._special_types, self._dtypes)
         attempt.bind_ranks(ranks or {})
@@ -226,7 +301,7 @@ class InstanceDrawer:
         self,
         computation: Computation,
         bindings: Bindings,
-        sources: list[Place],
+        sources: list[Ref],
         limits: Mapping[str, int],
     ) -> Instance:
         """Complete an instance whose source is computed and whose bindings are known."""
@@ -248,10 +323,10 @@ class InstanceDrawer:
         )
 
     def _targets(
-        self, computation: Computation, bindings: Bindings, sources: list[Place]
-    ) -> list[Place]:
+        self, computation: Computation, bindings: Bindings, sources: list[Ref]
+    ) -> list[Ref]:
         try:
-            targets = [add_expression(computation, root, bindings) for root in self._rule.target]
+            targets = [computation.add_expression(root, bindings) for root in self._rule.target]
         except (OperatorError, TermError, IndexError):
             return []
         old, new = (

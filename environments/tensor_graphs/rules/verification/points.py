@@ -34,7 +34,7 @@ def make_point(
     """
     point: dict[str, np.ndarray] = {}
     for name, tensor in instance.inputs.items():
-        shape = _sizes(tensor.shape)
+        shape: Any = tensor.shape
         is_float = tensor.dtype in FLOAT_TYPES
         if name in instance.fills:
             filled = np.full(shape, instance.fills[name], np.float64)
@@ -50,20 +50,12 @@ def make_point(
     return point
 
 
-def _magnitudes(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    return rng.standard_normal(shape) * 10.0 ** rng.uniform(-3, 2)
-
-
-def _sparse(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    return rng.standard_normal(shape) * rng.integers(0, 2, shape)
-
-
 FINITE: tuple[PointFn, ...] = (
     lambda rng, shape: rng.standard_normal(shape),
     lambda rng, shape: rng.integers(-3, 4, shape).astype(np.float64),
     lambda rng, shape: rng.uniform(0.1, 2.0, shape),
-    _magnitudes,
-    _sparse,
+    lambda rng, shape: rng.standard_normal(shape) * 10.0 ** rng.uniform(-3, 2),
+    lambda rng, shape: rng.standard_normal(shape) * rng.integers(0, 2, shape),
 )
 """Tensors with zeros, ties and numbers of different magnitude, which integers do not test."""
 
@@ -97,5 +89,6 @@ def choose(rng: np.random.Generator, options: Sequence[T]) -> T:
     return options[rng.integers(len(options))]
 
 
-def _sizes(shape: Any) -> tuple[int, ...]:
-    return tuple(int(size) for size in shape or ())
+def single(array: np.ndarray) -> np.ndarray:
+    """Round floating-point numbers to float32."""
+    return np.asarray(array, np.float32) if array.dtype.kind == "f" else array

@@ -5,7 +5,7 @@ for real numbers may be wrong for them. The instances of a rule are given other 
 those of floating point, in turn, and both sides are computed at points over the whole range of the
 type. Wherever the source has a value, the target must have exactly the same one.
 
-A rule is right for a group of types (`element_types`) if it is right for all types of the group
+A rule is right for a group of types (`language.rule`) if it is right for all types of the group
 that its source takes. A target may use what the source does not, such as Neg, which ONNX does not
 define for unsigned integers, or Gemm, which onnxruntime computes for no integers. Then the rule is
 not for these types.
@@ -22,17 +22,17 @@ from collections.abc import Iterator
 import numpy as np
 from onnx import defs
 
+from environments.tensor_graphs.operators.algebra import Floats
 from environments.tensor_graphs.operators.operator import FLOAT_TYPES
-from environments.tensor_graphs.rules.language.element_types import (
+from environments.tensor_graphs.rules.language.computations import Computation
+from environments.tensor_graphs.rules.language.expressions import Apply, parts
+from environments.tensor_graphs.rules.language.rule import (
     FLOAT,
     GROUPS,
+    Rule,
     group_of,
 )
-from environments.tensor_graphs.rules.language.expressions import Apply, parts
-from environments.tensor_graphs.rules.language.rule import Rule
-from environments.tensor_graphs.rules.verification.computations import Computation
 from environments.tensor_graphs.rules.verification.instances import Instance, InstanceDrawer
-from environments.tensor_graphs.rules.verification.wrapping import Wrapping
 
 _DTYPES = (
     "int64", "uint8", "bool", "int32", "uint64", "int8", "uint32", "int16", "uint16",
@@ -44,6 +44,9 @@ _TOLERANCE = 1e-3
 _ONNX_NAMES = {"float32": "float", "float64": "double"}
 _RARE = frozenset({"Gemm", "PRelu", "Relu"})
 """What onnxruntime computes for few integers, or for none."""
+
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+_HALF = np.uint64(32)
 
 Use = tuple[str, int, str]
 """An operator, the index of an input, and the element type of that input."""
@@ -100,21 +103,16 @@ class TypeTrials:
 
     def _difference(self, instance: Instance) -> str:
         points = (_point(instance, self._rng) for _ in range(_POINTS_PER_INSTANCE))
-        return next(
-            (
-                difference
-                for difference in (_difference_at(instance, point) for point in points)
-                if difference
-            ),
-            "",
-        )
+        return next(filter(None, (_difference_at(instance, point) for point in points)), "")
 
 
 def _uses(computation: Computation) -> Iterator[Use]:
     for step in computation.steps:
         for place, origin in enumerate(step.inputs):
             if origin is not None:
-                yield step.op, place, computation.type_of(origin).dtype
+                tensor = computation.type_of(origin)
+                assert tensor is not None
+                yield step.op, place, tensor.dtype
 
 
 def _uses_of_source(instance: Instance) -> Iterator[Use]:
@@ -210,3 +208,58 @@ def _agree(source: np.ndarray, target: np.ndarray) -> np.ndarray:
     scale = np.max(np.abs(source), where=np.isfinite(source), initial=0.0)
     with np.errstate(all="ignore"):
         return ~np.isfinite(source) | (np.abs(source - target) <= _TOLERANCE * scale)
+
+
+class Wrapping(Floats):
+    """NumPy's numbers. Where ONNX defines no result, it depends on a key.
+
+    A quotient by zero is not defined, nor is the smallest integer divided by -1, nor a number that
+    is converted to a type that does not hold it. Such a result is a hash of the operand and of the
+    key. So an element of a tensor is defined if it is the same for several keys.
+
+    Attributes:
+      is_defined: whether everything computed so far is defined.
+    """
+
+    def __init__(self, key: int = 0) -> None:
+        self._key = np.uint64(key)
+        self.is_defined = True
+
+    def number(self, value: float, like: np.ndarray) -> np.ndarray:
+        """Return a number as an array of shape []; integers wrap around."""
+        if like.dtype.kind not in "iu":
+            return super().number(value, like)
+        bits = 8 * like.dtype.itemsize
+        return np.asarray(int(value) % 2**bits, f"uint{bits}").astype(like.dtype)
+
+    def divide(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Divide two arrays; quotients of integers are truncated."""
+        if a.dtype.kind not in "iu":
+            return super().divide(a, b)
+        undefined = b == 0
+        if a.dtype.kind == "i":
+            undefined = undefined | ((a == np.iinfo(a.dtype).min) & (b == -1))
+        return self._unless(
+            undefined, super().divide(a, np.where(undefined, np.ones_like(b), b)), a
+        )
+
+    def cast(self, x: np.ndarray, dtype: str) -> np.ndarray:
+        """Convert an array to another element type."""
+        if x.dtype.kind != "f" or np.dtype(dtype).kind not in "iu":
+            return super().cast(x, dtype)
+        limits = np.iinfo(dtype)
+        whole = np.trunc(x)
+        undefined = ~((whole >= float(limits.min)) & (whole < float(limits.max)))
+        return self._unless(undefined, np.where(undefined, 0, whole).astype(dtype), x)
+
+    def _unless(self, undefined: np.ndarray, result: np.ndarray, operand: np.ndarray) -> np.ndarray:
+        """Put hashes of the operand and the key where a result is not defined."""
+        if not np.any(undefined):
+            return result
+        self.is_defined = False
+        # With at least one axis, NumPy does not warn of overflow, which is intended here.
+        bits = np.atleast_1d(operand).astype(np.float64).view(np.uint64)
+        mixed = (bits + self._key) * _ODD
+        mixed = (mixed ^ (mixed >> _HALF)) * _ODD
+        hashed = (mixed >> _HALF).astype(result.dtype).reshape(operand.shape)
+        return np.where(undefined, hashed, result)

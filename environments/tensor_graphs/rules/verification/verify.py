@@ -27,12 +27,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from environments.tensor_graphs.graph.nodes import CONSTANT, INPUT
 from environments.tensor_graphs.operators.algebra import FLOATS
 from environments.tensor_graphs.operators.field import PRIME, Field
 from environments.tensor_graphs.operators.operator import FLOAT_TYPES
-from environments.tensor_graphs.rules.language.element_types import FLOAT, GROUPS
 from environments.tensor_graphs.rules.language.expressions import Term
-from environments.tensor_graphs.rules.language.rule import Rule
+from environments.tensor_graphs.rules.language.rule import FLOAT, GROUPS, Rule
 from environments.tensor_graphs.rules.language.terms import holds
 from environments.tensor_graphs.rules.verification.digits import digit_loss
 from environments.tensor_graphs.rules.verification.instances import (
@@ -41,7 +41,7 @@ from environments.tensor_graphs.rules.verification.instances import (
     InstanceDrawer,
 )
 from environments.tensor_graphs.rules.verification.nonfinite import nonfinite_change
-from environments.tensor_graphs.rules.verification.points import FINITE, make_point
+from environments.tensor_graphs.rules.verification.points import FINITE, make_point, single
 from environments.tensor_graphs.rules.verification.type_trials import TypeTrials
 
 _TOLERANCE = 2e-6
@@ -217,13 +217,9 @@ def _float_problem(instance: Instance, rng: np.random.Generator, count: int) -> 
     point = make_point(instance, rng, FINITE[count % len(FINITE)])
     problem, compared = _compare(instance, point, _TOLERANCE)
     if not problem and count % len(FINITE) == 0:
-        single = {name: _narrowed(array) for name, array in point.items()}
-        problem, _ = _compare(instance, single, _TOLERANCE_32)
+        narrow = {name: single(array) for name, array in point.items()}
+        problem, _ = _compare(instance, narrow, _TOLERANCE_32)
     return problem, compared
-
-
-def _narrowed(array: np.ndarray) -> np.ndarray:
-    return array.astype(np.float32) if array.dtype == np.float64 else array
 
 
 def _compare(instance: Instance, point: dict[str, np.ndarray], tolerance: float) -> tuple[str, int]:
@@ -270,9 +266,9 @@ def _degree(instance: Instance) -> int:
     """Return a bound on the degree of all values; a function has the degree of its argument."""
     degrees: list[int] = []
     for step in instance.computation.steps:
-        degrees_of_inputs = [degrees[place[0]] for place in step.inputs if place is not None]
-        if not step.op:
-            degrees.append(1 if step.name else 0)
+        degrees_of_inputs = [degrees[ref.node] for ref in step.inputs if ref is not None]
+        if step.op in (INPUT, CONSTANT):
+            degrees.append(int(step.op == INPUT))
         elif step.op in _PRODUCTS:
             degrees.append(sum(degrees_of_inputs))
         elif step.op.endswith("Normalization"):

@@ -7,9 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from environments.tensor_graphs.graph.nodes import TensorType
 from environments.tensor_graphs.operators import table
 from environments.tensor_graphs.operators.algebra import FLOATS
 from environments.tensor_graphs.operators.field import PRIME, Field
+from environments.tensor_graphs.rules.language.computations import Computation
+from environments.tensor_graphs.rules.language.expressions import parse
+from environments.tensor_graphs.rules.language.terms import Bindings
 from tests.environments.tensor_graphs.operators.cases import ALL, Case, types_of
 
 FIELD = Field(7)
@@ -30,8 +34,8 @@ def number(*shape: int) -> np.ndarray:
     return FIELD.random(RNG, shape)
 
 
-def do(op: str, *arrays: np.ndarray, key: Field = FIELD, **attributes: Any) -> np.ndarray:
-    return table.evaluate(op, arrays, table.complete(op, attributes), key)[0]
+def do(op: str, *arrays: np.ndarray, **attributes: Any) -> np.ndarray:
+    return table.evaluate(op, arrays, table.complete(op, attributes), FIELD)[0]
 
 
 def as_numbers(arrays: list[np.ndarray]) -> list[np.ndarray]:
@@ -122,82 +126,55 @@ def test_pools_of_sums():
     )
 
 
-TRUE = {
-    "Relu of Relu": lambda f, x, y: (f("Relu", f("Relu", x)), f("Relu", x)),
-    "Max commutes": lambda f, x, y: (f("Max", x, y), f("Max", y, x)),
-    "absorption": lambda f, x, y: (f("Max", x, f("Min", x, y)), x),
-    "Max of negated": lambda f, x, y: (
-        f("Max", f("Neg", x), f("Neg", y)),
-        f("Neg", f("Min", x, y)),
-    ),
-    "two halves": lambda f, x, y: (f("Sub", f("Relu", x), f("Relu", f("Neg", x))), x),
-    "Max and Min": lambda f, x, y: (f("Add", f("Max", x, y), f("Min", x, y)), f("Add", x, y)),
-    "Clip of Relu": lambda f, x, y: (
-        f("Clip", f("Relu", x), min=0.0, max=6.0),
-        f("Clip", x, min=0.0, max=6.0),
-    ),
-    "Clip of Clip": lambda f, x, y: (
-        f("Clip", f("Clip", x, min=0.0, max=6.0), min=-1.0, max=3.0),
-        f("Clip", x, min=0.0, max=3.0),
-    ),
-    "Abs of Neg": lambda f, x, y: (f("Abs", f("Neg", x)), f("Abs", x)),
-    "HardSwish": lambda f, x, y: (
-        f("HardSwish", x),
-        f("Mul", x, f("HardSigmoid", x, alpha=1 / 6, beta=0.5)),
-    ),
-    "PRelu": lambda f, x, y: (
-        f("LeakyRelu", x, alpha=0.25),
-        f("PRelu", x, FIELD.embed(np.array([0.25]))),
-    ),
-    "whole powers": lambda f, x, y: (
-        f("Pow", x, FIELD.embed(np.array([3.0, -2.0, 0.5, 0.0]))),
-        np.stack([
-            f("Mul", x, f("Mul", x, x))[..., 0],
-            f("Reciprocal", f("Mul", x, x))[..., 1],
-            f("Sqrt", x)[..., 2],
-            np.ones_like(x[..., 3]),
-        ], axis=-1),
-    ),
-    "mish": lambda f, x, y: (f("Mish", x), f("Mul", x, f("Tanh", f("Softplus", x)))),
-    "softmax": lambda f, x, y: (
-        f("Softmax", x, axis=1),
-        f("Div", f("Exp", x), f("ReduceSum", f("Exp", x), axes=(1,))),
-    ),
-    "log softmax": lambda f, x, y: (
-        f("LogSoftmax", x, axis=1),
-        f("Log", f("Softmax", x, axis=1)),
-    ),
-}  # fmt: skip
-FALSE = {
-    "Relu is nothing": lambda f, x, y: (f("Relu", x), x),
-    "Relu of sums": lambda f, x, y: (
-        f("Relu", f("Add", x, y)),
-        f("Add", f("Relu", x), f("Relu", y)),
-    ),
-    "Max is Add": lambda f, x, y: (f("Max", x, y), f("Add", x, y)),
-    "Exp is Sqrt": lambda f, x, y: (f("Exp", x), f("Sqrt", x)),
-    "Exp of sums": lambda f, x, y: (f("Exp", f("Add", x, y)), f("Add", f("Exp", x), f("Exp", y))),
-    "Abs is nothing": lambda f, x, y: (f("Abs", x), x),
-    "Sub commutes": lambda f, x, y: (f("Sub", x, y), f("Sub", y, x)),
-    "Div by nothing": lambda f, x, y: (f("Div", f("Sub", x, x), f("Sub", y, y)), f("Sub", x, x)),
-    "Pow commutes": lambda f, x, y: (f("Pow", x, y), f("Pow", y, x)),
-}
+def constant(value: float) -> str:
+    return f'(full {value} (list) "float32")'
 
 
-@pytest.mark.parametrize("name", TRUE)
-def test_equalities_of_all_real_numbers_hold(name):
+TRUE = [
+    ("(Relu (Relu ?x))", "(Relu ?x)"),
+    ("(Max ?x ?y)", "(Max ?y ?x)"),
+    ("(Max ?x (Min ?x ?y))", "?x"),
+    ("(Max (Neg ?x) (Neg ?y))", "(Neg (Min ?x ?y))"),
+    ("(Sub (Relu ?x) (Relu (Neg ?x)))", "?x"),
+    ("(Add (Max ?x ?y) (Min ?x ?y))", "(Add ?x ?y)"),
+    ("(Clip (Relu ?x) :min 0.0 :max 6.0)", "(Clip ?x :min 0.0 :max 6.0)"),
+    ("(Clip (Clip ?x :min 0.0 :max 6.0) :min -1.0 :max 3.0)", "(Clip ?x :min 0.0 :max 3.0)"),
+    ("(Abs (Neg ?x))", "(Abs ?x)"),
+    ("(HardSwish ?x)", f"(Mul ?x (HardSigmoid ?x :alpha {1 / 6} :beta 0.5))"),
+    ("(LeakyRelu ?x :alpha 0.25)", f"(PRelu ?x {constant(0.25)})"),
+    (f"(Pow ?x {constant(3.0)})", "(Mul ?x (Mul ?x ?x))"),
+    (f"(Pow ?x {constant(-2.0)})", "(Reciprocal (Mul ?x ?x))"),
+    (f"(Pow ?x {constant(0.5)})", "(Sqrt ?x)"),
+    (f"(Pow ?x {constant(0.0)})", "(Div ?x ?x)"),
+    ("(Mish ?x)", "(Mul ?x (Tanh (Softplus ?x)))"),
+    ("(Softmax ?x :axis 1)", "(Div (Exp ?x) (ReduceSum (Exp ?x) :axes (list 1)))"),
+    ("(LogSoftmax ?x :axis 1)", "(Log (Softmax ?x :axis 1))"),
+]
+FALSE = [
+    ("(Relu ?x)", "?x"),
+    ("(Relu (Add ?x ?y))", "(Add (Relu ?x) (Relu ?y))"),
+    ("(Max ?x ?y)", "(Add ?x ?y)"),
+    ("(Exp ?x)", "(Sqrt ?x)"),
+    ("(Exp (Add ?x ?y))", "(Add (Exp ?x) (Exp ?y))"),
+    ("(Abs ?x)", "?x"),
+    ("(Sub ?x ?y)", "(Sub ?y ?x)"),
+    ("(Div (Sub ?x ?x) (Sub ?y ?y))", "(Sub ?x ?x)"),
+    ("(Pow ?x ?y)", "(Pow ?y ?x)"),
+]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "is_true"),
+    [*((*sides, True) for sides in TRUE), *((*sides, False) for sides in FALSE)],
+)
+def test_equalities_of_all_real_numbers_hold_and_no_others(left, right, is_true):
+    bindings = Bindings(dict.fromkeys("xy", TensorType("float32", (5, 4))), {})
+    computation = Computation()
+    sides = [computation.add_expression(parse(text), bindings) for text in (left, right)]
     for key in range(3):
-        x, y = number(5, 4), number(5, 4)
-        left, right = TRUE[name](lambda op, *a, k=key, **b: do(op, *a, key=Field(k), **b), x, y)
-        np.testing.assert_array_equal(left, right)
-
-
-@pytest.mark.parametrize("name", FALSE)
-def test_false_equalities_do_not_hold(name):
-    for key in range(3):
-        x, y = number(5, 4), number(5, 4)
-        left, right = FALSE[name](lambda op, *a, k=key, **b: do(op, *a, key=Field(k), **b), x, y)
-        assert not np.array_equal(left, right)
+        values = computation.run({"x": number(5, 4), "y": number(5, 4)}, Field(key))
+        first, second = (values[ref.node][ref.output] for ref in sides)
+        assert np.array_equal(first, second) == is_true
 
 
 def test_the_order_is_total_and_depends_on_the_key():

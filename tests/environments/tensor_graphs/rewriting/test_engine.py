@@ -95,7 +95,7 @@ def test_memory_does_not_grow_with_steps():
         return tracemalloc.get_traced_memory()[0]
 
     tracemalloc.start()
-    before = walk(300)
-    after = walk(700)
+    before = walk(150)
+    after = walk(350)
     tracemalloc.stop()
-    assert after < before + 20_000
+    assert after < before + 10_000

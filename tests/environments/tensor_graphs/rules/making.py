@@ -11,10 +11,9 @@ from environments.tensor_graphs.graph.nodes import INPUT, Ref, TensorType
 from environments.tensor_graphs.operators import building
 from environments.tensor_graphs.rewriting.engine import Engine, State
 from environments.tensor_graphs.rules.language.expressions import (
-    Apply,
     Array,
+    Expression,
     Variable,
-    fold,
     parse,
 )
 from environments.tensor_graphs.rules.language.rule import Rule
@@ -52,19 +51,20 @@ def walk(rules: Sequence[Rule] | Engine, graph: Graph, seed: int) -> tuple[State
 
 def graph_of(*texts: str, dtype: str = "float32", **shapes: Sequence[int | str]) -> Graph:
     """A graph whose outputs are expressions; its inputs have these shapes, or else [2]."""
-    edit, done = Graph().edit(), {}
+    edit, bindings = Graph().edit(), Bindings({}, {})
 
-    def tensor(variable: Variable) -> Ref:
-        kind = TensorType(dtype, tuple(shapes.get(variable.name, (2,))))
-        return edit.add(INPUT, [], (("name", variable.name),), [kind])
+    def add(expression: Expression | None) -> Ref | None:
+        if expression is None:
+            return None
+        if isinstance(expression, Variable):
+            kind = TensorType(dtype, tuple(shapes.get(expression.name, (2,))))
+            return edit.add(INPUT, [], (("name", expression.name),), [kind])
+        if isinstance(expression, Array):
+            return edit.add_constant(make_array(expression, bindings))
+        refs = [add(operand) for operand in expression.inputs]
+        values = {name: evaluate(term, bindings) for name, term in expression.attributes}
+        return building.add(edit, expression.op, *refs, **values)[expression.output]
 
-    def constant(array: Array) -> Ref:
-        return edit.add_constant(make_array(array, Bindings({}, {})))
-
-    def apply(applied: Apply, refs: tuple[Ref | None, ...]) -> Ref:
-        values = {name: evaluate(term, Bindings({}, {})) for name, term in applied.attributes}
-        return building.add(edit, applied.op, *refs, **values)[applied.output]
-
-    outputs = [fold(parse(text), tensor, constant, apply, done) for text in texts]
+    outputs = [add(parse(text)) for text in texts]
     edit.set_outputs(outputs, [f"y{number}" for number in range(len(outputs))])
     return edit.finish()[0]

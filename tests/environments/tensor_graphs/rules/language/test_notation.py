@@ -14,7 +14,8 @@ from environments.tensor_graphs.rules.language.notation import (
     op,
     permute,
     rule,
-    rules_in,
+    rules,
+    with_bias,
 )
 from environments.tensor_graphs.rules.language.rule import RuleError
 
@@ -24,11 +25,6 @@ def scale_into_weight(x, w: Constant, s: Scalar):
     return (x @ w) * s, x @ (w * s)
 
 
-@rule
-def transposed_twice(x, p: Attribute, q: Attribute):
-    return op.Transpose(op.Transpose(x, perm=p), perm=q), op.Transpose(x, perm=permute(p, q))
-
-
 def test_rules_in_python():
     assert str(scale_into_weight).splitlines() == [
         "scale_into_weight:",
@@ -36,7 +32,33 @@ def test_rules_in_python():
         "    if (= (size ?s) 1)",
         "    only where (constant ?w)",
     ]
-    assert rules_in(globals()) == (scale_into_weight, transposed_twice)
+
+
+def test_several_rules_of_one_function():
+    @rules
+    def turned(x, w: Constant, p: Attribute, q: Attribute):
+        both = op.Transpose(op.Transpose(x, perm=p), perm=q)
+        return {"twice": (both, op.Transpose(x, perm=permute(p, q))), "sum": (x + w, w + x)}
+
+    assert [rule.name for rule in turned] == ["twice", "sum"]
+    assert str(turned[0].target[0]) == "(Transpose ?x :perm (permute $p $q))"
+    # An annotation counts where the source has the parameter.
+    assert [len(rule.restrictions) for rule in turned] == [0, 1]
+
+
+def test_a_rule_with_and_without_bias():
+    @with_bias("a", "b")
+    def merged(x, v, w, a: Constant, b):
+        return op.Gemm(op.Gemm(x, v, a), w, b), op.Gemm(x, v @ w, a @ w + b * 2.0)
+
+    without, with_both = merged
+    assert (without.name, with_both.name) == ("merged", "merged_with_bias")
+    assert [str(side[0]) for side in (without.source, without.target)] == [
+        "(Gemm (Gemm ?x ?v) ?w)",
+        "(Gemm ?x (MatMul ?v ?w))",
+    ]
+    assert (without.constants, with_both.constants) == (frozenset(), frozenset("a"))
+    assert str(with_both.source[0]) == "(Gemm (Gemm ?x ?v ?a) ?w ?b)"
 
 
 def test_numbers_in_a_target_have_the_type_of_what_is_beside_them():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from environments.tensor_graphs.rules.language.rule import Rule, RuleError
+from environments.tensor_graphs.rules.language.rule import Rule, RuleError, group_of
 
 ENTRY = {"name": "rule", "source": ["(Relu (Relu ?x))"], "target": ["(Relu ?x)"]}
 
@@ -49,3 +49,16 @@ def test_a_rule_that_makes_no_sense_is_refused_in_one_line(fields: dict, problem
     with pytest.raises(RuleError, match=problem) as caught:
         Rule.from_dict({**ENTRY, **fields})
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("group", "dtypes"),
+    [
+        ("float", ["float16", "float32", "float64", "bfloat16", "float8e4m3fn"]),
+        ("signed", ["int4", "int8", "int16", "int32", "int64"]),
+        ("unsigned", ["uint4", "uint8", "uint16", "uint32", "uint64"]),
+        ("other", ["bool", "object", "str", "complex64", "complex128"]),
+    ],
+)
+def test_each_element_type_is_in_a_group(group, dtypes):
+    assert {group_of(dtype) for dtype in dtypes} == {group}

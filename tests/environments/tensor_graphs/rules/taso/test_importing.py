@@ -9,6 +9,7 @@ from environments.tensor_graphs.rules.taso.file import (
     TasoNode,
     TasoOperator,
     TasoParameter,
+    TasoRule,
     read_taso_file,
 )
 from environments.tensor_graphs.rules.taso.importing import import_taso
@@ -20,50 +21,23 @@ NUM_OUTPUTS, KERNEL_H, KERNEL_W, STRIDE_H, STRIDE_W, PAD, ACTIVATION = 2, 4, 5, 
 NUM_DIMENSIONS, AXIS, PERMUTATION, OUT_SHUFFLE = 10, 11, 12, 13
 
 
-def varint(value):
-    """A number, negative ones as ten bytes."""
-    value &= 2**64 - 1
-    digits = b""
-    while value > 127:
-        digits += bytes([value & 127 | 128])
-        value >>= 7
-    return digits + bytes([value])
-
-
-def message(*fields):
-    """Pairs (number, value); a value is a number or the bytes of another message."""
-    encoded = b""
-    for number, value in fields:
-        if isinstance(value, bytes):
-            encoded += varint(number << 3 | 2) + varint(len(value)) + value
-        else:
-            encoded += varint(number << 3) + varint(value)
-    return encoded
+# A rule whose source is one MUL of a variable, -20, and output 1 of operator 3, with a parameter.
+WRITTEN = bytes.fromhex(
+    "0a29"
+    "0a1d 0813 120d 08ecffffffffffffffff01 1000 1204 0803 1001 1a04 080b 1002"
+    "1a08 0800 1001 1802 2003"
+)
 
 
 def node(kind, inputs, parameters=()):
     """inputs: places, or pairs (place, output)."""
     pairs = [place if isinstance(place, tuple) else (place, 0) for place in inputs]
-    return message(
-        (1, kind),
-        *((2, message((1, place), (2, output))) for place, output in pairs),
-        *((3, message((1, key), (2, value))) for key, value in dict(parameters).items()),
-    )
+    return TasoNode(kind, tuple(pairs), dict(parameters))
 
 
 def rule(source, target, *outputs):
     """outputs: (operator in source, operator in target, output there, output here)."""
-    return message(
-        *((1, operator) for operator in source),
-        *((2, operator) for operator in target),
-        *((3, message(*enumerate(pair, 1))) for pair in outputs),
-    )
-
-
-def write(path, *rules):
-    """A rule file."""
-    path.write_bytes(message(*((1, encoded) for encoded in rules)))
-    return path
+    return TasoRule(tuple(source), tuple(target), outputs)
 
 
 def conv(x, w, kernel=3, activation=0):
@@ -139,29 +113,25 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_right_rules_are_taken(name, tmp_path):
-    taken = import_taso(read_taso_file(write(tmp_path / "rules.pb", RIGHT[name])), num_instances=8)
+def test_right_rules_are_taken(name):
+    taken = import_taso([RIGHT[name]], num_instances=8)
     assert not taken.rejected
     assert [accepted.name for accepted in taken.accepted] == ["taso_0"]
     assert taken.accepted[0].verified_by
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_rules_that_need_more_conditions_are_refused(name, tmp_path):
-    taken = import_taso(
-        read_taso_file(write(tmp_path / "rules.pb", WRONG[name])), num_instances=300
-    )
+def test_rules_that_need_more_conditions_are_refused(name):
+    taken = import_taso([WRONG[name]], num_instances=300)
     assert not taken.accepted
     assert "wrong for" in taken.rejected["taso_0"]
 
 
-def test_what_says_the_same_is_taken_once(tmp_path):
+def test_what_says_the_same_is_taken_once():
     first = rule([matmul(-1, -2), matmul(0, -3)], [matmul(-2, -3), matmul(-1, 0)], (1, 1, 0, 0))
     again = rule([matmul(-7, -5), matmul(0, -4)], [matmul(-5, -4), matmul(-7, 0)], (1, 1, 0, 0))
     same = rule([matmul(-1, -2), node(RELU, [0])], [matmul(-1, -2, activation=2)], (1, 0, 0, 0))
-    taken = import_taso(
-        read_taso_file(write(tmp_path / "rules.pb", first, again, same)), num_instances=8
-    )
+    taken = import_taso([first, again, same], num_instances=8)
     assert len(taken.accepted) == 1
     assert taken.rejected == {
         "taso_1": "it says what taso_0 says",
@@ -170,7 +140,7 @@ def test_what_says_the_same_is_taken_once(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("encoded", "reason"),
+    ("refused", "reason"),
     [
         (rule([node(21, [-1])], [node(RELU, [-1])], (0, 0, 0, 0)), "MERGE_GCONV"),
         (rule([node(77, [-1])], [node(RELU, [-1])], (0, 0, 0, 0)), "operator 77"),
@@ -180,8 +150,8 @@ def test_what_says_the_same_is_taken_once(tmp_path):
         (rule([node(RELU, [-1])], [node(RELU, [-1])]), "maps no output"),
     ],
 )
-def test_what_cannot_be_said_is_refused_with_the_reason(encoded, reason, tmp_path):
-    taken = import_taso(read_taso_file(write(tmp_path / "rules.pb", encoded)), num_instances=20)
+def test_what_cannot_be_said_is_refused_with_the_reason(refused, reason):
+    taken = import_taso([refused], num_instances=20)
     assert not taken.accepted
     assert reason in taken.rejected["taso_0"]
 
@@ -199,21 +169,18 @@ def test_numbers_are_those_of_taso():
     assert {name: TasoParameter[name].value for name in keys} == keys
 
 
-def test_a_permutation_is_a_number(tmp_path):
+def test_a_permutation_is_a_number():
     """The digits of 0 3 1 2 in base 4: 3 · 16 + 1 · 4 + 2."""
     transposed = node(TRANSPOSE, [-1], {NUM_DIMENSIONS: 4, PERMUTATION: 54, OUT_SHUFFLE: 0})
-    path = write(tmp_path / "rules.pb", rule([transposed], [node(RELU, [-1])], (0, 0, 0, 0)))
-    (read_rule,) = read_taso_file(path)
-    source = translate(read_rule, "rule").rule.source
+    turned = rule([transposed], [node(RELU, [-1])], (0, 0, 0, 0))
+    source = translate(turned, "rule").rule.source
     assert [*map(str, source)] == ["(Transpose ?x1 :perm (list 0 3 1 2))"]
 
 
 def test_numbers_are_read(tmp_path):
-    path = write(tmp_path / "rules.pb", rule([node(MUL, [-20, (3, 1)], {11: 2})], [], (0, 1, 2, 3)))
-    (read_rule,) = read_taso_file(path)
-    assert read_rule.source == (TasoNode(TasoOperator.MUL, ((-20, 0), (3, 1)), {11: 2}),)
-    assert read_rule.target == ()
-    assert read_rule.outputs == ((0, 1, 2, 3),)
+    path = tmp_path / "rules.pb"
+    path.write_bytes(WRITTEN)
+    assert read_taso_file(path) == [rule([node(MUL, [-20, (3, 1)], {11: 2})], [], (0, 1, 2, 3))]
 
 
 @pytest.mark.parametrize(
@@ -221,9 +188,8 @@ def test_numbers_are_read(tmp_path):
 )
 def test_no_rule_file(damage, tmp_path):
     path = tmp_path / "rules.pb"
-    whole = message((1, RIGHT["scale moves"]))
     contents = {
-        "truncated": whole[:-3],
+        "truncated": WRITTEN[:-3],
         "text": b"srcOp { type: 18 }",
         "empty": b"",
         "endless": b"\xff" * 20,

@@ -17,9 +17,9 @@ from environments.tensor_graphs.operators import building, table
 from environments.tensor_graphs.operators.operator import OperatorError
 from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.rules import files as rule_files
-from environments.tensor_graphs.rules.language.element_types import GROUPS
+from environments.tensor_graphs.rules.language.rule import GROUPS
+from environments.tensor_graphs.rules.verification.type_trials import Wrapping
 from environments.tensor_graphs.rules.verification.verify import verify, verify_all
-from environments.tensor_graphs.rules.verification.wrapping import Wrapping
 from tests.environments.tensor_graphs.random_graphs import finished
 from tests.environments.tensor_graphs.rules.making import FLOATS, NoCosts, make, walk
 
@@ -217,3 +217,62 @@ def test_rules_of_floats_do_not(dtype):
     rules = [rule for rule in rule_files.load() if rule.types == ("float",)]
     engine = Engine([dataclasses.replace(rule, types=GROUPS) for rule in rules], NoCosts())
     assert not all(keeps_integers(engine, dtype, seed)[0] for seed in range(40))
+
+
+def compute(op, *arrays, key=0, **attributes):
+    algebra = Wrapping(key)
+    complete = table.complete(op, attributes, None)
+    with np.errstate(all="ignore"):
+        (result,) = table.evaluate(op, arrays, complete, algebra)
+    return result, algebra.is_defined
+
+
+@pytest.mark.parametrize(
+    ("op", "arrays", "expected"),
+    [
+        ("Add", [[100], [100]], [-56]),  # 200 - 256
+        ("Mul", [[16], [16]], [0]),
+        ("Mul", [[12], [12]], [-112]),  # 144 - 256
+        ("Neg", [[-128]], [-128]),
+        ("Abs", [[-128]], [-128]),
+        ("Div", [[-7, 7, -7, -128], [2, -2, -2, 3]], [-3, -3, 3, -42]),
+    ],
+)
+def test_int8_by_hand(op, arrays, expected):
+    result, is_defined = compute(op, *(np.array(array, np.int8) for array in arrays))
+    assert result.dtype == np.int8 and result.tolist() == expected and is_defined
+
+
+@pytest.mark.parametrize("shapes", [((), ()), ((), (2,)), ((2,), ())])
+@pytest.mark.parametrize("divisor", [0, 3])
+def test_quotients_keep_their_type(shapes, divisor):
+    """Also where NumPy takes arrays of shape [] for numbers of any type."""
+    a, b = (np.full(shape, x, np.uint8) for shape, x in zip(shapes, (200, divisor), strict=True))
+    quotient, _ = compute("Div", a, b)
+    assert quotient.dtype == np.uint8 and quotient.shape == np.broadcast_shapes(*shapes)
+
+
+@pytest.mark.parametrize(("a", "b"), [(5, 0), (-128, -1)])
+def test_a_quotient_that_does_not_exist_depends_on_the_key(a, b):
+    results = [
+        compute("Div", np.array([a, 6], np.int8), np.array([b, 3], np.int8), key=key)
+        for key in range(4)
+    ]
+    assert not any(is_defined for _, is_defined in results)
+    assert len({int(quotients[0]) for quotients, _ in results}) > 1
+    assert {int(quotients[1]) for quotients, _ in results} == {2}
+
+
+def test_a_number_that_a_type_does_not_hold_depends_on_the_key():
+    x = np.array([-3.7, 300.0, np.nan], np.float32)
+    integers = [compute("Cast", x, key=key, to="int8")[0] for key in range(4)]
+    assert {int(array[0]) for array in integers} == {-3}
+    assert (
+        len({int(array[1]) for array in integers}) > 1
+        and len({int(array[2]) for array in integers}) > 1
+    )
+
+
+def test_floats_are_left_alone():
+    quotient, is_defined = compute("Div", np.float32([1, -1]), np.float32([0, 0]))
+    assert quotient.tolist() == [np.inf, -np.inf] and is_defined

@@ -205,7 +205,7 @@ def test_wrong_rules_are_refused(name, seeds):
 @pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.parametrize("name", HARD)
 def test_what_is_wrong_in_corners_only_is_refused(name, seeds):
-    """Vectors beside stacks, sizes of one, axes that mean others: see `rank_combinations`."""
+    """Vectors beside stacks, sizes of one, axes that mean others: see `RankCombinations`."""
     for seed in seeds:
         verdict = verify(HARD[name], 1000, seed)
         assert verdict.counterexample, f"seed {seed}"

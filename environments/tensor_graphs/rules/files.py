@@ -135,7 +135,10 @@ def _read(path: pathlib.Path) -> RuleFile:
     entries = data.get("rules") if isinstance(data, dict) else None
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise UserError(f"{path} is no file of rules: expected an object with a list 'rules'")
-    if wrong := files.misfit(data, {"made": dict}):
+    provenance = data.get("made", {})
+    wrong = files.misfit(data, {"made": dict}) or files.misfit(provenance, {"stages": dict})
+    stages = () if wrong else provenance.get("stages", {})
+    if wrong := wrong or files.misfit(stages, dict.fromkeys(stages, dict)):
         raise UserError(f"{path} is no file of rules: {wrong}")
     rules: list[Rule] = []
     origins: dict[str, str] = {}
@@ -150,7 +153,7 @@ def _read(path: pathlib.Path) -> RuleFile:
         origins[rule.name] = _origin(entry, path)
         if "instances" in entry:
             instances[rule.name] = entry["instances"]
-    return RuleFile(tuple(rules), origins, data.get("made", {}), instances)
+    return RuleFile(tuple(rules), origins, provenance, instances)
 
 
 def _json(path: pathlib.Path) -> Any:

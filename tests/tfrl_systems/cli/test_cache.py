@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from environments.caches.table import CACHES, COMPILES, COSTS, MINIMA, PLUGINS
-from environments.inlining.collection.store import Trajectory, TrajectoryStore
+from environments.inlining.collection.store import ModuleStore, Trajectory, TrajectoryStore
 from environments.inlining.compilers.object_size import ObjectSize
 from environments.machine import cache_directory
 
@@ -26,8 +26,9 @@ def filled():
     MINIMA.open().put("a", b"2")
     store = TrajectoryStore(COMPILES.path)
     features, decisions = np.zeros((1, 1), np.int64), np.ones(1, np.int8)
-    store.put("a", "clang", Trajectory("a", ("cost",), features, decisions, ObjectSize(7, 5)))
-    store.put_record("a", "clang", "plain", {"text_bytes": np.array(9)})
+    compiles = ModuleStore(store, "a", "project", ("cost",), "a by clang")
+    compiles.put(Trajectory("a", ("cost",), features, decisions, ObjectSize(7, 5)))
+    compiles.put_record("plain", {"text_bytes": np.array(9)})
     store.close()
 
 

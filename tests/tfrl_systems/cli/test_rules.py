@@ -130,8 +130,11 @@ def test_generate_writes_what_can_be_read(tfrl, tmp_path):
     tfrl("rules", "generate", "-o", again, *options)
     assert again.read_text() == path.read_text().replace("-o made.json", "-o again.json")
     reused = tmp_path / "reused.json"
-    tfrl("rules", "generate", "-o", reused, "--reuse", path, *options[-3:])
-    assert tfrl("rules", "list", reused, "--json").json["rules"] == listed["rules"]
+    unsaid = tmp_path / "unsaid.json"
+    unsaid.write_text(json.dumps({**json.loads(path.read_text()), "made": {}}))
+    for earlier in (path, unsaid):
+        tfrl("rules", "generate", "-o", reused, "--reuse", earlier, *options[-3:])
+        assert tfrl("rules", "list", reused, "--json").json["rules"] == listed["rules"]
 
 
 def test_import_counts_and_gives_reasons(tfrl, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pkgutil
 
 import numpy as np
 import pytest
@@ -153,3 +154,11 @@ def test_agents_that_learn_online_beat_chance_at_a_bowl_that_moves(agent, tmp_pa
     )
     learned, constant, chance = (policy["mse"] for policy in evaluation["policies"])
     assert learned < constant < chance
+
+
+def test_a_policy_names_the_class_that_loads_it(lent_run, trained):
+    lent = [lent_run(system, "ppo").policy for system in ("inlining", "learn_to_optimize")]
+    for directory in (trained / "policy", *lent):
+        described = json.loads((directory / "policy.json").read_text())
+        (name,) = [use.split("(")[0] for use in described["use"] if use.startswith("tfrl_systems.")]
+        assert pkgutil.resolve_name(name)(directory)

@@ -196,14 +196,6 @@ class LearnToOptimize(System):
         about = {"policy": policy, "format": form, "path": str(output), "size_bytes": len(data)}
         return about, f"onnxruntime.InferenceSession('{output}').run(['x'], {{'c': c}})"
 
-    def outcome(self, result: Mapping[str, Any]) -> tuple[str, str]:
-        """See `System.outcome`."""
-        late = result["evaluation"]["last_tenth"]
-        return "errors", (
-            f"mse {late['mse']:.3g}, msle {late['msle']:.3g} (mean over the last tenth of the "
-            "iterations)"
-        )
-
     def next_command(self, policy: pathlib.Path, problem: Problem) -> str:
         """See `System.next_command`."""
         return f"{super().next_command(policy, problem)} --policy scipy --policy random"

@@ -14,11 +14,13 @@ from environments.errors import UsageError, UserError
 from environments.files import is_directory
 from environments.learn_to_optimize import baselines, references
 from environments.learn_to_optimize.functions import Objective
-from tfrl_systems.policies.policy_files import load_policy_json
 from tfrl_systems.reporting import Reporter, format_table
 from tfrl_systems.settings import option
 from tfrl_systems.systems.learn_to_optimize import judging
-from tfrl_systems.systems.learn_to_optimize.optimizer_policy import OptimizerPolicy
+from tfrl_systems.systems.learn_to_optimize.optimizer_policy import (
+    OptimizerPolicy,
+    load_description,
+)
 from tfrl_systems.systems.learn_to_optimize.problem import Function, describe
 
 _TIMED_S = 0.2
@@ -124,7 +126,7 @@ def _load(name: str, objective: Objective, polish: int, seed: int) -> Choose:
     if name in baselines.NAMES and not is_directory(name):
         return baselines.make_baseline(name, objective, seed=seed)
     policy = OptimizerPolicy.load(name, polish=polish, function=objective if polish else None)
-    about = load_policy_json(name)
+    about = load_description(name)
     for field, size in (("dimensions", objective.dimensions), ("free", objective.num_free)):
         if about[field] != size:
             raise UserError(
@@ -149,12 +151,7 @@ def _objective(policies: Sequence[str], request: Function) -> Objective:
         raise UsageError(
             "evaluate learn_to_optimize: expected --function, found only named policies"
         )
-    about = load_policy_json(directories[0])
-    if about.get("environment") != "learn_to_optimize":
-        raise UserError(
-            f"{directories[0]}: expected a policy of learn_to_optimize, found one of "
-            f"{about.get('environment')}; name another"
-        )
+    about = load_description(directories[0])
     needed = {"function": str, "dimensions": int, "free": int}
     wrong = [name for name, kind in needed.items() if type(about.get(name)) is not kind]
     bounds = about.get("bounds")

@@ -130,7 +130,7 @@ def online_task(run: TrainingRun) -> OnlineTask:
             **{name: value for name, value in described.items() if name != "sampler"},
             "use": [
                 f"tfrl evaluate learn_to_optimize --policy DIR --function {run.problem.function}",
-                "tfrl_systems.systems.learn_to_optimize.optimizer_policy.OptimizerPolicy.load(DIR)(c)",
+                "tfrl_systems.systems.learn_to_optimize.OptimizerPolicy.load(DIR)(c)",
                 "tf.saved_model.load(DIR)",
             ],
         },

@@ -26,6 +26,28 @@ if TYPE_CHECKING:
 _KINDS = ("actor", "controller")
 
 
+def load_description(directory: pathlib.Path | str) -> dict[str, Any]:
+    """Read the policy.json of an optimiser.
+
+    Raises:
+      UserError: there is none, or it is a policy of something else.
+    """
+    described = policy_files.load_policy_json(directory)
+    environment = described.get("environment", "something else")
+    if environment != "learn_to_optimize" or described["kind"] not in _KINDS:
+        raise UserError(
+            f"{directory}: expected a policy of learn_to_optimize, found one of {environment}; "
+            "name another"
+        )
+    for name in ("dimensions", "free"):
+        if type(described.get(name)) is not int:
+            raise UserError(
+                f"{directory}: expected a policy that says its numbers of parameters, found "
+                f"{name} missing or wrong; export the policy again"
+            )
+    return described
+
+
 class OptimizerPolicy:
     """A function from c to x in the box. Several threads may call it at once.
 
@@ -69,13 +91,7 @@ class OptimizerPolicy:
           UserError: there is no policy, one of something else, or its files are damaged; or only
             one of `polish` and `function` is given.
         """
-        described = policy_files.load_policy_json(directory)
-        numbers = (described.get("dimensions"), described.get("free"))
-        if described["kind"] not in _KINDS or not all(type(number) is int for number in numbers):
-            raise UserError(
-                f"{directory}: expected a policy of learn_to_optimize, found one of "
-                f"{described.get('environment', 'something else')}; name another"
-            )
+        described = load_description(directory)
         network = load_network(directory, described["kind"]).first_step()
         num_tuned = described["dimensions"] - described["free"]
         if (network.num_inputs, network.num_actions) != (described["dimensions"], num_tuned):

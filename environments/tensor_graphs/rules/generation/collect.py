@@ -69,9 +69,8 @@ def make_rules(
         stages |= {name: dict(counts) for name, counts in generator.counts.items()}
     else:
         generated = [rule for rule in earlier.rules if earlier.origins[rule.name] == GENERATED]
-        stages |= {
-            name: counts for name, counts in earlier.provenance["stages"].items() if name != WRITTEN
-        }
+        before = earlier.provenance.get("stages", {})
+        stages |= {name: counts for name, counts in before.items() if name != WRITTEN}
     # The same rule may be tried in different places under different names.
     unique: dict[tuple[str, frozenset[str]], Rule] = {}
     for rule in (*rules, *generated):

@@ -378,6 +378,9 @@ def test_a_mark_counts_for_the_same_constants_only():
         ('{"rules": [{"name": "a", "because": 1}]}', "unknown field 'because'"),
         (json.dumps({"rules": [make("a", "(Neg ?x)", "?x", origin="me")]}), "origin 'generated'"),
         (json.dumps({"rules": [RIGHT, RIGHT]}), "two rules are called right"),
+        ('{"rules": [], "made": 1}', "expected made as an object"),
+        ('{"rules": [], "made": {"stages": []}}', "expected stages as an object"),
+        ('{"rules": [], "made": {"stages": {"order": 1}}}', "expected order as an object"),
         (None, "cannot read"),
     ],
 )

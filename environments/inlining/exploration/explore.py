@@ -1,9 +1,11 @@
 """Exploration: find out how the size of a module changes if some decisions are changed.
 
-Algorithm 3 of the BC-Max paper (Marinov et al., D.2) follows a policy to one call site, plays the
-other action there, and goes on with the policy: one compile for one Δbytes. Here one compile plays
-the other action at many call sites that share no function, and `credit` separates their Δbytes.
-With one call site in each compile, this is the paper's own step.
+Algorithm 3 of the BC-Max paper (Marinov et al., D.2) follows a policy to the call site where it is
+least certain, plays the other action there, and goes on with the policy. It repeats that from the
+trajectory that results, at a later call site, and keeps the changes that it made. Here every change
+starts from the policy's own trajectory instead, so that its Δbytes is a label for one decision. And
+one compile plays the other action at many call sites that share no function; `credit` separates
+their Δbytes.
 
 The policy makes all of its departures from LLVM at once, so exploration also takes back several of
 them together (`plans.joint_changes`), and divides the Δbytes evenly among them. The Δbytes of a
@@ -49,7 +51,7 @@ class ExplorationConfig:
       num_rounds: largest number of compiles that try decisions alone, for each module and policy.
       joint_rounds: largest number of compiles that take several departures back together.
       refusals: largest number of compiles that try one call site that LLVM itself inlines.
-      flips_per_round: largest number of changes in one compile; 1 is exactly Algorithm 3.
+      flips_per_round: largest number of changes in one compile; with 1, none needs `credit`.
       decisions_per_flip: a round is compiled only if it changes at least one decision of this many.
         The first two rounds of each kind are compiled in any case.
       budget_bytes: how much bitcode all variations of a module and policy may compile, so that
@@ -92,7 +94,7 @@ CertaintyFn = Callable[[np.ndarray], np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class Explore:
-    """Algorithm 3 for one module, as a `tasks.Task`.
+    """Exploration of one module, as a `tasks.Task`.
 
     The task tries call sites from the least certain one on, or in random order if there is no
     `certainty_fn`. At the end it changes all decisions that saved bytes together, which is often

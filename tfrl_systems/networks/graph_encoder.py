@@ -1,7 +1,7 @@
 """The graph encoder, which computes a vector for each node and one for each graph.
 
 It encodes and processes (P. Battaglia et al.: Relational inductive biases, deep learning, and graph
-networks, 2018) by message passing, as in the thesis, 3.1.1:
+networks, 2018) by message passing (thesis, 3.1.1):
 
     kind ─▶ embedding ┐
     features ─▶ linear ┴▶ norm ─▶ nodes ──▶ round 1 ─▶ … ─▶ round K ─▶ nodes   [N, H]
@@ -15,6 +15,9 @@ are those that use the tensors of v (edges v → w). g is the global vector of t
     c_v  = relu(C h_v + D g)                     the node itself
     h'_v = norm(h_v + W [a_v, b_v, c_v])
     g'   = norm(g + V relu(U [g, mean_v h'_v]))
+
+It departs from the full GN block (thesis, Algorithm 2): edges keep their features, a message reads
+its sender and its edge but neither its receiver nor g, and messages go against the edges, too.
 
 `graphs_of` removes the padding of observations first. Edges are sorted by the node at which they
 end, because `sorted_sum` needs that order.

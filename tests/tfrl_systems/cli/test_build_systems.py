@@ -124,5 +124,6 @@ def test_a_build_does_what_it_would_have_done(row, tfrl, build_environment, tmp_
     assert len(reasons) == bool(row.reason), reasons
     assert all(row.reason in text for text in reasons), reasons
     for program in pathlib.Path().rglob("program"):
-        if program.is_file():
+        # libtool's own finds its library only by the wrapper beside.
+        if program.is_file() and program.parent.name != ".libs":
             run(program.resolve(), cwd=sources)

@@ -1,4 +1,4 @@
-"""What the README names is there."""
+"""What the README and the words of CONTRIBUTING name is there."""
 
 from __future__ import annotations
 
@@ -31,3 +31,18 @@ def test_names_of_the_packages_in_the_readme_exist():
     assert len(names) > 1
     for name in names:
         pkgutil.resolve_name(name)
+
+
+def test_words_are_where_the_table_says():
+    """Each part of the table names a folder, and each row a place below it."""
+    table = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Words")[1]
+    folder, num_places = None, 0
+    for line in re.findall(r"^\| .* \|$", table, re.MULTILINE):
+        where = re.findall("`([^`]+)`", line.rsplit(" | ", 1)[1])
+        if line.startswith("| **"):
+            folder = ROOT / where[0]
+            continue
+        for place in where:
+            assert (folder / place).exists(), f"{folder.name}: {line}"
+            num_places += 1
+    assert num_places > 50

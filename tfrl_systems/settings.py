@@ -221,10 +221,18 @@ def with_seed(settings: Settings, seed: int) -> dict[str, Any]:
 
 
 def as_json(settings: Settings) -> dict[str, Any]:
-    """Return all fields of all groups, by name."""
+    """Return the fields of all groups, by name.
+
+    A field that was added later, with "is_added" in its metadata, is left out while it has its
+    default. A run that began without the field is then still the same run.
+    """
     fields: dict[str, Any] = {}
     for config in settings.values():
-        fields |= dataclasses.asdict(config)
+        values = dataclasses.asdict(config)
+        for field in dataclasses.fields(config):
+            if field.metadata.get("is_added") and values[field.name] == field.default:
+                del values[field.name]
+        fields |= values
     return fields
 
 

@@ -44,6 +44,7 @@ _NEAR = 0.1
 COLLECTS = "lessons"
 
 CONTEXT_WEIGHTS = ("even", "buckets", "hedge")
+BUCKETED_BY = ("best", "first")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,9 +56,12 @@ class Config(policy_gradients.NetworkConfig):
       updates: steps of Adam in each iteration.
       batch_size: steps of episodes that each of them sees.
       max_lesson_steps: the most steps that are remembered; the oldest contexts are forgotten.
-      context_weights: how contexts count: "even"; "buckets" gives each order of magnitude of cost
-        the same weight (D.3); "hedge" begins with that, and shifts towards those where the learned
+      context_weights: how contexts count: "even"; "buckets" gives each power of two of cost the
+        same weight (D.3); "hedge" begins with that, and shifts towards those where the learned
         policies cost most (D.4).
+      bucketed_by: costs that divide contexts into buckets: of the "best" episode so far, so that a
+        context may move to another bucket; or of the best in the iteration that met the context
+        "first", as D.3 has it.
       hedge_eta: step size of Hedge, η.
       regret_weight: weight of the regrets that teachers know; 0 to learn from the best steps only.
       gradient_clipping: greatest norm of a gradient; 0 for no limit.
@@ -71,6 +75,7 @@ class Config(policy_gradients.NetworkConfig):
     batch_size: int = 64
     max_lesson_steps: int = 20_000
     context_weights: str = "even"
+    bucketed_by: str = dataclasses.field(default="best", metadata={"is_added": True})
     hedge_eta: float = 1.0
     regret_weight: float = 0.0
     gradient_clipping: float = 1.0
@@ -104,6 +109,7 @@ def make_agent(config: Config, time_step_spec: ts.TimeStep, action_spec: tf.Type
             config, 1, "attempts", "updates", "batch_size", "max_lesson_steps"
         ),
         "context_weights": config.context_weights in CONTEXT_WEIGHTS,
+        "bucketed_by": config.bucketed_by in BUCKETED_BY,
         "hedge_eta": config.hedge_eta >= 0,
         "regret_weight": config.regret_weight >= 0,
         "final_action_std": config.final_action_std > 0,
@@ -254,18 +260,22 @@ class BCMaxAgent(tf_agent.TFAgent):
 
 
 def weights_of(records: Records, config: Config) -> np.ndarray:
-    """Return the weight of each context, float64 [L]; `context_weights` of the settings says how.
+    """Return the weight of each context, float64 [L]; the settings say how.
 
-    A context in which no learned policy was played in an iteration counts there as if that policy
-    had done its best.
+    Contexts are drawn anew in each iteration, and of each only the last learned policy's cost is
+    remembered. So Hedge has one update for each iteration in which some context was met last, where
+    D.4 has one for each policy so far, on all contexts. A context that was not met in an iteration,
+    or in which no learned policy was played, counts there as if that policy had done its best.
     """
     sizes = np.maximum(records.cost, 0.0)
+    by_first = config.bucketed_by == "first"
+    bucketed = np.maximum(records.first_cost, 0.0) if by_first else sizes
     met = np.where(np.isnan(records.learned_cost), sizes, records.learned_cost)
     learned = [
         np.where(records.iteration == iteration, met, sizes)
         for iteration in np.unique(records.iteration)
     ]
-    return context_weights(config.context_weights, sizes, np.stack(learned), config.hedge_eta)
+    return context_weights(config.context_weights, bucketed, np.stack(learned), config.hedge_eta)
 
 
 def context_weights(
@@ -289,13 +299,14 @@ def _learned_over_best(records: Records, iteration: int) -> float:
 
 
 def bucket_weights(sizes: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Return weights that give each order of magnitude of size the same total (D.3).
+    """Return weights that give each bucket of sizes the same total (D.3).
 
     Bucket 0 holds the sizes in [0, 1), bucket m those in [2^(m-1), 2^m), and
 
         w_x = max_m |b_m| / |b_{m(x)}|,    float64 [n], at least 1,
 
-    where `sizes` are those of n modules under the best baseline; here, the best costs of contexts.
+    where D.3 has sizes of n modules under the first policy, or under the best of the baselines;
+    `bucketed_by` says which costs of contexts stand for them.
     """
     buckets = _buckets(sizes)
     counts = np.bincount(buckets)
@@ -319,7 +330,7 @@ def hedge_weights(
     as that of L^t is taken as that of L~^t.
 
     Args:
-      sizes: size of each module under the first policy, [n]; they decide the buckets.
+      sizes: size of each module that decides its bucket, [n]; see `bucket_weights`.
       learned_sizes: sizes under each learned policy so far, [t, n]; t may be 0.
       eta: step size of Hedge, η >= 0.
 

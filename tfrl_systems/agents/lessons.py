@@ -93,6 +93,7 @@ class Records(NamedTuple):
       context: names [L], or points float64 [L, n].
       num_steps: number of steps of the cheapest episode, int64 [L].
       cost: its cost, float64 [L].
+      first_cost: the least cost in the iteration that met the context first, float64 [L].
       learned_cost: the cost of the last learned policy that met the context, float64 [L]; NaN if
         none has.
       iteration: the last iteration that met the context, int64 [L].
@@ -101,6 +102,7 @@ class Records(NamedTuple):
     context: np.ndarray
     num_steps: np.ndarray
     cost: np.ndarray
+    first_cost: np.ndarray
     learned_cost: np.ndarray
     iteration: np.ndarray
 
@@ -142,6 +144,7 @@ class Lessons:
                 if not np.isnan(new.learned_cost[row]):
                     self.records.learned_cost[place] = new.learned_cost[row]
                 new.learned_cost[row] = self.records.learned_cost[place]
+                new.first_cost[row] = self.records.first_cost[place]
                 if self.records.cost[place] <= new.cost[row]:
                     continue
             if key not in best or new.cost[row] < new.cost[best[key]]:
@@ -189,6 +192,8 @@ class Lessons:
             arrays = files.read_arrays(path)
             if not arrays:
                 return
+            # What an older version saved has no first costs.
+            arrays.setdefault("first_cost", arrays["cost"])
             records = Records(*(arrays[name] for name in Records._fields))
             for number, column in enumerate(columns):
                 column.rows, column.counts = arrays[f"rows{number}"], arrays[f"counts{number}"]
@@ -226,6 +231,7 @@ def _records_of(experience: Experience, iteration: int) -> Records:
         np.asarray(experience.contexts),
         np.count_nonzero(experience.trajectory.step_type != ts.StepType.LAST, axis=1),
         cost,
+        cost.copy(),
         np.array(experience.info.get("learned_cost", unknown), np.float64),
         np.full(len(cost), iteration),
     )

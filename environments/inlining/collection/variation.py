@@ -4,7 +4,8 @@ A variation names a call site by its caller, its callee and how often that pair 
 site's place in the compile would not do, because it moves when earlier decisions change. LLVM names
 both functions before the decision only where its own decision is not to inline (see
 `compilation.CallSite`). A site that LLVM inlines is found by its place: up to the first changed
-decision, all compiles are the same. So a variation can change one such site, and nothing before it.
+decision, all compiles are the same. So a variation can change such a site if nothing is changed
+before it. It can change several places if each is of a compile with all changes before that place.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ class Variation:
     Attributes:
       flips: named call sites at which the other action is played.
       restored: functions in which LLVM's own decision is played at all named call sites.
-      step: number of a call site at which the other action is played.
+      steps: numbers of call sites at which the other action is played.
     """
 
     flips: frozenset[SiteKey] = frozenset()
     restored: frozenset[str] = frozenset()
-    step: int | None = None
+    steps: frozenset[int] = frozenset()
 
     def action(self, decision: int, default: int, key: SiteKey | None, step: int) -> int:
         """Return the action at a call site.
@@ -42,7 +43,7 @@ class Variation:
           key: name of the call site, if it has one.
           step: its number.
         """
-        if step == self.step or key in self.flips:
+        if step in self.steps or key in self.flips:
             return 1 - decision
         return default if key is not None and key[0] in self.restored else decision
 
@@ -51,7 +52,7 @@ class Variation:
         return {
             "flips": sorted(map(list, self.flips)),
             "restored": sorted(self.restored),
-            "step": self.step,
+            "steps": sorted(self.steps),
         }
 
 

@@ -1,11 +1,10 @@
 """Exploration: find out how the size of a module changes if some decisions are changed.
 
-Algorithm 3 of the BC-Max paper (Marinov et al., D.2) follows a policy to the call site where it is
-least certain, plays the other action there, and goes on with the policy. It repeats that from the
-trajectory that results, at a later call site, and keeps the changes that it made. Here every change
-starts from the policy's own trajectory instead, so that its Δbytes is a label for one decision. And
-one compile plays the other action at many call sites that share no function; `credit` separates
-their Δbytes.
+This is not Algorithm 3 of the BC-Max paper (Marinov et al., D.2), which `successive.py` has. There
+a change is kept, and the next is tried at a later call site of the trajectory that results. Here
+every change starts from the policy's own trajectory, so that its Δbytes is a label for one
+decision. And one compile plays the other action at many call sites that share no function; `credit`
+separates their Δbytes. Both begin where the exploration policy is least certain.
 
 The policy makes all of its departures from LLVM at once, so exploration also takes back several of
 them together (`plans.joint_changes`), and divides the Δbytes evenly among them. The Δbytes of a
@@ -89,7 +88,7 @@ class Explored:
 
 
 CertaintyFn = Callable[[np.ndarray], np.ndarray]
-"""(features int64 [N, F]) -> |p(inline) - p(not)| float64 [N] of the exploration policy."""
+"""(features int64 [N, F]) -> |p(inline) - p(not)| float64 [N] of the exploration policy, π̂."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,9 +102,10 @@ class Explore:
     Attributes:
       policy: the policy to explore around.
       config: how much to explore.
-      certainty_fn: the policy's certainty, if it has one.
-      objective: what counts as a byte.
+      certainty_fn: certainty of the exploration policy, if there is one.
       scope_feature: name of a feature; only call sites where it is 1 are tried. All if empty.
+      objective: what counts as a byte.
+      explorer: fingerprint of the exploration policy, if that is not `policy` itself.
     """
 
     policy: Policy
@@ -113,10 +113,11 @@ class Explore:
     certainty_fn: CertaintyFn | None = None
     scope_feature: str = ""
     objective: Objective = OBJECT
+    explorer: str = ""
 
     def recall(self, module_store: ModuleStore) -> Explored | None:
         """See `Task`."""
-        record = module_store.get_record(self._request(module_store.project))
+        record = module_store.get_record(self._request(module_store))
         if record is None:
             return None
         base, best = module_store.get(record["base"]), module_store.get(record["best"])
@@ -189,8 +190,8 @@ class Explore:
         """Return the changes of each compile to make."""
         config = self.config
         ordered = [single_change(step, keys[step]) for step in self._in_order(base)]
-        named = [planned for planned in ordered if planned.variation.step is None]
-        unnamed = [planned for planned in ordered if planned.variation.step is not None]
+        named = [planned for planned in ordered if not planned.variation.steps]
+        unnamed = [planned for planned in ordered if planned.variation.steps]
 
         def divide(planned: Sequence[Planned], num_rounds: int) -> list[list[Planned]]:
             return plan_rounds(
@@ -227,13 +228,13 @@ class Explore:
             "steps": result.steps,
             "deltas": result.deltas,
         }
-        module_store.put_record(self._request(module_store.project), arrays)
+        module_store.put_record(self._request(module_store), arrays)
 
-    def _request(self, project: str) -> str:
+    def _request(self, module_store: ModuleStore) -> str:
         how = dataclasses.astuple(dataclasses.replace(self.config, max_bitcode_bytes=0))
-        counted = self.objective.digest(project)
+        counted = self.objective.digest(module_store.project)
         what = f"{self.policy.fingerprint} {how} {self.scope_feature}"
-        return f"explore {what} {counted} {ATTRIBUTION}"
+        return f"explore {what} {counted} {ATTRIBUTION}{self.explorer and f' {self.explorer}'}"
 
 
 def explore(

@@ -40,7 +40,7 @@ class Planned:
 def single_change(step: int, key: SiteKey | None) -> Planned:
     """Return the change of a call site, given its number and its name."""
     if key is None:
-        return Planned((step,), UNKNOWN_PLACE, Variation(step=step))
+        return Planned((step,), UNKNOWN_PLACE, Variation(steps=frozenset({step})))
     return Planned((step,), Change.at(*key[:2]), Variation(flips=frozenset({key})))
 
 

@@ -6,7 +6,7 @@
 //   {"source": …, "features": [F names], "functions": [names], "sites": N, "steered": …, "varied": …}
 //
 // TFRL_INLINING_VARIATION names a file of JSON; see Variation in collection/variation.py.
-//   {"flips": [[caller, callee, n], …], "restored": [caller, …], "step": number or null}
+//   {"flips": [[caller, callee, n], …], "restored": [caller, …], "steps": [number, …]}
 
 #ifndef TFRL_RECORDING_H
 #define TFRL_RECORDING_H
@@ -58,15 +58,16 @@ public:
     const bool IsNamed = !LlvmInlines;
     const std::string Caller = CallerName.str(), Callee = CalleeName.str();
     const std::int64_t Count = IsNamed ? ++Met[{Caller, Callee}] : 0;
-    if (Number == Step || (IsNamed && Flips.count({Caller, Callee, Count})))
+    if (Steps.count(Number) || (IsNamed && Flips.count({Caller, Callee, Count})))
       return !Decision;
     return IsNamed && Restored.count(Caller) ? LlvmInlines : Decision;
   }
 
 private:
   bool take(const llvm::json::Object &Fields) {
-    const llvm::json::Array *F = Fields.getArray("flips"), *R = Fields.getArray("restored");
-    if (!F || !R)
+    const llvm::json::Array *F = Fields.getArray("flips"), *R = Fields.getArray("restored"),
+                              *S = Fields.getArray("steps");
+    if (!F || !R || !S)
       return false;
     for (const llvm::json::Value &Value : *F) {
       const llvm::json::Array *Key = Value.getAsArray();
@@ -81,15 +82,17 @@ private:
     for (const llvm::json::Value &Value : *R)
       if (const auto Name = Value.getAsString())
         Restored.insert(Name->str());
-    if (const auto Number = Fields.getInteger("step"))
-      Step = *Number;
+    for (const llvm::json::Value &Value : *S)
+      if (const auto Number = Value.getAsInteger())
+        Steps.insert(*Number);
     return true;
   }
 
   bool IsRead = false;
   std::set<std::tuple<std::string, std::string, std::int64_t>> Flips;
   std::set<std::string> Restored;
-  std::int64_t Step = -1, Sites = 0;
+  std::set<std::int64_t> Steps;
+  std::int64_t Sites = 0;
   std::map<std::pair<std::string, std::string>, std::int64_t> Met;
 };
 

@@ -67,7 +67,9 @@ def test_a_call_site_without_a_name_is_changed_by_its_place():
     assert single_change(5, keys[5]) == Planned(
         (5,), Change.at("other", "k"), Variation(flips=frozenset({("other", "k", 1)}))
     )
-    assert single_change(2, keys[2]) == Planned((2,), UNKNOWN_PLACE, Variation(step=2))
+    assert single_change(2, keys[2]) == Planned(
+        (2,), UNKNOWN_PLACE, Variation(steps=frozenset({2}))
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,7 +79,7 @@ def test_a_call_site_without_a_name_is_changed_by_its_place():
         (Variation(flips=frozenset({("f", "x", 1)})), [1, 1, 0, 1, 1, 0]),
         (Variation(restored=frozenset("f")), [1, 0, 0, 0, 0, 0]),
         (Variation(restored=frozenset("fg")), [0, 0, 0, 0, 0, 0]),
-        (Variation(step=2), [1, 1, 1, 1, 0, 0]),
+        (Variation(steps=frozenset({0, 2})), [0, 1, 1, 1, 0, 0]),
     ],
 )
 def test_what_a_trial_plays(variation, actions):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -13,11 +13,13 @@ from environments.errors import Failure
 from environments.inlining.collection.collector import Collector
 from environments.inlining.collection.store import Trajectory
 from environments.inlining.corpus.modules import Module, largest_first
-from environments.inlining.exploration.explore import CertaintyFn, ExplorationConfig, Explore
+from environments.inlining.exploration.explore import ExplorationConfig, Explore
+from environments.inlining.exploration.successive import ExploreSuccessively
 from environments.inlining.features import feature_names
 from environments.inlining.heuristics import Policy
 from environments.inlining.linking.objective import Objective
 from tfrl_systems.systems.inlining.policies import load_policy
+from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
 from tfrl_systems.systems.inlining.problem import SCOPES
 
 Result = TypeVar("Result")
@@ -43,11 +45,11 @@ class Outcome:
 
 
 class Exploration(NamedTuple):
-    """The results of exploring around a policy's episode (BC-Max, Algorithm 3).
+    """The results of exploring around a policy's episode.
 
     Attributes:
       base: the policy's own episode.
-      steps: int64 [N], the steps of `base` at which the other action was tried.
+      steps: int64 [N], the steps of `base` at which the other action was tried by itself.
       deltas: float64 [N], what each of these trials added to the cost; negative is better.
       best: the cheapest episode that was met.
     """
@@ -134,12 +136,33 @@ class InliningProblem:
         return [self._outcome(trajectory) for trajectory in self._succeeded(played)]
 
     def explore(
-        self, policy: Policy, certainty_fn: CertaintyFn | None, label: str, scoped: bool
+        self,
+        policy: Policy,
+        explorer: CallSitePolicy | None,
+        label: str,
+        scoped: bool,
+        max_flips: Mapping[str, int] | None = None,
     ) -> list[Exploration]:
-        """Explore around a policy in each module (Algorithm 3); if `scoped`, only in the scope."""
+        """Explore around a policy in each module.
+
+        Args:
+          policy: the policy, π of Algorithm 3.
+          explorer: the policy whose least certain decisions are tried first, π̂; None if there is
+            none yet.
+          label: what progress reports show.
+          scoped: whether only decisions in the scope are tried.
+          max_flips: T of Algorithm 3, by module, to explore as printed; None to explore as
+            `exploration.explore` does.
+        """
         modules = self._playable()
+        certainty_fn, digest = None, ""
+        if explorer is not None:
+            # It refers to the policy alone, because it may be sent to other processes.
+            certainty_fn = functools.partial(explorer.certainty, self.feature_names)
+            digest = explorer.fingerprint if explorer.fingerprint != policy.fingerprint else ""
         scope = self.scope_feature if scoped else ""
-        task = Explore(policy, self._exploration, certainty_fn, scope, self._objective)
+        how = (policy, self._exploration, certainty_fn, scope, self._objective, digest)
+        task = Explore(*how) if max_flips is None else ExploreSuccessively(*how, max_flips)
         explored = self._collector.map(task, modules, self._progress(label, len(modules)))
         return [
             Exploration(

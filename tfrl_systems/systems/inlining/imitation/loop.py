@@ -1,24 +1,35 @@
-"""BC-Max with exploration: the loop of Algorithm 4.
+"""BC-Max with exploration: our variant of Algorithm 4, and by settings the printed one.
 
 T. V. Marinov, A. Agarwal, M. Trofin: Scalable RL for Systems via Offline Imitation from Multiple
 Baselines (2024), Algorithms 1-4 and D.2-D.4. Each iteration
 
-1. explores around the policy of the previous iteration (Algorithm 3), or, in the first iteration,
-   around the default;
+1. explores around the policy of the previous iteration, or, in the first iteration, around the
+   default (`exploration/explore.py`);
 2. takes for each context the best episode that any policy or exploration has met (the oracle);
 3. fits a policy to both kinds of label (`labels.py`), and chooses by playing validation contexts
    the margin below which this policy keeps the default's action (`margins.py`);
-4. makes the greedy version of this policy a baseline of the next iteration.
+4. makes the greedy version of this policy, with the margin to explore around, a baseline.
 
-The result is the policy that did best on the validation contexts.
+The result is the policy that did best on the validation contexts. `PRINTED` has the settings with
+which this is Algorithm 4 instead. Its three departures from the print:
+
+* The first iteration does not explore. Algorithm 4 calls π̂_l both what explores in iteration l and
+  what is learned from that; D.2 says that π_1 is cloned first, and that the policy that was learned
+  last explores.
+* The contexts are the same in all iterations, as D.2 has it; Algorithm 4 samples them anew.
+* Episodes of earlier iterations stay in the oracle. A policy is deterministic, so those of the
+  policies would be the same; those of explorations are more than Algorithm 4 has at hand.
+
+With `explore` off as well, it is Algorithm 1.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
+import math
 import time
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from environments.errors import UserError
@@ -43,6 +54,16 @@ from tfrl_systems.systems.inlining.policy.decision_policy import DecisionPolicy,
 from tfrl_systems.systems.inlining.policy.votes import NEVER
 
 CONTEXT_WEIGHTS = ("buckets", "hedge")
+AROUND = ("last", "all")
+_ADDED = {"is_added": True}
+
+PRINTED: Mapping[str, Any] = MappingProxyType(
+    {
+        **{"around": "all", "flip_share": 0.1, "bucketed_by": "first"},
+        **{"advantage": False, "scoped": False, "margins": ()},
+    }
+)
+"""Settings of the loop as the paper prints it. It does not say which share it took for T."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +74,10 @@ class Config:
       iterations: number of iterations, N of Algorithm 4.
       baselines: policies to begin with, by name or directory; the first is the default, against
         which all others are measured.
-      explore: try other actions (Algorithm 3); without it, the loop is the paper's Algorithm 1.
+      explore: try other actions; without it, policies are played as they are.
+      around: policies to explore around: the "last" alone, or "all" so far (Algorithm 4).
+      flip_share: explore as Algorithm 3 prints it, with at most this share of the decisions of the
+        first baseline's episode as T, rounded up; 0 to try each action by itself.
       advantage: learn from each explored action's own Δcost.
       imitation: learn from the best episode of each context; without it, from the default's
         episode, so that the policy knows what to do where nothing was explored.
@@ -62,12 +86,16 @@ class Config:
       imitation_scale: factor of the weights of imitated actions, to balance them against explored
         actions, whose weights are min(clip_cost, 3 + |Δcost|).
       context_weights: how contexts of different sizes count in imitation: "buckets" gives each
-        order of magnitude the same weight (D.3); "hedge" begins with that, and shifts towards those
-        that the learned policies left large (D.4).
+        power of two the same weight (D.3); "hedge" begins with that, and shifts towards those that
+        the learned policies left large (D.4).
+      bucketed_by: costs that divide contexts into buckets: of the "best" episode so far, so that a
+        context may move to another bucket; or of the "first" baselines' best episode, as D.3 has
+        it.
       hedge_eta: step size of Hedge, η.
       imitation_rows: the most imitated actions; if there are more, they are drawn at random.
       clip_cost: the greatest weight of an explored action; see imitation_scale.
-      margins: candidates for the margin, in logits.
+      margins: candidates for the margin, in logits; none for the likelier action everywhere, as
+        the paper has it, so that nothing is chosen by playing.
       max_loss_percent: by how much a chosen policy may make any validation group worse than the
         default does.
       seed: decides all randomness.
@@ -76,11 +104,14 @@ class Config:
     iterations: int = dataclasses.field(default=2, metadata={"minimum": 1})
     baselines: tuple[str, ...] = ("default", "cost<-5", "cost<-20", "cost<-35")
     explore: bool = True
+    around: str = dataclasses.field(default="last", metadata=_ADDED)
+    flip_share: float = dataclasses.field(default=0.0, metadata=_ADDED)
     advantage: bool = True
     imitation: bool = True
     scoped: bool = True
     imitation_scale: float = 0.02
     context_weights: str = "buckets"
+    bucketed_by: str = dataclasses.field(default="best", metadata=_ADDED)
     hedge_eta: float = 1.0
     imitation_rows: int = 15_000
     clip_cost: float = 100.0
@@ -101,7 +132,7 @@ class BcMaxLoop:
 
     Attributes:
       learned: the last policy with its cautious margins; None before the first iteration.
-      bold: the same policy with the margins to explore around.
+      bolds: the policies of all iterations, with the margins to explore around.
       policy: `learned` for TensorFlow; None if it was adopted.
       explored: comparison of the policy that the last iteration explored around with the default.
       validated: comparison of `learned` with the default on the validation contexts.
@@ -109,7 +140,6 @@ class BcMaxLoop:
 
     policy: DecisionPolicy | None = None
     learned: CallSitePolicy | None = None
-    bold: CallSitePolicy | None = None
     explored: Comparison
     validated: Comparison
 
@@ -132,6 +162,7 @@ class BcMaxLoop:
         self._explorations: list[Exploration] = []
         self._learned: list[list[Outcome]] = []
         self._pool: list[list[Outcome]] = []
+        self.bolds: list[CallSitePolicy] = []
         self._number = 0
 
     @property
@@ -155,14 +186,19 @@ class BcMaxLoop:
             self._pool = [
                 self._problem.play(self._problem.baseline(name), name) for name in baselines
             ]
-        policy = self.bold or self._problem.baseline(baselines[0])
+        policies = [*map(self._problem.baseline, baselines), *self.bolds]
+        policy = self.bolds[-1] if self.bolds else policies[0]
         label = f"iteration {self._number}, {policy.name}"
-        if self._config.explore:
+        # Algorithm 3 asks what a learned policy is unsure of.
+        if self._config.explore and (self.bolds or not self._config.flip_share):
             base = self._explore(policy, label)
+            for earlier in policies if self._config.around == "all" else ():
+                if earlier is not policy:
+                    self._explore(earlier, f"{label}, around {earlier.name}")
         else:
             base = self._problem.play(policy, label)
             self._pool.append(base)
-        if self.bold is not None:
+        if self.bolds:
             self._learned.append(base)
         self.explored = comparison = Comparison.of(self._problem, base, self._pool[0])
         best = best_per_context(self._pool)
@@ -188,7 +224,8 @@ class BcMaxLoop:
 
     def adopt(self, learned: CallSitePolicy, bold: CallSitePolicy) -> None:
         """Take the policy that this iteration fitted before the run was interrupted."""
-        self.learned, self.bold = learned, bold
+        self.learned = learned
+        self.bolds.append(bold)
 
     def fit(self) -> dict[str, Any]:
         """Fit a policy to all labels, and choose its margins.
@@ -213,7 +250,8 @@ class BcMaxLoop:
         loss, agreement = cloning.loss_and_agreement(self.policy, names, features, actions, weights)
         fitted_s = time.monotonic()
         name = f"learned-{self._number}"
-        chosen, self.bold = self._judge.choose(to_numpy(self.policy, name), name, outside=outside)
+        chosen, bold = self._judge.choose(to_numpy(self.policy, name), name, outside=outside)
+        self.bolds.append(bold)
         self.learned, self.validated = chosen.policy, chosen.comparison
         self.policy.set_margins(self.learned.margin, self.learned.outside_margin)
         return {
@@ -223,8 +261,8 @@ class BcMaxLoop:
             "cloned": cloned,
             "margin": self.learned.margin,
             "outside_margin": self.learned.outside_margin,
-            "bold_margin": self.bold.margin,
-            "bold_outside_margin": self.bold.outside_margin,
+            "bold_margin": bold.margin,
+            "bold_outside_margin": bold.outside_margin,
             "score": chosen.score,
             "learned": name,
             "training_s": fitted_s - started_s,
@@ -242,7 +280,7 @@ class BcMaxLoop:
             raise UserError(
                 "bc_max: expected contexts that can be played, found that all failed; see why above"
             )
-        weights = self._context_weights({name: best[name].cost for name in sorted(best)})
+        weights = self._context_weights(best)
         parts.append(
             imitation_labels(
                 best, weights, group_of, config.imitation_scale, config.imitation_rows, config.seed
@@ -260,28 +298,36 @@ class BcMaxLoop:
         inside = labels.features[:, scope] == 1
         return labels.where(inside) if inside.any() else labels
 
-    def _context_weights(self, costs: Mapping[str, float]) -> dict[str, float]:
-        """Return the weight of each context in imitation; `costs` are those of the best episodes.
+    def _context_weights(self, best: Mapping[str, Outcome]) -> dict[str, float]:
+        """Return the weight of each context in imitation, given the best episodes.
 
         A context in which a learned policy could not be played counts as if it had done its best.
         """
+        costs = {name: best[name].cost for name in sorted(best)}
+        first = best_per_context(self._pool[: len(self._config.baselines)])
+        by_first = self._config.bucketed_by == "first"
+        sizes = [first[name].cost if by_first else cost for name, cost in costs.items()]
         played = [
             {outcome.context: outcome.cost for outcome in outcomes} for outcomes in self._learned
         ]
         weights = bc_max.context_weights(
             self._config.context_weights,
-            list(costs.values()),
+            sizes,
             [[costs_of.get(name, costs[name]) for name in costs] for costs_of in played],
             self._config.hedge_eta,
         )
         return dict(zip(costs, weights, strict=True))
 
     def _explore(self, policy: Policy, label: str) -> list[Outcome]:
-        certainty_fn = None
-        if self.bold is not None:
-            # It refers to the policy alone, because it may be sent to other processes.
-            certainty_fn = functools.partial(self.bold.certainty, self._problem.feature_names)
-        explorations = self._problem.explore(policy, certainty_fn, label, self._config.scoped)
+        explorer, share, max_flips = None, self._config.flip_share, None
+        if self.bolds:
+            explorer = self.bolds[-1]
+        if share:
+            first = self._pool[0]
+            max_flips = {each.context: math.ceil(share * len(each.actions)) for each in first}
+        explorations = self._problem.explore(
+            policy, explorer, label, self._config.scoped, max_flips
+        )
         self._explorations += explorations
         base = [exploration.base for exploration in explorations]
         self._pool += [base, [exploration.best for exploration in explorations]]

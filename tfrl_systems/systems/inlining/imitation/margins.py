@@ -81,7 +81,8 @@ class Judge:
         equal ones the larger is taken.
 
         Args:
-          policy: the policy; its own margins do not matter.
+          policy: the policy; its own margins do not matter. Without candidates they become 0,
+            wherever the policy may depart.
           label: names the policy in progress reports.
           outside: whether the policy may depart from the default outside the scope, too.
 
@@ -89,6 +90,9 @@ class Judge:
           The candidate with the best score, to be written; and, to explore around, the policy with
           the best mean among those that depart from the default.
         """
+        if not self._margins:
+            greedy = self._judge(policy.with_margins(0.0, 0.0 if outside else NEVER), label)
+            return greedy, greedy.policy
         never = self._judge(policy.with_margins(NEVER), label)
         inside = self._descend(policy.with_margins, label)
         cautious = max(never, *inside, key=lambda judged: judged.score)

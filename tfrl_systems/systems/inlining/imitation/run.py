@@ -11,13 +11,14 @@ from typing import Any
 from tf_agents.policies import greedy_policy
 
 from environments.errors import UserError
+from tfrl_systems.agents import bc_max
 from tfrl_systems.policies.export import save_policy
 from tfrl_systems.policies.policy_files import load_policy_json
 from tfrl_systems.reporting import percent
 from tfrl_systems.systems.inlining.imitation import cloning
 from tfrl_systems.systems.inlining.imitation.comparison import evaluate
 from tfrl_systems.systems.inlining.imitation.decision_problem import InliningProblem
-from tfrl_systems.systems.inlining.imitation.loop import CONTEXT_WEIGHTS, BcMaxLoop, Config
+from tfrl_systems.systems.inlining.imitation.loop import AROUND, CONTEXT_WEIGHTS, BcMaxLoop, Config
 from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
 from tfrl_systems.training.checkpoints import Workdir
 from tfrl_systems.training.summaries import write_curves, write_settings
@@ -105,12 +106,20 @@ def describe(record: Mapping[str, Any], resumed: bool) -> str:
 
 def _check(problem: InliningProblem, config: Config, cloning_config: cloning.Config) -> None:
     """Raise an error for settings that cannot work, before hours are spent on the run."""
-    if not config.margins:
-        raise UserError("margins: expected one or more numbers, found none; give some")
-    if config.context_weights not in CONTEXT_WEIGHTS or config.hedge_eta < 0:
+    choices = {
+        "context_weights": CONTEXT_WEIGHTS,
+        "bucketed_by": bc_max.BUCKETED_BY,
+        "around": AROUND,
+    }
+    for name, allowed in choices.items():
+        if (value := getattr(config, name)) not in allowed:
+            raise UserError(
+                f"{name}: expected one of {', '.join(allowed)}, found {value!r}; correct it"
+            )
+    if config.hedge_eta < 0 or not 0 <= config.flip_share <= 1:
         raise UserError(
-            f"context_weights: expected one of {', '.join(CONTEXT_WEIGHTS)} and hedge_eta from 0 "
-            f"on, found {config.context_weights!r} and {config.hedge_eta}; correct them"
+            "bc_max: expected hedge_eta from 0 on and flip_share from 0 to 1, found "
+            f"{config.hedge_eta} and {config.flip_share}; correct them"
         )
     for name in config.baselines:
         problem.baseline(name)

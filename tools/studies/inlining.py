@@ -183,7 +183,9 @@ def measure(about: Record, workdir: pathlib.Path) -> Record:
     Returns:
       `parts`: for the modules learned on, if they are small enough to be compiled again, and those
       held out, what `experiments.evaluate` says of each policy; the policies of a variant are
-      called VARIANT/ITERATION. `written`: the iteration that each training chose.
+      called VARIANT/ITERATION. `written`: the iteration that each training chose. `fits`: the share
+      of the labels that the policy of each iteration takes, and of the default's episodes that a
+      clone repeats.
     """
     corpora = _write_corpora(about, workdir / "corpora")
     compiling = {name: about[name] for name in ("compiler", "cache")}
@@ -191,7 +193,8 @@ def measure(about: Record, workdir: pathlib.Path) -> Record:
     policies: dict[str, str] = {"default": "default"}
 
     def learn(agent: str, name: str, iterations: int | None, **settings: Any) -> Any:
-        validation = {"validation": corpora["validation"]} if "validation" in corpora else {}
+        judged_on = about.get("judged_on", "validation")
+        validation = {"validation": corpora[judged_on]} if judged_on in corpora else {}
         about_run = {"system": "inlining", "agent": agent, "seed": about["seed"]}
         assigned = about["settings"]
         if "begin" in about:  # --set is for all agents that have the field
@@ -205,19 +208,24 @@ def measure(about: Record, workdir: pathlib.Path) -> Record:
 
     for agent in about.get("begin", ()):
         policies[agent] = str(learn(agent, agent, about["rounds"], **_BY_OBJECT).policy)
-    begun_with = {"baselines": tuple(policies.values())} if "begin" in about else {}
+    begun_with = {"baselines": list(policies)} if "begin" in about else {}
     policies |= {name: name for name in about["fixed"]}
-    written = {}
-    for name, settings in about["variants"].items():
-        run = learn("bc_max", name, about["iterations"], **begun_with, **settings)
+    written, fits = {}, {}
+    for name, variant in about["variants"].items():
+        settings = {**begun_with, **variant}
+        if "baselines" in settings:
+            settings["baselines"] = tuple(policies[start] for start in settings["baselines"])
+        run = learn("bc_max", name, about["iterations"], **settings)
         evaluation = run.result["evaluation"]
         written[name] = evaluation["chosen_iteration"]
+        fits[name] = [[row["agreement"], row["cloned"]] for row in evaluation["iterations"]]
         for number in range(1, 1 + len(evaluation["iterations"])):
             directory = run.workdir / "checkpoints" / f"{number:06d}" / "policy"
             policies[f"{name}/{number}"] = str(directory)
     measured = ("train", "heldout") if "begin" in about else ("heldout",)
     return {
         "written": written,
+        "fits": fits,
         "parts": {
             part: _sizes(corpora[part], policies, about, link=part == "heldout")
             for part in measured
@@ -241,11 +249,8 @@ def _write_corpora(about: Record, directory: pathlib.Path) -> dict[str, pathlib.
             [
                 module
                 for module in small_modules(corpus, about["max_bitcode_bytes"])
-                if (
-                    module.language == "c++"
-                    if is_divided
-                    else (module.project in about["held_out"]) == (part == "heldout")
-                )
+                if (module.language == "c++" or "begin" not in about)
+                and (is_divided or (module.project in about["held_out"]) == (part == "heldout"))
             ],
         )
     for part, (corpus, of_part) in chosen.items():

@@ -17,6 +17,7 @@ STUDIES: dict[str, tuple[str, str]] = {
     "folds": ("inlining", "FOLDS"),
     "baselines": ("inlining", "BASELINES"),
     "causes": ("inlining", "CAUSES"),
+    "bc_max": ("bc_max_figures", "BC_MAX"),
     "libraries": ("libraries", "LIBRARIES"),
     "graphs": ("graphs", "GRAPHS"),
     "searches": ("graphs", "SEARCHES"),

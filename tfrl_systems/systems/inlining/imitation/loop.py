@@ -10,8 +10,12 @@ Baselines (2024), Algorithms 1-4 and D.2-D.4. Each iteration
    the margin below which this policy keeps the default's action (`margins.py`);
 4. makes the greedy version of this policy, with the margin to explore around, a baseline.
 
-The result is the policy that did best on the validation contexts. `PRINTED` has the settings with
-which this is Algorithm 4 instead. Its three departures from the print:
+The result is the policy that did best on the validation contexts. Algorithm 4 instead is
+
+    --set around=all --set flip_share=0.1 --set bucketed_by=first --set advantage=false
+    --set scoped=false --set margins=
+
+where the paper does not say which share it took for T. It departs from the print in this:
 
 * The first iteration does not explore. Algorithm 4 calls π̂_l both what explores in iteration l and
   what is learned from that; D.2 says that π_1 is cloned first, and that the policy that was learned
@@ -20,7 +24,7 @@ which this is Algorithm 4 instead. Its three departures from the print:
 * Episodes of earlier iterations stay in the oracle. A policy is deterministic, so those of the
   policies would be the same; those of explorations are more than Algorithm 4 has at hand.
 
-With `explore` off as well, it is Algorithm 1.
+With --set explore=false as well, it is Algorithm 1.
 """
 
 from __future__ import annotations
@@ -29,7 +33,6 @@ import dataclasses
 import math
 import time
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from environments.errors import UserError
@@ -56,14 +59,6 @@ from tfrl_systems.systems.inlining.policy.votes import NEVER
 CONTEXT_WEIGHTS = ("buckets", "hedge")
 AROUND = ("last", "all")
 _ADDED = {"is_added": True}
-
-PRINTED: Mapping[str, Any] = MappingProxyType(
-    {
-        **{"around": "all", "flip_share": 0.1, "bucketed_by": "first"},
-        **{"advantage": False, "scoped": False, "margins": ()},
-    }
-)
-"""Settings of the loop as the paper prints it. It does not say which share it took for T."""
 
 
 @dataclasses.dataclass(frozen=True)

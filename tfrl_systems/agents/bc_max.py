@@ -2,8 +2,9 @@
 
 T. V. Marinov, A. Agarwal, M. Trofin: Scalable RL for Systems via Offline Imitation from Multiple
 Baselines (2024). In iteration i workers play several baselines in each context: the system's
-teachers, such as searches, and the policy of iteration i - 1 (Algorithm 4). The agent keeps the
-cheapest episode of each context (`lessons`), and takes steps of Adam on
+teachers, such as searches, and the policy of iteration i - 1. Algorithm 4 plays all policies so far
+and explores around them; here the agent keeps the cheapest episode of each context (`lessons`), and
+teachers explore. Algorithm 4 fits a policy anew; here the same policy takes steps of Adam on
 
     - Σ_x w_x Σ_h Σ_a q(a | s_{x,h}) log π(a | s_{x,h})
 

@@ -1,8 +1,8 @@
 """Evolution strategies: the policy's variables move to where returns are higher.
 
 T. Salimans et al.: Evolution Strategies as a Scalable Alternative to Reinforcement Learning (2017),
-Algorithm 2, as the BC-Max paper trains one of its base policies. In an iteration, N directions ε_k
-are tried at both ends (antithetic sampling):
+Algorithm 2, with the ranks and mirrored noise of its section 2.1. A base policy of the BC-Max paper
+is from an evolution strategy, too. In an iteration, N directions ε_k are tried at both ends:
 
     F_k± = mean return of the policy θ ± σ ε_k
     w_k± = rank of F_k± among all 2 N, evenly from -1/2 for the worst to 1/2 for the best

@@ -36,9 +36,14 @@ LABELS = "exploring as ours, and its labels"
 BUCKETS, HEDGE = "buckets", "Hedge"
 # What BC-Max begins with (π_1 of the figure) -> variant -> what differs from the print.
 FIGURES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
-    "es": {NONE: {"explore": False}, AS_PRINTED: {}, OURS: _OURS, LABELS: {**_OURS, "advantage": True}},
+    "es": {
+        NONE: {"explore": False},
+        AS_PRINTED: {},
+        OURS: _OURS,
+        LABELS: {**_OURS, "advantage": True},
+    },
     "ppo": {BUCKETS: {}, HEDGE: {"context_weights": "hedge"}},
-}  # fmt: skip
+}
 PAIRS = ((AS_PRINTED, NONE), (OURS, NONE), (OURS, AS_PRINTED), (LABELS, OURS), (HEDGE, BUCKETS))
 
 
@@ -81,7 +86,7 @@ def _trials(options: Printed) -> Iterator[Trial]:
 
 
 def _savings(record: Record, first: str, name: str) -> dict[str, float]:
-    """Return what a policy or an oracle saves against π_1 in each part, and in images, in percent."""
+    """Return what a policy or an oracle saves against π_1, by part, and in images, in percent."""
     savings = {}
     for part, measured in record["parts"].items():
         sizes = sizes_of(measured["policies"], name)
@@ -153,9 +158,9 @@ _FIGURES = ("train", "heldout", "images", "gap_train")
 BC_MAX = Study(
     """Fig. 1 and 2 of the BC-Max paper: Algorithms 1, 3 and 4 as printed, and ours beside them.
 
-ES and PPO learn on small C++ modules. From ES, BC-Max goes on without exploration, with Algorithms 3
-and 4, with our exploration, and with that and its labels of single decisions (Fig. 2); but for the
-last, all imitate the best episodes alone. From PPO it goes on with Algorithms 3 and 4, by the
+ES and PPO learn on small C++ modules. From ES, BC-Max goes on without exploration, with Algorithms
+3 and 4, with our exploration, and with that and its labels of single decisions (Fig. 2); but for
+the last, all imitate the best episodes alone. From PPO it goes on with Algorithms 3 and 4, by the
 weights of buckets and of Hedge (Fig. 1). The first of the folds is held out.""",
     Printed,
     _trials,

@@ -20,10 +20,11 @@ from tfrl_systems.drivers.lesson_runner import LessonRunner
 from tfrl_systems.episodes import Experience
 
 
-def make_records(cost, learned, iteration) -> Records:
+def make_records(cost, learned, iteration, first=None) -> Records:
     names = np.array([str(number) for number in range(len(cost))])
     ones = np.ones(len(cost), np.int64)
-    return Records(names, ones, np.array(cost), np.array(learned), np.array(iteration))
+    first = np.array(cost if first is None else first)
+    return Records(names, ones, np.array(cost), first, np.array(learned), np.array(iteration))
 
 
 def test_hedge_shifts_towards_what_policies_left_dear():
@@ -42,6 +43,14 @@ def test_hedge_shifts_towards_what_policies_left_dear():
     np.testing.assert_array_equal(weights["buckets"], [1, 1, 2])
     small, large = 2 / 3 * np.exp(-(9 + 21) / 64), 1 / 3 * np.exp(-2)
     np.testing.assert_allclose(weights["hedge"], [1, 1, small / large])
+
+
+def test_buckets_stay_where_the_first_costs_are():
+    """First costs 4, 5 and 64 have weights 1, 1 and 2; since then 64 has come down to 6."""
+    records = make_records([4.0, 5.0, 6.0], [UNKNOWN] * 3, [0, 0, 0], first=[4.0, 5.0, 64.0])
+    for name, weights in (("best", [1, 1, 1]), ("first", [1, 1, 2])):
+        config = bc_max.Config(context_weights="buckets", bucketed_by=name)
+        assert bc_max.weights_of(records, config).tolist() == weights
 
 
 def make_agent(**settings) -> bc_max.BCMaxAgent:
@@ -108,7 +117,9 @@ def test_without_other_teachers_each_context_is_played_several_times():
     np.testing.assert_array_equal(experience.info["learned_cost"], [-3, -5] * 3)
 
 
-@pytest.mark.parametrize("name, value", [("updates", 0), ("context_weights", "odd")])
+@pytest.mark.parametrize(
+    "name, value", [("updates", 0), ("context_weights", "odd"), ("bucketed_by", "last")]
+)
 def test_a_setting_out_of_range_is_named(name, value):
     with pytest.raises(UserError, match=f"expected {name} within its range, found {value!r}"):
         make_agent(**{name: value})
@@ -121,8 +132,16 @@ def test_bucket_weights_worked_by_hand():
 
 
 def test_hedge_weights_worked_by_hand():
-    """D.4 with buckets {2, 3, 3} and {4, 7}."""
+    """D.4 with buckets {2, 3, 3} and {4, 7}: p^1 = (3/5, 2/5)."""
     sizes = [2, 3, 3, 4, 7]
+    # With η = log 4, exp(-η L) is 1/2 at L = 1/2 and 1/4 at L = 1. π_1: L~ = (5, 10), L = (1/2, 1),
+    # p ∝ (3/5 · 1/2, 2/5 · 1/4) = (3/10, 1/10), which is (3/4, 1/4): w = (1, 3).
+    first = [2, 2, 1, 4, 6]
+    weights = bc_max.hedge_weights(sizes, [first], np.log(4))
+    np.testing.assert_allclose(weights, [1, 1, 1, 3, 3])
+    # π_2: L~ = (8, 4), L = (1, 1/2), p ∝ (3/4 · 1/4, 1/4 · 1/2) = (3/16, 2/16): w = (1, 3/2).
+    weights = bc_max.hedge_weights(sizes, [first, [3, 3, 2, 1, 3]], np.log(4))
+    np.testing.assert_allclose(weights, [1, 1, 1, 1.5, 1.5])
     start = bc_max.hedge_weights(sizes, [], eta=1.0)
     np.testing.assert_allclose(start, [1, 1, 1, 1.5, 1.5])
     # Losses 2 + 2 + 1 = 5 and 4 + 6 = 10, divided by 10; shares 3/5 e^-½ and 2/5 e^-1.

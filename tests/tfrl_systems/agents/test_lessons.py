@@ -52,6 +52,8 @@ def test_of_each_context_the_cheapest_episode_is_kept():
     records = lessons.records
     assert records is not None and records.context.tolist() == ["a", "b"]
     assert records.learned_cost.tolist() == [7, 7] and records.iteration.tolist() == [1, 1]
+    # The first iteration's best; that of b is not the best any more.
+    assert records.cost.tolist() == [4, 8] and records.first_cost.tolist() == [4, 9]
 
 
 def test_the_contexts_met_first_are_forgotten_first():

@@ -5,7 +5,7 @@ For each c of a chunk, these propose an x:
   teachers   minimisers of `baselines`, such as scipy, which begin anew for each c
   policy     the last policy
   led        descents from the last policy's answer, and from answers that the policy draws, which
-             leave small valleys (BC-Max, Algorithm 3)
+             leave small valleys; they stand for Algorithm 3 of BC-Max, which flips actions
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ A context is a model, or a graph that random steps made of it. In each context t
 
   teachers   searches, such as `regions`, each with the same number of expansions
   policy     the last policy by its likeliest actions, and episodes in which it draws its actions,
-             which differ from the likeliest ones where it is unsure (BC-Max, Algorithm 3)
+             which differ from the likeliest ones where it is unsure; BC-Max's Algorithm 3 tries
+             the least certain actions instead, one more in each episode
   led        `regions`, from the cheapest graph of the policy's episode on
 
 The path to the cheapest graph is the lesson of the context. Where `regions` finds more than the

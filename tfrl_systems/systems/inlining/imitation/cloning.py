@@ -7,7 +7,8 @@ Algorithm 4): a weighted cross-entropy over state-action pairs,
     min over π of  - Σ_j w_j Σ_h log π(a_{j,h} | s_{j,h}),
 
 The paper prints this with a factor a_{j,h} before the logarithm, which would drop every action 0.
-Equation (2) has no such factor, and neither has this code. `agents.bc_max` minimises the same loss
+Equation (2), which counts other actions instead, has no such factor, and neither has this code.
+`agents.bc_max` minimises the same loss
 step by step, with the policy of any system. Here an ensemble is fitted anew each time, whose
 decisions are the same in TensorFlow, NumPy and C++, so that compiles can be repeated.
 """
@@ -177,9 +178,10 @@ def loss_and_agreement(
 def share_cloned(config: Config, names: Sequence[str], outcomes: Sequence[Outcome]) -> float:
     """Clone the default, with more effort each time, until 99% of its episodes are the same.
 
-    It shows whether such a policy can repeat the default's decisions at all: this is bc_0 of the
-    paper's Figure 2. A context is deterministic: if two policies decide alike at all steps of an
-    episode, their episodes are the same. So no episode needs to be played.
+    It shows whether such a policy can repeat the default's decisions at all. (The default is the
+    first baseline; the paper's Figure 2 calls the clone of that bc_0.) A context is deterministic:
+    if two policies decide alike at all steps of an episode, their episodes are the same. So no
+    episode needs to be played.
 
     Args:
       config: settings of the fit; the scope does not count.

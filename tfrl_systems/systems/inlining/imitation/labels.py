@@ -1,6 +1,7 @@
 """Labelled decisions: the rows that BC-Max fits a policy to.
 
-The same exploration gives two kinds of label:
+There are two kinds of label. The paper has the first; the second is ours, and needs an exploration
+that tries decisions by themselves:
 
 * *Imitation* (Marinov et al., Algorithm 1, line 7; without its stray factor a before the
   logarithm): the actions of the cheapest episode of each context, weighted by context.

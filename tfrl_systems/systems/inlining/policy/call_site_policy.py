@@ -125,7 +125,7 @@ class CallSitePolicy:
         return (self._half_steps(features) > 0).view(np.int8)
 
     def certainty(self, names: Sequence[str], features: np.ndarray) -> np.ndarray:
-        """Return |p(1) - p(0)|, the gap of BC-Max's Algorithm 3, float64 [N].
+        """Return |p(1) - p(0)|, margin included, float64 [N]: without, BC-Max's Algorithm 3 has it.
 
         Args:
           names: names of the features.

@@ -32,7 +32,8 @@ class SiteProblem:
 
     Args:
       sites: for each context (its group, sites [T, 2]: size and gain).
-      num_tries: sites that `explore` tries in each context; it tries the least certain ones.
+      num_tries: sites that `explore` tries in each context; it tries the least certain ones. By
+        Algorithm 3 it flips one site after the other.
       broken: contexts that cannot be explored, as if a compiler had failed on them.
     """
 
@@ -46,6 +47,7 @@ class SiteProblem:
         self.broken = set(broken)
         self.labels: list[str] = []
         self.certainties: list[np.ndarray] = []
+        self.explored: list[tuple[str, str, dict[str, int] | None]] = []
         self._features = {
             name: np.array([[size, size < 5, gain] for size, gain in rows], np.int64).reshape(-1, 3)
             for name, (_, rows) in sites.items()
@@ -69,9 +71,13 @@ class SiteProblem:
             if name not in self.broken
         ]
 
-    def explore(self, policy, certainty_fn, label, scoped):
+    def explore(self, policy, explorer, label, scoped, max_flips=None):
+        self.explored.append((policy.name, explorer.name if explorer else "", max_flips))
         scope = self.scope_feature if scoped else ""
-        return [self._explore(base, certainty_fn, scope) for base in self.play(policy, label)]
+        bases = self.play(policy, label)
+        if max_flips is not None:
+            return [self._flip(base, explorer, max_flips[base.context]) for base in bases]
+        return [self._explore(base, explorer, scope) for base in bases]
 
     def best_cost(self) -> float:
         """Sum of the least costs of all contexts."""
@@ -94,11 +100,24 @@ class SiteProblem:
         cost = BASE_COST - float(np.sum(features[:, GAIN] * actions))
         return Outcome(name, features, actions, cost)
 
-    def _explore(self, base, certainty_fn, scope):
+    def _flip(self, base, explorer, max_flips):
+        """Algorithm 3; what was decided changes neither features nor later decisions here."""
+        gaps = explorer.certainty(NAMES, base.features)
+        tried, start = [base], 0
+        while len(tried) <= max_flips and start < len(gaps):
+            step = start + int(np.argmin(gaps[start:]))
+            actions = tried[-1].actions.copy()
+            actions[step] ^= 1
+            tried.append(self._outcome(base.context, actions))
+            start = step + 1
+        best = min(tried, key=lambda outcome: outcome.cost)
+        return Exploration(base, np.empty(0, np.int64), np.empty(0), best)
+
+    def _explore(self, base, explorer, scope):
         num_steps = len(base.actions)
         certainty = np.zeros(num_steps)
-        if certainty_fn is not None and num_steps:
-            certainty = certainty_fn(base.features)
+        if explorer is not None and num_steps:
+            certainty = explorer.certainty(NAMES, base.features)
             assert certainty.shape == (num_steps,)
             assert ((certainty >= 0) & (certainty <= 1)).all()
             self.certainties.append(certainty)

@@ -98,15 +98,83 @@ def test_hedge_shifts_weight_to_what_the_learned_policy_left_large(monkeypatch):
     assert all(cost >= size for cost, size in zip(costs, sizes, strict=True))
 
 
-def test_without_exploration_it_is_algorithm_1():
-    # "never" is best in every context: nothing else is left to learn.
-    sites = {f"g{k}/c": (f"g{k}", [(size, -1 - size) for size in range(10)]) for k in range(4)}
-    problem = SiteProblem(sites)
-    loop, records = run(problem, dataclasses.replace(CONFIG, explore=False), validation=problem)
-    never = cost_of(problem, problem.baseline("never"))
-    assert cost_of(problem, loop.learned) == never == problem.best_cost()
-    assert [record["flips"] for record in records] == [0, 0]
-    assert records[1]["policy_cost"] == never
+PRINTED = {
+    **{"around": "all", "flip_share": 0.5, "bucketed_by": "first"},
+    **{"advantage": False, "scoped": False, "margins": ()},
+}
+# Two modules of two decisions, (size, gain) each; the default plays 1 where the size is below 5.
+#              default  always  never     costs: 1000 - the gains of the actions 1
+#   x_1           1 0     1 1     0 0     default 990, always 1010, never 1000
+#   x_2           0 0     1 1     0 0     default 1000, always 970, never 1000
+TWO = {"p/x_1": ("p", [(1, 10), (8, -20)]), "q/x_2": ("q", [(7, 5), (9, 25)])}
+
+
+def test_algorithms_1_and_2_line_by_line():
+    problem = SiteProblem(TWO)
+    baselines = ("default", "always", "never")
+    config = dataclasses.replace(
+        CONFIG, **{**PRINTED, "flip_share": 0.0}, explore=False, baselines=baselines
+    )
+    loop = BcMaxLoop(problem, problem, config, dataclasses.replace(CLONING, epochs=300))
+    # Line 4 collects a trajectory of each baseline; line 5 takes the default's of x_1, and of x_2
+    # that of "always": rewards -990 and -970.
+    assert loop.collect()["oracle_cost"] == 990 + 970
+    assert problem.labels == [*baselines, "iteration 1, default"]
+    # Line 7 has each of their decisions once, a = 0 too. Sizes are in [512, 1024) both, so w = 1.
+    labels = loop.labels()
+    assert labels.actions.tolist() == [1, 0, 1, 1] and len(set(labels.weights)) == 1
+    loop.fit()
+    # The objective of Algorithm 2, the number of other decisions, is 0 here: regret 0.
+    played = problem.play(loop.learned, "test")
+    assert [outcome.actions.tolist() for outcome in played] == [[1, 0], [1, 1]]
+    # Line 8: what was learned is a baseline of the next iteration, and is collected again.
+    second = loop.collect()
+    assert (
+        second["policy"] == "learned-1" and second["policy_cost"] == second["oracle_cost"] == 1960
+    )
+    assert loop.environment_steps == 4 * (3 + 2)
+
+
+def test_algorithm_4_explores_around_every_policy_so_far():
+    """T = ceil(0.5 * 12), and π̂_l is always the policy that was learned last."""
+    problem = SiteProblem(draw_sites(0))
+    _, records = run(problem, dataclasses.replace(CONFIG, **PRINTED), num_iterations=3)
+    flips = dict.fromkeys(problem.group_of, 6)
+    assert problem.explored == [
+        # Iteration 1 clones the baselines (D.2). Iteration 2:
+        ("learned-1", "learned-1", flips),
+        ("default", "learned-1", flips),
+        ("never", "learned-1", flips),
+        # Iteration 3:
+        ("learned-2", "learned-2", flips),
+        ("default", "learned-2", flips),
+        ("never", "learned-2", flips),
+        ("learned-1", "learned-2", flips),
+    ]
+    # Imitation alone: the decisions of the best trajectories.
+    assert [record["rows"] for record in records] == [96, 96, 96]
+    assert records[0]["oracle_cost"] > records[1]["oracle_cost"] >= records[2]["oracle_cost"]
+
+
+def test_buckets_are_those_of_the_first_baselines():
+    """D.3, by hand: in [512, 1024) is x_1 under the default, and x_2 and x_3 are in [1024, 2048).
+
+    The best episodes, which "never" has, are all in [512, 1024), where each would have weight 1.
+    """
+    gains = {"x_1": 10, "x_2": -100, "x_3": -200}
+    problem = SiteProblem({name: ("p", [(1, gain)]) for name, gain in gains.items()})
+    loop = BcMaxLoop(problem, problem, Config(baselines=("default",), explore=False), CLONING)
+    loop.collect()
+    loop._pool.append(problem.play(problem.baseline("never"), "explored"))
+    assert set(loop.labels().weights) == {0.02}
+    loop._config = dataclasses.replace(loop._config, bucketed_by="first")
+    np.testing.assert_allclose(loop.labels().weights, [0.02 * 2, 0.02, 0.02])
+
+
+def test_without_margins_the_likelier_action_is_taken():
+    problem = SiteProblem(draw_sites(0))
+    loop, (record,) = run(problem, dataclasses.replace(CONFIG, margins=()), num_iterations=1)
+    assert loop.learned.margin == loop.bolds[0].margin == record["margin"] == 0
 
 
 def test_either_kind_of_label_can_be_left_out():
@@ -136,9 +204,9 @@ def test_the_seed_decides_the_policy():
 class FailsLater(SiteProblem):
     """Contexts fail once the baselines are played."""
 
-    def explore(self, policy, certainty_fn, label, scoped):
+    def explore(self, *arguments):
         self.broken |= {"g0/context-0", "g1/context-1"}
-        return super().explore(policy, certainty_fn, label, scoped)
+        return super().explore(*arguments)
 
 
 def test_contexts_that_fail_are_left_out_of_every_sum():

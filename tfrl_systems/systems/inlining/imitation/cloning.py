@@ -8,9 +8,9 @@ Algorithm 4): a weighted cross-entropy over state-action pairs,
 
 The paper prints this with a factor a_{j,h} before the logarithm, which would drop every action 0.
 Equation (2), which counts other actions instead, has no such factor, and neither has this code.
-`agents.bc_max` minimises the same loss
-step by step, with the policy of any system. Here an ensemble is fitted anew each time, whose
-decisions are the same in TensorFlow, NumPy and C++, so that compiles can be repeated.
+`agents.bc_max` minimises the same loss step by step, with the policy of any system. Here an
+ensemble is fitted anew each time, whose decisions are the same in TensorFlow, NumPy and C++, so
+that compiles can be repeated.
 """
 
 from __future__ import annotations

@@ -13,8 +13,6 @@ from tests.environments.inlining.small_modules import many_calls, write_module
 from tools.studies import inlining
 
 LARGE = pairs(1) + f'@data = global [9000 x i8] c"{"x" * 9000}"\n'
-# The corpora have no inline functions of C++, which are the scope.
-QUICK = ("scoped=false", "num_models=1", "epochs=1", "hidden_sizes=4")
 
 
 def write_corpus(directory, irs):
@@ -44,13 +42,6 @@ def test_folds_are_even_in_each_language(modules):
     assert sorted(project for fold in folds for project in fold) == list("abcde")
     with pytest.raises(UserError, match="expected at most 5"):
         inlining.make_folds(modules, 6)
-
-
-@pytest.fixture
-def arguments(tmp_path):
-    """Options for tiny runs; the cache is the test's own."""
-    words = ["--cache", tmp_path / "cache.db", "--workers", 1, "--seeds", 1, "--iterations", 1]
-    return [*words, *(word for setting in QUICK for word in ("--set", setting))]
 
 
 @pytest.mark.study

@@ -33,8 +33,8 @@ from tools.studies.study import Picture, Record, Study, Table, Trial, mean, valu
 
 LEARNED = "learned"
 FIXED = ("always", "never", "cost<-5", "cost<-20", "cost<-35")
-# BC-Max with the weights of buckets (D.3) and of Hedge (D.4), with and without exploration
-# (Algorithms 4 and 1 of the BC-Max paper).
+# BC-Max with the weights of buckets (D.3) and of Hedge (D.4), with our exploration and its labels of
+# single decisions, and without both. Algorithms 1 to 4 as printed are in bc_max_figures.py.
 ALGORITHMS = {
     f"{explored}, {weights}": {"explore": explored == "exploring", "context_weights": weights}
     for explored in ("exploring", "not exploring")
@@ -336,9 +336,9 @@ exploration, and compiles and links the fold under the policies of each iteratio
 BASELINES = Study(
     """BC-Max from policies that PPO and ES learned, beside the best of them in each module.
 
-PPO and ES learn on small C++ modules; BC-Max begins with the default and these two, with and
-without exploration (Algorithms 4 and 1 of the BC-Max paper), with the weights of buckets (D.3) and
-of Hedge (D.4). The pictures are the paper's Fig. 1 and 2.""",
+PPO and ES learn on small C++ modules; BC-Max begins with the default and these two, with our
+exploration and its labels of single decisions and without both, with the weights of buckets (D.3)
+and of Hedge (D.4) of the BC-Max paper. Its Fig. 1 and 2 are the study bc_max.""",
     Baselines,
     _of_baselines,
     measure,

@@ -214,7 +214,7 @@ def points(records: Records) -> Iterable[Record]:
     """Yield the points of the curves: what policies and their oracles save by iteration.
 
     Iteration 0 is the default. With baselines that were learned, these are drawn as level lines,
-    and the modules learned on get a panel of their own: Fig. 1 and 2 of the BC-Max paper.
+    and the modules learned on get a panel of their own.
     """
     for _, folds in _by_seed(records):
         parts = [part for part in ("train", "heldout") if part in folds[0]["parts"]]

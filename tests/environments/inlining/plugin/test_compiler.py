@@ -72,7 +72,8 @@ def variations(base: CompiledModule) -> list[Variation]:
     return [
         Variation(flips=frozenset(named[::3])),
         Variation(flips=frozenset(named[1::4]), restored=frozenset(callers[::2])),
-        *(Variation(steps=frozenset({step})) for step in unnamed[:2]),
+        *(Variation(steps=frozenset({step})) for step in unnamed[:1]),
+        Variation(steps=frozenset(range(1, len(keys), 5))),
     ]
 
 

@@ -314,15 +314,14 @@ class BcMaxLoop:
         return dict(zip(costs, weights, strict=True))
 
     def _explore(self, policy: Policy, label: str) -> list[Outcome]:
-        explorer, share, max_flips = None, self._config.flip_share, None
-        if self.bolds:
-            explorer = self.bolds[-1]
-        if share:
-            first = self._pool[0]
-            max_flips = {each.context: math.ceil(share * len(each.actions)) for each in first}
-        explorations = self._problem.explore(
-            policy, explorer, label, self._config.scoped, max_flips
-        )
+        config, max_flips = self._config, None
+        explorer = self.bolds[-1] if self.bolds else None
+        if config.flip_share:
+            max_flips = {
+                outcome.context: math.ceil(config.flip_share * len(outcome.actions))
+                for outcome in self._pool[0]
+            }
+        explorations = self._problem.explore(policy, explorer, label, config.scoped, max_flips)
         self._explorations += explorations
         base = [exploration.base for exploration in explorations]
         self._pool += [base, [exploration.best for exploration in explorations]]

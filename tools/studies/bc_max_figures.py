@@ -58,12 +58,12 @@ class Printed(Folds):
 
 
 def _trials(options: Printed) -> Iterator[Trial]:
-    modules = small_modules(Corpus.load(options.corpus), options.max_bitcode_bytes)
-    learnable = [module for module in modules if module.language == "c++"]
+    modules = small_modules(Corpus.load(options.corpus), options.max_bitcode_bytes, "c++")
     about = {
         **options.about,
+        "language": "c++",
         "corpus_sha256": files.sha256(options.corpus / DESCRIPTION_FILE),
-        "held_out": make_folds(learnable, options.folds)[0],
+        "held_out": make_folds(modules, options.folds)[0],
         "begin": list(FIGURES),
         "rounds": options.rounds,
         "variants": {

@@ -33,8 +33,8 @@ from tools.studies.study import Picture, Record, Study, Table, Trial, mean, valu
 
 LEARNED = "learned"
 FIXED = ("always", "never", "cost<-5", "cost<-20", "cost<-35")
-# BC-Max with the weights of buckets (D.3) and of Hedge (D.4), with our exploration and its labels of
-# single decisions, and without both. Algorithms 1 to 4 as printed are in bc_max_figures.py.
+# BC-Max with the weights of buckets (D.3) and of Hedge (D.4), with our exploration and its labels
+# of single decisions, and without both. bc_max_figures.py has the algorithms as printed.
 ALGORITHMS = {
     f"{explored}, {weights}": {"explore": explored == "exploring", "context_weights": weights}
     for explored in ("exploring", "not exploring")
@@ -130,20 +130,25 @@ def make_folds(modules: Sequence[Module], num_folds: int) -> list[list[str]]:
     return [sorted(projects) for projects in folds]
 
 
-def small_modules(corpus: Corpus, max_bytes: int) -> tuple[Module, ...]:
-    """Return the modules of at most so many bytes of bitcode; 0 for all."""
+def small_modules(corpus: Corpus, max_bytes: int, language: str = "") -> tuple[Module, ...]:
+    """Return the modules of at most so many bytes of bitcode; 0 for all. "" is any language."""
     return tuple(
         module
         for module in corpus.modules
-        if not max_bytes or module.path.stat().st_size <= max_bytes
+        if (not max_bytes or module.path.stat().st_size <= max_bytes)
+        and language in ("", module.language)
     )
 
 
-def _of_folds(variants: Mapping[str, Mapping[str, Any]]) -> Callable[[Folds], Iterator[Trial]]:
+def _of_folds(
+    variants: Mapping[str, Mapping[str, Any]], language: str = ""
+) -> Callable[[Folds], Iterator[Trial]]:
     def trials(options: Folds) -> Iterator[Trial]:
-        modules = small_modules(Corpus.load(options.corpus), options.max_bitcode_bytes)
+        corpus = Corpus.load(options.corpus)
+        modules = small_modules(corpus, options.max_bitcode_bytes, language)
         about = {
             **options.about,
+            **({"language": language} if language else {}),
             "corpus_sha256": files.sha256(options.corpus / DESCRIPTION_FILE),
             "variants": variants,
             "fixed": FIXED if LEARNED in variants else (),
@@ -241,6 +246,7 @@ def _write_corpora(about: Record, directory: pathlib.Path) -> dict[str, pathlib.
     """
     source = pathlib.Path(about["corpus"])
     is_divided = "held_out" not in about
+    language = about.get("language", "c++" if is_divided else "")
     chosen: dict[str, tuple[Corpus, list[Module]]] = {}
     for part in ("train", "validation", "heldout") if is_divided else ("train", "heldout"):
         corpus = Corpus.load(source / part if is_divided else source)
@@ -248,9 +254,8 @@ def _write_corpora(about: Record, directory: pathlib.Path) -> dict[str, pathlib.
             corpus,
             [
                 module
-                for module in small_modules(corpus, about["max_bitcode_bytes"])
-                if (module.language == "c++" or "begin" not in about)
-                and (is_divided or (module.project in about["held_out"]) == (part == "heldout"))
+                for module in small_modules(corpus, about["max_bitcode_bytes"], language)
+                if is_divided or (module.project in about["held_out"]) == (part == "heldout")
             ],
         )
     for part, (corpus, of_part) in chosen.items():
@@ -366,9 +371,10 @@ and of Hedge (D.4) of the BC-Max paper. Its Fig. 1 and 2 are the study bc_max.""
 CAUSES = Study(
     """What holds an inlining policy together over longer training: each part left out in turn.
 
-Learns in folds of whole projects, once as it is and once for each part with this part changed.""",
+Learns in folds of whole C++ projects, once as it is and once for each part with this part
+changed.""",
     Folds,
-    _of_folds(PARTS),
+    _of_folds(PARTS, "c++"),
     measure,
     [
         Table(

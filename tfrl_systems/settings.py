@@ -220,19 +220,22 @@ def with_seed(settings: Settings, seed: int) -> dict[str, Any]:
     }
 
 
-def as_json(settings: Settings) -> dict[str, Any]:
-    """Return the fields of all groups, by name.
+LATER = {"is_later": True}
+"""Metadata of a field that settings got after runs with them were saved; see `as_json`."""
 
-    A field that was added later, with "is_added" in its metadata, is left out while it has its
-    default. A run that began without the field is then still the same run.
+
+def as_json(settings: Settings) -> dict[str, Any]:
+    """Return all fields of all groups, by name.
+
+    Fields with the metadata `LATER` are left out while they have their defaults, so that runs which
+    were saved before there were such fields can be resumed.
     """
     fields: dict[str, Any] = {}
     for config in settings.values():
-        values = dataclasses.asdict(config)
+        fields |= dataclasses.asdict(config)
         for field in dataclasses.fields(config):
-            if field.metadata.get("is_added") and values[field.name] == field.default:
-                del values[field.name]
-        fields |= values
+            if field.metadata.get("is_later") and fields[field.name] == field.default:
+                del fields[field.name]
     return fields
 
 

@@ -103,3 +103,13 @@ def test_keyword_arguments_have_to_be_fields():
 def test_the_seed_is_set_wherever_there_is_one():
     groups = settings.with_seed({"a": Problem(), "b": Base()}, 7)
     assert groups == {"a": Problem(seed=7), "b": Base()}
+
+
+def test_what_came_later_is_not_recorded_at_its_default():
+    @dataclasses.dataclass(frozen=True)
+    class Loop:
+        rounds: int = 2
+        around: str = dataclasses.field(default="last", metadata=settings.LATER)
+
+    assert settings.as_json({"loop": Loop()}) == {"rounds": 2}
+    assert settings.as_json({"loop": Loop(around="all")}) == {"rounds": 2, "around": "all"}

@@ -76,7 +76,7 @@ class Config(policy_gradients.NetworkConfig):
     batch_size: int = 64
     max_lesson_steps: int = 20_000
     context_weights: str = "even"
-    bucketed_by: str = dataclasses.field(default="best", metadata={"is_added": True})
+    bucketed_by: str = dataclasses.field(default="best", metadata={"is_later": True})
     hedge_eta: float = 1.0
     regret_weight: float = 0.0
     gradient_clipping: float = 1.0

@@ -38,6 +38,7 @@ from typing import Any
 from environments.errors import UserError
 from environments.inlining.heuristics import Policy
 from tfrl_systems.agents import bc_max
+from tfrl_systems.settings import LATER
 from tfrl_systems.systems.inlining.imitation import cloning
 from tfrl_systems.systems.inlining.imitation.comparison import Comparison, saving_percent
 from tfrl_systems.systems.inlining.imitation.decision_problem import (
@@ -58,7 +59,6 @@ from tfrl_systems.systems.inlining.policy.votes import NEVER
 
 CONTEXT_WEIGHTS = ("buckets", "hedge")
 AROUND = ("last", "all")
-_ADDED = {"is_added": True}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,14 +99,14 @@ class Config:
     iterations: int = dataclasses.field(default=2, metadata={"minimum": 1})
     baselines: tuple[str, ...] = ("default", "cost<-5", "cost<-20", "cost<-35")
     explore: bool = True
-    around: str = dataclasses.field(default="last", metadata=_ADDED)
-    flip_share: float = dataclasses.field(default=0.0, metadata=_ADDED)
+    around: str = dataclasses.field(default="last", metadata=LATER)
+    flip_share: float = dataclasses.field(default=0.0, metadata=LATER)
     advantage: bool = True
     imitation: bool = True
     scoped: bool = True
     imitation_scale: float = 0.02
     context_weights: str = "buckets"
-    bucketed_by: str = dataclasses.field(default="best", metadata=_ADDED)
+    bucketed_by: str = dataclasses.field(default="best", metadata=LATER)
     hedge_eta: float = 1.0
     imitation_rows: int = 15_000
     clip_cost: float = 100.0

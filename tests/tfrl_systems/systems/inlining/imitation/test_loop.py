@@ -138,7 +138,8 @@ def test_algorithms_1_and_2_line_by_line():
 def test_algorithm_4_explores_around_every_policy_so_far():
     """T = ceil(0.5 * 12), and π̂_l is always the policy that was learned last."""
     problem = SiteProblem(draw_sites(0))
-    _, records = run(problem, dataclasses.replace(CONFIG, **PRINTED), num_iterations=3)
+    config = dataclasses.replace(CONFIG, **PRINTED)
+    loop, records = run(problem, config, num_iterations=3)
     flips = dict.fromkeys(problem.group_of, 6)
     assert problem.explored == [
         # Iteration 1 clones the baselines (D.2). Iteration 2:
@@ -154,6 +155,13 @@ def test_algorithm_4_explores_around_every_policy_so_far():
     # Imitation alone: the decisions of the best trajectories.
     assert [record["rows"] for record in records] == [96, 96, 96]
     assert records[0]["oracle_cost"] > records[1]["oracle_cost"] >= records[2]["oracle_cost"]
+    # A run that goes on explores around the same policies.
+    again = SiteProblem(draw_sites(0))
+    resumed = BcMaxLoop(again, again, config, CLONING)
+    for bold in loop.bolds:
+        resumed.collect()
+        resumed.adopt(bold, bold)
+    assert again.explored == problem.explored
 
 
 def test_buckets_are_those_of_the_first_baselines():

@@ -42,11 +42,18 @@ class Chunk:
       iteration: number of the training iteration.
       index: number of the chunk in its iteration.
       seed: seed of the run.
+      num_earlier: number of chunks in the iterations before.
     """
 
     iteration: int
     index: int
     seed: int = 0
+    num_earlier: int = 0
+
+    @property
+    def number(self) -> int:
+        """Return the number of the chunk in its run, by which environments take turns."""
+        return self.num_earlier + self.index
 
     def seed_sequence(self) -> np.random.SeedSequence:
         """Return the seed of all randomness in the chunk: contexts, action noise, exploration."""

@@ -202,7 +202,10 @@ class OnlineLoop:
     def _collect(self) -> tuple[Collected, list[str]]:
         """Return the experience of an iteration's chunks, and the messages of failed chunks."""
         config = self._config
-        chunks = [Chunk(self.iteration, index, config.seed) for index in range(config.num_chunks)]
+        earlier = self.iteration * config.num_chunks
+        chunks = [
+            Chunk(self.iteration, index, config.seed, earlier) for index in range(config.num_chunks)
+        ]
         outcomes = self._pool.map(chunks)
         failures = [outcome.message for outcome in outcomes if isinstance(outcome, Failure)]
         if len(failures) > min(config.max_failed_chunks, len(chunks) - 1):

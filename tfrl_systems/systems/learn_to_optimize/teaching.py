@@ -87,7 +87,7 @@ class Teacher:
 
     def run(self, job: Chunk) -> Experience:
         """Return the lessons of a chunk, [B, 1]."""
-        environment = self._environments[job.index % len(self._environments)]
+        environment = self._environments[job.number % len(self._environments)]
         generator = np.random.default_rng(job.seed_sequence())
         before = self._objective.evaluations.count
         environment.seed(int(generator.integers(1 << 32)))

@@ -1,4 +1,8 @@
-"""The runner that plays the episodes of a `Chunk`, in a worker or in this process."""
+"""The runner that plays the episodes of a `Chunk`, in a worker or in this process.
+
+It is the driver of Mayer's thesis (Algorithm 5.2), whose rows it returns as a trajectory. Episodes
+may be played side by side, and end when their environment says so.
+"""
 
 from __future__ import annotations
 

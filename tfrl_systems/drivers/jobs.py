@@ -111,7 +111,9 @@ class WorkerTimings:
 class Timings:
     """The time that a pool has spent since it was made.
 
-    Subtract earlier timings to get the time spent since then.
+    Subtract earlier timings to get the time spent since then. In Algorithm 4.1 of Mayer's thesis
+    `broadcasting_s` is t_broadcasting, and `waiting_s` t_collecting. There broadcasting ends when
+    the data are sent, so that on busy processors it hides work (6.1); here when they are loaded.
 
     Attributes:
       broadcasting_s: time in `broadcast`, until every worker had loaded the data, in seconds of

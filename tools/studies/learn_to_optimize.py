@@ -195,14 +195,12 @@ def _samplings(options: Samplers) -> Iterator[Trial]:
 def _converging(about: Record, workdir: pathlib.Path) -> Record:
     """Return what Table 6.2 of the thesis shows of a training, of its first and last fifth."""
     measured = measure(about, workdir)
-    curve, fifth = measured["curve"], about["iterations"] / 5
-    parts = {
-        "first": [error for iteration, error in curve if iteration <= fifth],
-        "last": [error for iteration, error in curve if iteration > 4 * fifth],
-    }
+    errors = [error for _, error in measured["curve"]]
+    fifth = max(len(errors) // 5, 1)
+    parts = {"first": errors[:fifth], "last": errors[-fifth:]}
     spread = {f"{name}_variance": statistics.pvariance(part) for name, part in parts.items()}
     means = {name: statistics.fmean(part) for name, part in parts.items()}
-    return {**measured, **means, **spread, "best": min(error for _, error in curve)}
+    return {**measured, **means, **spread, "best": min(errors)}
 
 
 def _chosen(records: Records) -> Iterable[Record]:
@@ -220,10 +218,10 @@ def _curves_of(size: int, records: Records) -> Iterator[Record]:
 
 
 _CONVERGENCE = {
-    "first fifth": mean("first", "{:.2g}"),
-    "variance": mean("first_variance", "{:.2g}"),
-    "last fifth": mean("last", "{:.2g}"),
-    "variance there": mean("last_variance", "{:.2g}"),
+    "first fifth, mean": mean("first", "{:.2g}"),
+    "first fifth, variance": mean("first_variance", "{:.2g}"),
+    "last fifth, mean": mean("last", "{:.2g}"),
+    "last fifth, variance": mean("last_variance", "{:.2g}"),
     "best": mean("best", "{:.2g}"),
 }
 

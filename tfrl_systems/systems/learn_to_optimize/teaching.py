@@ -5,7 +5,8 @@ For each c of a chunk, these propose an x:
   teachers   minimisers of `baselines`, such as scipy, which begin anew for each c
   policy     the last policy
   led        descents from the last policy's answer, and from answers that the policy draws, which
-             leave small valleys (BC-Max, Algorithm 3)
+             leave small valleys. They stand for BC-Max's exploration (its Algorithm 3), which
+             departs from the policy at one of many steps: here an episode has one
 """
 
 from __future__ import annotations

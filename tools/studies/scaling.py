@@ -43,8 +43,8 @@ class Scaling:
 
     Attributes:
       functions: a function to minimise; may be repeated.
-      most_workers: 1, 2, 4, … workers, up to so many, and a chunk for each of these; functions that
-        keep a processor busy get no more workers than there are processors.
+      most_workers: 1, 2, 4, … workers, up to so many; always as many chunks as the most have.
+        Functions that keep a processor busy get no more workers than there are processors.
       iterations: iterations that are timed, after as many that are not: TensorFlow compiles there.
       seeds: how many seeds: 0, 1, …
     """

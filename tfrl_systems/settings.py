@@ -40,7 +40,7 @@ def option(
     *,
     flag: str = "",
     metavar: str = "",
-    choices: Sequence[str] = (),
+    choices: Sequence[str | int] = (),
     minimum: int | None = None,
     positive: bool = False,
     parse: Callable[[str], Any] | None = None,

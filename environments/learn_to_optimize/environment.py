@@ -1,4 +1,14 @@
-"""Learning to optimise, as a TF-Agents environment (thesis, eq. 3.2)."""
+"""Learning to optimise as a decision process, eq. 3.1 and 3.2 of Mayer's thesis (`functions`).
+
+The process is the thesis's, with these names and choices: k counts the free coordinates, there the
+tuned ones; the box is [-1, 1]^n, which functions are normalised to (4.2.1); a reward is
+f(s) - f(s'), that of both equations, where the text of 3.1 has -f(s'). Other rewards are settings.
+
+An episode is also the thesis's Algorithm 3.1, the structure of optimizers: with x_{i-1} in the
+state, the action x_{i-1} + Δx is their step, and the length is their stopping condition. (For π
+the thesis prints arg max and +γ ∇f, though f is minimised, and with momentum one gradient for
+all j.)
+"""
 
 from __future__ import annotations
 
@@ -33,7 +43,7 @@ class LearnToOptimizeEnvironment(py_environment.PyEnvironment):
 
     Reward: how much better the new point s' is than the old one. The setting `reward` says how to
       compare them:
-      "difference"  f(s) - f(s'), as in the thesis, in units of f.
+      "difference"  f(s) - f(s'), the thesis's, in units of f.
       "log1p"       L(f(s)) - L(f(s')), L(v) = sign(v) log(1 + |v|), the scale of the MSLE. For
                     functions that span orders of magnitude, such as Rosenbrock.
       "scaled"      (f(s) - f(s')) / d, where d is the standard deviation of f over 256 fixed points

@@ -1,7 +1,9 @@
 """The least value for given free parameters, and a policy's distance from it (thesis, 4.2.3).
 
-The thesis estimates the least values by Monte Carlo. Here they are exact if they are known
-(`Objective.minimiser`); otherwise `solvers.minimise` finds them.
+Policies are compared at the thesis's c, -1, -0.9, …, 1, by its MSE and, for Rosenbrock, its MSLE
+(6.3), whose logarithm is signed here for values below 0. The thesis estimates the least values by
+Monte Carlo. Here they come from a formula where there is one (`Objective.minimiser`); otherwise
+`solvers.minimise` finds them.
 """
 
 from __future__ import annotations

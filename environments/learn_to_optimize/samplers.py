@@ -4,8 +4,10 @@
 each generator, whatever the counts. A new generator begins a new stream, so an environment's seed
 decides all of its start points.
 
-Heterogeneous sampling (thesis, 5.3.4) gives each driver its own sampler. It is therefore a list of
-samplers (`make_samplers`), with an environment for each.
+They are those of Mayer's thesis (`functions`), 5.3. Heterogeneous sampling (5.3.4) gives each
+driver its own sampler. It is therefore a list of samplers (`make_samplers`), with an environment
+for each. Chunks of episodes take turns with them, not drivers: a run may not depend on its
+workers.
 """
 
 from __future__ import annotations
@@ -33,8 +35,11 @@ class LatinHypercube:
     """Draws Latin hypercubes, one after another (thesis, eq. 5.2; scipy.stats.qmc.LatinHypercube).
 
     Each hypercube has `num_strata` points. Every coordinate is divided into `num_strata` equal
-    intervals, and each interval holds exactly one of the points. The thesis draws from an interval
-    that holds the fewest points so far; a hypercube does so for all coordinates at once.
+    intervals, and each interval holds one of the points. So each point is, in every coordinate, in
+    an interval that holds the fewest points so far, drawn from all such: eq. 5.2. The thesis counts
+    points over the whole training. Here counting begins anew with each generator, hence with each
+    chunk, which may depend on nothing before it; take as many intervals as a chunk has episodes, or
+    a divisor of that.
 
     Args:
       dimensions: n.
@@ -73,8 +78,9 @@ def uncertainty(dimensions: int, entropy_fn: EntropyFn, num_candidates: int) -> 
     """Return a sampler of points where the policy is least sure (thesis, eq. 5.3).
 
     Each point is the best of `num_candidates` uniform points: the one at which the policy's
-    distribution has the highest entropy, and the first if several do. If the spread of a policy
-    does not depend on the observation, which is common with PPO, this equals `random`.
+    distribution has the highest entropy, and the first if several do. The thesis takes "a large
+    number" of them. If the spread of a policy does not depend on the observation, which is common
+    with PPO, this equals `random`; the thesis does not say how its policy's does.
 
     Args:
       dimensions: n.

@@ -15,10 +15,11 @@ class Settings:
       reward: "difference" of the values; "log1p", the difference of their logarithms, for functions
         that span orders of magnitude; or "scaled", the difference divided by the function's spread.
         "auto" takes log1p for rosenbrock and its variants, scaled for all others.
-      reference: what a new point is compared with: the function's "mean", or the "old" point, as in
-        the thesis. If the agent's gamma is 0, both teach the same, "old" with more noise.
+      reference: what a new point is compared with: the function's "mean", or the "old" point, the
+        thesis's. If the agent's gamma is 0, both teach the same, "old" with more noise.
       discount: the environment's discount, 0 to 1; agents multiply it by their own gamma.
-      num_strata: intervals of each coordinate in the sampler latin_hypercube.
+      num_strata: intervals of each coordinate in the sampler latin_hypercube, the thesis's M; of a
+        batch of episodes side by side the best number is the batch's, or a divisor.
       num_candidates: candidates for each point in the sampler uncertainty.
     """
 

@@ -1,4 +1,8 @@
-"""The runner that plays the episodes of a `Chunk`, in a worker or in this process."""
+"""The runner that plays the episodes of a `Chunk`, in a worker or in this process.
+
+It is the driver of Mayer's thesis (Algorithm 5.2), whose rows it returns as a trajectory. Episodes
+may be played side by side, and end when their environment says so.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +35,10 @@ class Actor(Protocol):
 class EpisodeRunner:
     """Plays the episodes of a chunk (`jobs.Runner`).
 
-    Chunk k is played in `environments[k % len(environments)]`. If the environments draw their
-    contexts by different samplers, each sampler thus gets its share of every iteration.
+    Chunk k of the run is played in `environments[k % len(environments)]`. If the environments draw
+    their contexts by different samplers, each sampler thus gets the same share of the run, and of
+    every iteration whose chunks it divides. Mayer's thesis gives each driver its own sampler
+    (5.3.4); here chunks have them, because a driver plays whatever chunk comes next.
 
     The chunk decides everything random: it seeds the environment and the generator that the actor
     draws from. An environment's contexts may therefore depend on nothing but its seed and the
@@ -87,7 +93,7 @@ class EpisodeRunner:
           job: the chunk.
           attempt: another number gives the same contexts, and other draws of actions.
         """
-        environment = self._environments[job.index % len(self._environments)]
+        environment = self._environments[job.number % len(self._environments)]
         generator = np.random.default_rng(job.seed_sequence())
         # The seed has 32 bits, because the generators of some environments take no more.
         _seed(environment, int(generator.integers(1 << 32)))

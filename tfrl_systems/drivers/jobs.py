@@ -42,11 +42,18 @@ class Chunk:
       iteration: number of the training iteration.
       index: number of the chunk in its iteration.
       seed: seed of the run.
+      num_earlier: number of chunks in the iterations before.
     """
 
     iteration: int
     index: int
     seed: int = 0
+    num_earlier: int = 0
+
+    @property
+    def number(self) -> int:
+        """Return the number of the chunk in its run, by which environments take turns."""
+        return self.num_earlier + self.index
 
     def seed_sequence(self) -> np.random.SeedSequence:
         """Return the seed of all randomness in the chunk: contexts, action noise, exploration."""
@@ -104,7 +111,9 @@ class WorkerTimings:
 class Timings:
     """The time that a pool has spent since it was made.
 
-    Subtract earlier timings to get the time spent since then.
+    Subtract earlier timings to get the time spent since then. In Algorithm 4.1 of Mayer's thesis
+    `broadcasting_s` is t_broadcasting, and `waiting_s` t_collecting. There broadcasting ends when
+    the data are sent, so that on busy processors it hides work (6.1); here when they are loaded.
 
     Attributes:
       broadcasting_s: time in `broadcast`, until every worker had loaded the data, in seconds of

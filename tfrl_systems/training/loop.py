@@ -1,10 +1,10 @@
 """Online training: collect with the current policy, learn from that experience, and repeat.
 
-The loop is the thesis's (Distributed data collection for reinforcement learning, ch. 3.2.4 and
-Algorithm 5.1), with collection in chunks (`drivers/`). Iteration i collects the chunks (i, 0),
-(i, 1), … with the variables that iteration i - 1 left, and trains on all of them together. The
-experience depends only on the seed, the iteration and the variables. So a run gives the same result
-with any number of workers, and after it was killed and resumed.
+The loop is that of Mayer's thesis (Distributed Deep Reinforcement Learning for Learn-To-Optimize,
+2023: 3.2.4, Algorithms 5.1 and 5.4), with collection in chunks (`drivers/`). Iteration i collects
+the chunks (i, 0), (i, 1), … with the variables that iteration i - 1 left, and trains on all of them
+together. The experience depends only on the seed, the iteration and the variables. So a run gives
+the same result with any number of workers, and after it was killed and resumed.
 """
 
 from __future__ import annotations
@@ -202,7 +202,10 @@ class OnlineLoop:
     def _collect(self) -> tuple[Collected, list[str]]:
         """Return the experience of an iteration's chunks, and the messages of failed chunks."""
         config = self._config
-        chunks = [Chunk(self.iteration, index, config.seed) for index in range(config.num_chunks)]
+        earlier = self.iteration * config.num_chunks
+        chunks = [
+            Chunk(self.iteration, index, config.seed, earlier) for index in range(config.num_chunks)
+        ]
         outcomes = self._pool.map(chunks)
         failures = [outcome.message for outcome in outcomes if isinstance(outcome, Failure)]
         if len(failures) > min(config.max_failed_chunks, len(chunks) - 1):

@@ -83,7 +83,8 @@ def trained(about: Record, workdir: pathlib.Path, **problem: Any) -> tuple[str, 
     run = train(about, workdir, **problem)
     result, evaluation = run.result, run.result["evaluation"]
     evaluations = evaluation["iterations"]
-    figure = next((name for name in _FIGURES if name in evaluations[0]), "")
+    names = (about.get("figure", ""), *_FIGURES)
+    figure = next((name for name in names if name in evaluations[0]), "")
     return str(run.policy), {
         "learning_s": time.monotonic() - began_s,
         "steps": result["environment_steps"],

@@ -1,11 +1,14 @@
-"""A runner that sleeps in place of an environment, and says when and where each job began."""
+"""What takes its time in place of something dear: a runner that sleeps, functions that last."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 import time
 from typing import NamedTuple
+
+import numpy as np
 
 
 class Nap(NamedTuple):
@@ -28,7 +31,9 @@ class Attempt(NamedTuple):
 
 
 class Sleeper:
-    """Sleeps through each job; needs neither TensorFlow nor an environment.
+    """Sleeps through each job, and says when and where it began.
+
+    It needs neither TensorFlow nor an environment.
 
     Args:
       diary: file to which each attempt at a job adds a line.
@@ -59,3 +64,31 @@ def read_diary(diary: pathlib.Path) -> list[Attempt]:
         return []
     lines = [line.split() for line in diary.read_text(encoding="ascii").splitlines()]
     return [Attempt(int(number), int(pid), float(at_s)) for number, pid, at_s in lines]
+
+
+@dataclasses.dataclass(frozen=True)
+class Lasting:
+    """A sphere whose every value takes a while, as simulations and measurements do.
+
+    Attributes:
+      seconds: how long a value takes.
+      works: whether it takes the processor for so long; otherwise it sleeps.
+    """
+
+    seconds: float
+    works: bool
+
+    def __call__(self, points: np.ndarray) -> np.ndarray:
+        """Return the values [N] of points [N, n]."""
+        total_s = len(points) * self.seconds
+        if self.works:
+            until_s = time.thread_time() + total_s
+            while time.thread_time() < until_s:
+                pass
+        else:
+            time.sleep(total_s)
+        return np.sum(points**2, axis=-1)
+
+
+working_1_ms, working_10_ms = Lasting(1e-3, True), Lasting(1e-2, True)
+sleeping_1_ms, sleeping_10_ms = Lasting(1e-3, False), Lasting(1e-2, False)

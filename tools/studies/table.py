@@ -25,6 +25,7 @@ STUDIES: dict[str, tuple[str, str]] = {
     "temperatures": ("dreams", "TEMPERATURES"),
     "files": ("files", "FILES"),
     "pools": ("pools", "POOLS"),
+    "scaling": ("scaling", "SCALING"),
     "long_runs": ("long_runs", "LONG_RUNS"),
     "faults": ("faults.campaign", "FAULTS"),
     "bad_inputs": ("bad_inputs.campaign", "BAD_INPUTS"),

@@ -47,6 +47,68 @@ def play(environment, *actions):
     ]
 
 
+@pytest.mark.parametrize(
+    ("free", "action", "state", "reward"),
+    [
+        # Eq. 3.1: s' = a, at which f is 26.2144 · (0 + 0.0625 + 0) = 1.6384.
+        (0, (0, 0.25, 0), (0, 0.25, 0), 9.8304 - 1.6384),
+        # Eq. 3.2: s' = (a_1, a_2, s_3), 26.2144 · (0 + 0.0625 + 0.0625) = 3.2768.
+        (1, (0, 0.25), (0, 0.25, 0.25), 9.8304 - 3.2768),
+        # s' = (a_1, s_2, s_3), 26.2144 · (1 + 0.0625 + 0.0625) = 29.4912: a worse point.
+        (2, (-1,), (-1, -0.25, 0.25), 9.8304 - 29.4912),
+    ],
+)
+def test_the_decision_process_of_the_thesis_by_hand(free, action, state, reward):
+    """Sphere in three dimensions, 5.12² = 26.2144 in the box, from s = (0.5, -0.25, 0.25).
+
+    f(s) = 26.2144 · (0.25 + 0.0625 + 0.0625) = 9.8304, and r(s, s') = f(s) - f(s').
+    """
+    start = (0.5, -0.25, 0.25)
+    environment = LearnToOptimizeEnvironment("sphere", 3, free, sampler=starts_at(start))
+    first, then = play(environment, action)
+    assert first.observation.tolist() == list(start)
+    assert then.observation.tolist() == list(state)
+    assert then.reward == pytest.approx(reward)
+
+
+def _random_search(points):
+    """π of random search, for x with f = x²: the better of x and the next of `points`, less x."""
+    remaining = iter(points)
+    return lambda x: min(x, next(remaining), key=lambda point: point**2) - x
+
+
+@pytest.mark.parametrize(
+    ("make_step_fn", "visited"),
+    [
+        # Δx = -γ ∇f = -γ · 2 · 26.2144 x; with γ = 1 / 104.8576 that is -x / 2.
+        (lambda: lambda x: -2 * 26.2144 * x / 104.8576, [0.75, 0.375, 0.1875, 0.09375]),
+        # -0.5 is better than 0.75, 0.625 no better than -0.5, and 0.125 better again.
+        (lambda: _random_search([-0.5, 0.625, 0.125]), [0.75, -0.5, -0.5, 0.125]),
+    ],
+    ids=["gradient descent", "random search"],
+)
+def test_an_optimizer_of_the_thesis_is_a_policy(make_step_fn, visited):
+    """Algorithm 3.1 of Mayer's thesis by hand: x_i = x_{i-1} + Δx until the stopping condition.
+
+    Its optimize() is one episode, where the action is x_{i-1} + Δx and the condition is the length
+    of 3. Signs are those of a minimisation; the thesis prints arg max and +γ ∇f.
+    """
+    environment = LearnToOptimizeEnvironment(
+        "sphere", settings=Settings(episode_length=3), sampler=starts_at((0.75, 0))
+    )
+    step_fn = make_step_fn()
+    time_step, xs, total = environment.reset(), [], 0.0
+    while True:
+        xs.append(float(time_step.observation[0]))
+        total += float(time_step.reward)
+        if time_step.is_last():
+            break
+        time_step = environment.step(np.array([xs[-1] + step_fn(xs[-1])], np.float32))
+    assert xs == pytest.approx(visited)
+    # The rewards come to what the optimizer gains: f(x_0) - f(x_3).
+    assert total == pytest.approx(26.2144 * (visited[0] ** 2 - visited[3] ** 2), rel=1e-5)
+
+
 def test_one_episode_by_hand():
     """Sphere from (x, c) = (0.5, -0.25): in its own units (2.56, -1.28), and 5.12 x 0.25 = 1.28.
 

@@ -61,6 +61,7 @@ def test_a_new_generator_begins_a_new_stream():
 
 
 def test_random_is_uniform():
+    """Eq. 5.1: each x_i is rand(-1, 1)."""
     points = random(2)(generator(), 20_000)
     # The standard error of the mean is 0.004, that of each of ten bins 0.0021.
     assert np.abs(points.mean(axis=0)).max() < 0.02
@@ -69,20 +70,46 @@ def test_random_is_uniform():
         assert np.abs(shares - 0.1).max() < 0.01
 
 
-@pytest.mark.parametrize("num_strata", [1, 2, 30, 64])
-def test_each_hypercube_has_one_point_in_each_interval(num_strata):
-    sampler = LatinHypercube(3, num_strata)
-    for points in np.split(sampler(generator(), 3 * num_strata), 3):
-        intervals = np.floor((points + 1) / 2 * num_strata).astype(int)
-        for column in intervals.T:
-            assert sorted(column) == list(range(num_strata))
+@pytest.mark.parametrize("num_strata", [1, 2, 30])
+def test_each_point_is_in_an_interval_that_holds_the_fewest(num_strata):
+    """The printed line of eq. 5.2, point by point, over three hypercubes and a part of one."""
+    points = LatinHypercube(3, num_strata)(generator(), 3 * num_strata + num_strata // 2)
+    intervals = np.floor((points + 1) / 2 * num_strata).astype(int)
+    for column in intervals.T:
+        counts = [0] * num_strata
+        for interval in column:
+            assert counts[interval] == min(counts)
+            counts[interval] += 1
 
 
-def test_uncertainty_takes_the_candidate_of_most_entropy():
-    candidates = generator(5).uniform(-1, 1, (2, 4, 2))
-    expected = [group[np.argmax(group[:, 0])] for group in candidates]
-    sampler = uncertainty(2, entropy_by_first, num_candidates=4)
-    assert np.array_equal(sampler(generator(5), 2), expected)
+def test_the_intervals_are_drawn_and_so_are_the_points_in_them():
+    """Eq. 5.2 breaks ties by chance: of 3 intervals each of the 6 orders is as likely."""
+    points = LatinHypercube(1, 3)(generator(), 3 * 6_000).reshape(-1, 3)
+    scaled = (points + 1) / 2 * 3
+    orders, numbers = np.unique(np.floor(scaled), axis=0, return_counts=True)
+    # The standard deviation of each number is 29, that of each share 0.0037.
+    assert len(orders) == 6 and np.abs(numbers - 1000).max() < 120
+    shares = np.histogram(scaled % 1, bins=4, range=(0, 1))[0] / scaled.size
+    assert np.abs(shares - 0.25).max() < 0.015
+
+
+def test_uncertainty_by_hand():
+    """Eq. 5.3, for a policy whose action is normal around anything with standard deviation |c|.
+
+    H = log(|c| sqrt(2 π e)) = 1.419 + log |c|. Of the first three candidates c is 0.5, -0.9 and
+    0.1: H is 0.726, 1.314 and -0.884. Of the others 0.2, 0.2 and -0.1: twice -0.190, and -0.884.
+    """
+    drawn = np.array([[[0.3, 0.5], [-0.7, -0.9], [1, 0.1]], [[0.4, 0.2], [-0.4, 0.2], [0.9, -0.1]]])
+
+    class Drawn:
+        def uniform(self, low, high, shape):
+            assert (low, high, shape) == (-1, 1, (2, 3, 2))
+            return drawn
+
+    def entropy(rows):
+        return np.log(np.abs(rows[:, 1]) * np.sqrt(2 * np.pi * np.e))
+
+    assert uncertainty(2, entropy, 3)(Drawn(), 2).tolist() == [[-0.7, -0.9], [0.4, 0.2]]
 
 
 def test_the_entropy_is_that_of_float32_observations():

@@ -27,7 +27,10 @@ def make_environment(request):
 
 
 def test_a_chunk_on_paper(make_environment):
-    """The episodes have 2, 1, 3, 1 and 2 steps; with an odd number left the action is 1, else 0."""
+    """Algorithm 5.2 of Mayer's thesis: rows of (state, action, reward, next state), by episode.
+
+    The episodes have 2, 1, 3, 1 and 2 steps; with an odd number left the action is 1, else 0.
+    """
     runner = EpisodeRunner([make_environment()], Parity(), NUM_EPISODES)
     experience = runner.run(Chunk(0, 0))
     steps = experience.trajectory
@@ -113,6 +116,11 @@ def test_a_chunk_is_not_disturbed_by_one_that_was_interrupted(make_environment):
 
 
 def test_each_environment_has_its_share_of_the_chunks():
+    """Mayer's thesis, 5.3.4, where four chunks of an iteration meet three samplers.
+
+    Chunks 0 to 11 of the run are played in environments 0, 1, 2, 0, 1, 2, ...: four in each.
+    """
+
     class Marked(Countdown):
         def __init__(self, mark):
             super().__init__()
@@ -123,10 +131,21 @@ def test_each_environment_has_its_share_of_the_chunks():
 
     environments = [Marked(mark) for mark in range(3)]
     runner = EpisodeRunner(environments, Parity(), 2)
-    marks = [runner.run(Chunk(0, index)).info["mark"][0] for index in range(5)]
-    assert marks == [0, 1, 2, 0, 1]
+    marks = [
+        [
+            runner.run(Chunk(iteration, index, 0, 4 * iteration)).info["mark"][0]
+            for index in range(4)
+        ]
+        for iteration in range(3)
+    ]
+    assert marks == [[0, 1, 2, 0], [1, 2, 0, 1], [2, 0, 1, 2]]
     runner.close()
     assert all(environment.is_closed for environment in environments)
+
+
+def test_a_share_changes_nothing_where_there_is_one_environment(make_environment):
+    runner = EpisodeRunner([make_environment()], Parity(is_random=True), NUM_EPISODES)
+    assert runner.run(Chunk(2, 1)).sha256() == runner.run(Chunk(2, 1, 0, 8)).sha256()
 
 
 def test_what_a_runner_cannot_play_is_said_at_once():

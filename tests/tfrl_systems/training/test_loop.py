@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
+import types
 
 import numpy as np
 import pytest
+import tensorflow as tf
+from tf_agents.agents import tf_agent
+from tf_agents.trajectories import trajectory
 
 from environments.errors import UserError
+from tfrl_systems.drivers.collect import Collect, make_pool
+from tfrl_systems.episodes import Experience
 from tfrl_systems.systems.learn_to_optimize import runners
 from tfrl_systems.systems.learn_to_optimize.optimizer_policy import OptimizerPolicy
 from tfrl_systems.training import loop
@@ -52,6 +58,81 @@ def test_a_run_by_hand(finished):
     assert policy(np.zeros(1)).shape == (1,)
     # Checkpoints of iterations 2, 4 and 6 were written; the last two are kept.
     assert checkpoints(path) == ["000004", "000006"]
+
+
+class Diary:
+    """What happens in a loop, and a clock that only what happens moves."""
+
+    def __init__(self):
+        self.entries, self.now_s = [], 0.0
+
+    def note(self, entry, took_s):
+        self.entries.append(entry)
+        self.now_s += took_s
+
+
+class Driver:
+    """Plays one step for each chunk, whose reward is θ + 10 times the chunk's number in the run."""
+
+    def __init__(self, diary):
+        self._diary = diary
+
+    def load(self, data):
+        # The buffer ends with the values of the only variable.
+        self._theta = float(np.frombuffer(data[-4:], "<f4")[0])
+        self._diary.note(f"load {self._theta:g}", 1)
+
+    def run(self, job):
+        self._diary.note(f"run {job.number}", 2)
+        zero = np.zeros((1, 1), np.int32)
+        reward = np.array([[self._theta + 10 * job.number]], np.float32)
+        steps = trajectory.Trajectory(zero, zero, zero, (), zero + 2, reward, 0 * reward)
+        return Experience(steps, np.array([""]), {})
+
+    def close(self):
+        pass
+
+
+def test_the_training_loop_of_the_thesis_by_hand(monkeypatch):
+    """Algorithms 5.1, 5.3 and 5.4 of Mayer's thesis, with the clock of 4.1.
+
+    Each training step sends θ, lets every driver run, merges the trajectories in the drivers'
+    order, and trains; here training makes θ the mean reward. From θ = 1, with two drivers:
+
+      step  θ sent  rewards                     θ then
+         1       1  1 + 10·0 = 1, 1 + 10·1 = 11      6
+         2       6  6 + 10·2 = 26, 6 + 10·3 = 36    31
+
+    Loading takes 1 s, each of two runs 2 s and training 4 s, so t_broadcasting is 1, t_collecting
+    4 and t_training 4 in each step. The thesis's t_collecting is our `waiting`.
+    """
+    diary = Diary()
+    theta = tf.Variable(1.0, name="theta")
+    agent = types.SimpleNamespace(
+        collect_policy=types.SimpleNamespace(variables=lambda: [theta]),
+    )
+
+    def train(iteration, experience):
+        rewards = experience.trajectory.reward[:, 0]
+        diary.note(f"train {rewards.tolist()}", 4)
+        theta.assign(rewards.mean())
+        return tf_agent.LossInfo(np.float32(0), types.SimpleNamespace(_asdict=dict))
+
+    monkeypatch.setattr(loop, "mean_entropy", lambda experience: None)
+    with make_pool(Collect(), lambda: Driver(diary)) as pool:
+        training = loop.OnlineLoop(agent, train, pool, loop.Config(num_chunks=2))
+        monkeypatch.setattr("time.perf_counter", lambda: diary.now_s)
+        records = [training.step() for _ in range(2)]
+    assert diary.entries == [
+        *("load 1", "run 0", "run 1", "train [1.0, 11.0]"),
+        *("load 6", "run 2", "run 3", "train [26.0, 36.0]"),
+    ]
+    assert theta.numpy() == 31
+    for record in records:
+        assert record["seconds"] == {
+            **{"broadcasting": 1, "waiting": 4, "training": 4},
+            "collecting": 4,  # the workers' own work
+        }
 
 
 def test_a_run_of_directions_by_hand(lent_run):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tools.studies import functions
+from tools.studies import functions, learn_to_optimize, writing
 from tools.studies.learn_to_optimize import QUALITY, SAMPLER_NAMES, SAMPLERS
 
 pytestmark = pytest.mark.study
@@ -32,7 +32,41 @@ def test_what_the_quality_is_compared_with():
     # Each of 6 functions: what is random and the agents twice, two others once, CMA-ES where n > 2.
     assert len(set(names)) == len(names) == 6 * (3 * 2 + 2) + 1
     assert [name for name in names if "cma" in name] == ["rotated-Rosenbrock-n10-k3-cma-seed-0"]
-    assert len(trials(SAMPLERS, seeds=1)) == 3 * len(SAMPLER_NAMES)
+    # 3 functions, with 30 episodes an iteration and with 1,024.
+    assert len(trials(SAMPLERS, seeds=1)) == 2 * 3 * len(SAMPLER_NAMES)
+
+
+def test_samplers_are_compared_with_one_class_of_policies(study):
+    words = ("--seeds", 1, "--set", "hidden_sizes=4", "--iterations", 20, "--function", "Ackley")
+    chosen = ("--sampler", "random", "--sampler", "heterogeneous")
+    status, text, records = study("samplers", *words, *chosen, "--episodes", 30)
+    assert status == 0 and "| 30, Ackley, ppo, heterogeneous | " in text
+    policies = set()
+    for record in records.values():
+        settings = record["about"]["settings"]
+        assert settings["state_dependent_std"] and settings["num_strata"] == 10
+        policies.add(record["measured"]["policy_sha256"])
+    # 20 iterations of 3 chunks of 10 episodes of 2 steps.
+    assert [record["measured"]["steps"] for record in records.values()] == [20 * 60] * 2
+    assert len(policies) == 2
+
+
+def test_convergence_by_hand(monkeypatch):
+    """Table 6.2 of Mayer's thesis, of 20 iterations: 4 are a fifth.
+
+    The first errors are 4 and 2, of mean 3 and variance 1; the last 1 and 0: 0.5 and 0.25.
+    """
+    errors = [4, 2, 9, 9, 9, 9, 9, 9, 1, 0]
+    curve = [[2 * number, error] for number, error in enumerate(errors, 1)]
+    monkeypatch.setattr(learn_to_optimize, "measure", lambda about, workdir: {"curve": curve})
+    measured = SAMPLERS.measure({"iterations": 20}, None)
+    shown = {"first": 3, "first_variance": 1, "last": 0.5, "last_variance": 0.25, "best": 0}
+    assert {name: measured[name] for name in shown} == shown
+    row = {"episodes": 30, "title": "Ackley", "agent": "ppo", "sampler": "random"}
+    worse = {**row, **shown, "last": 7, "best": 1}
+    every, chosen = (writing.to_markdown(t, [worse, {**row, **shown}]) for t in SAMPLERS.tables)
+    assert every.endswith("| 3 | 1 | 3.8 (0.5..7) | 0.25 | 0.5 (0..1) |")
+    assert chosen.endswith("| 3 | 1 | 0.5 | 0.25 | 0 |")
 
 
 def test_polished_answers(study):

@@ -1,5 +1,9 @@
 """The program of a worker process: it makes a runner, then loads data and runs jobs as told.
 
+It is the worker of Mayer's thesis (Algorithm 5.5), which makes its own environment and driver,
+receives θ, runs and answers. Here one θ may serve several runs, and each message is answered, so
+that a failure is known at once.
+
 The pool starts it as `python -m tfrl_systems.drivers.pipes.worker_main SOCKET LIFE`, where both
 arguments are numbers of inherited file descriptors. It does not use multiprocessing, which would
 run the user's script again in the worker. The worker ends when its socket closes. LIFE is the read

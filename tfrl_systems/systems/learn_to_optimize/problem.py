@@ -95,7 +95,8 @@ class Problem(Function):
 
     Attributes:
       sampler: how start points are drawn; uncertainty draws them where the policy is unsure, for
-        which state_dependent_std is set; heterogeneous takes the other three in turn.
+        which state_dependent_std is set; heterogeneous takes the other three in turn, from chunk to
+        chunk. To compare samplers, set state_dependent_std for all.
     """
 
     function: str = option(metavar="NAME|MODULE:CALLABLE")

@@ -5,7 +5,8 @@ For each c of a chunk, these propose an x:
   teachers   minimisers of `baselines`, such as scipy, which begin anew for each c
   policy     the last policy
   led        descents from the last policy's answer, and from answers that the policy draws, which
-             leave small valleys; they stand for Algorithm 3 of BC-Max, which flips actions
+             leave small valleys. They stand for BC-Max's exploration (its Algorithm 3), which
+             departs from the policy at one of many steps: here an episode has one
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class Teacher:
 
     def run(self, job: Chunk) -> Experience:
         """Return the lessons of a chunk, [B, 1]."""
-        environment = self._environments[job.index % len(self._environments)]
+        environment = self._environments[job.number % len(self._environments)]
         generator = np.random.default_rng(job.seed_sequence())
         before = self._objective.evaluations.count
         environment.seed(int(generator.integers(1 << 32)))

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import psutil
@@ -15,6 +16,7 @@ import pytest
 
 from tests.tfrl_systems.drivers.conftest import is_alive, wait_for_end, workers
 from tfrl_systems.drivers.pipes import worker_main
+from tfrl_systems.drivers.pipes.messages import Channel, pickled, unpickled
 
 ROOT = pathlib.Path(__file__).parents[4]
 
@@ -68,6 +70,53 @@ def at_work(tmp_path, parent):
         assert parent.poll() is None and time.monotonic() < deadline_s, parent.stderr.read()
         time.sleep(0.01)
     return [*workers(parent.pid), *(psutil.Process(int(pid)) for pid in pids.read_text().split())]
+
+
+class Driver:
+    """A driver and its replay buffer: its policy adds θ to the step's number, from 1 to 3."""
+
+    def load(self, theta):
+        self._theta = theta
+
+    def run(self, episode):
+        return [episode, *(self._theta + step for step in (1, 2, 3))]
+
+    def close(self):
+        pass
+
+
+def test_the_worker_process_of_the_thesis_by_hand(monkeypatch):
+    """Algorithm 5.5 of Mayer's thesis: receive θ, update the policy, run, send the trajectory.
+
+    What is sent: initialization; then θ = 10 and the run of episode 7; then θ = 20 and episode 8.
+    Beside the thesis each message is answered, so that an error does not wait for a trajectory.
+    """
+    monkeypatch.setattr("gc.freeze", lambda: None)
+    mine, its = (Channel(end) for end in socket.socketpair())
+    answers = []
+
+    def call(head, value):
+        mine.send(head, pickled(value))
+        (is_error, _), payload = mine.receive()
+        assert not is_error
+        answers.append(unpickled(payload))
+
+    def serve():
+        with pytest.raises(EOFError):
+            worker_main.serve(its)
+
+    process = threading.Thread(target=serve)
+    process.start()
+    call((list(sys.path), os.environ.get("PYTHONPATH")), Driver)
+    for version, theta, episode in ((1, 10, 7), (2, 20, 8)):
+        call(("load", version), theta)
+        call(("run", version), episode)
+    mine.close()
+    process.join(5)
+    its.close()
+    assert not process.is_alive()
+    # start, θ, trajectory, θ, trajectory
+    assert answers == [None, None, [7, 11, 12, 13], None, [8, 21, 22, 23]]
 
 
 def test_a_script_without_a_guard_and_with_its_own_classes(tmp_path):

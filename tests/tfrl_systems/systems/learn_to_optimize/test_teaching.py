@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from environments.errors import UserError
+from environments.learn_to_optimize.environment import LearnToOptimizeEnvironment
 from environments.learn_to_optimize.levels import measure_levels
 from environments.learn_to_optimize.settings import Settings
 from tests.tfrl_systems.double_well import double_well
@@ -14,7 +15,7 @@ from tfrl_systems.drivers.jobs import Chunk
 from tfrl_systems.policies import variables
 from tfrl_systems.policies.numpy_actor import NumpyActor
 from tfrl_systems.systems.learn_to_optimize.problem import Problem
-from tfrl_systems.systems.learn_to_optimize.teaching import Teaching, make_teacher
+from tfrl_systems.systems.learn_to_optimize.teaching import Teacher, Teaching, make_teacher
 
 PROBLEM = Problem(function=double_well)
 
@@ -51,6 +52,23 @@ def test_before_the_first_iteration_only_teachers_answer():
     assert lessons.num_steps == 16
     # One evaluation of what the teacher says, one where the environment starts, one of its step.
     assert lessons.evaluations == 3 * 16
+
+
+def test_samplers_take_turns_over_the_run():
+    """Two iterations of four chunks, 0 to 7 of the run, and three samplers."""
+
+    def make_sampler(c):
+        return lambda generator, count: np.full((count, 2), c)
+
+    environments = [
+        LearnToOptimizeEnvironment("sphere", sampler=make_sampler(c), batch_size=2)
+        for c in (0.25, 0.5, 0.75)
+    ]
+    # The first lessons do not ask the policy.
+    teacher = Teacher(environments, None, Teaching(teachers=("random",)))
+    chunks = [[Chunk(0, index, 0, earlier) for index in range(4)] for earlier in (0, 4)]
+    drawn = [[teacher.run(chunk).contexts[0, 1] for chunk in part] for part in chunks]
+    assert drawn == [[0.25, 0.5, 0.75, 0.25], [0.5, 0.75, 0.25, 0.5]]
 
 
 @pytest.mark.parametrize("name", ["best", "constant"])

@@ -274,8 +274,10 @@ def _thesis(place: int) -> Cell:
 RUNTIMES = Study(
     """The graphs of the thesis and its baselines, without learning: table 4.1, figs. 4.1 and 4.2.
 
-Measured are onnxruntime's levels of optimisation, TASO's search and ours. Searches are the same on
-every run of a model, so seeds are those of the models' weights, by which they break ties.""",
+Measured are onnxruntime's levels of optimisation, TASO's search and ours. The thesis repeats TASO's
+search and shows its spread. Here the search is the same on every run of a model, so seeds are those
+of the models' weights, by which it breaks ties. Table 4.1 does not say how it counts; here layers
+are operators with weights.""",
     Runtimes,
     _of_runtimes,
     _measure_runtimes,

@@ -43,12 +43,17 @@ def test_a_policy_in_each_way(study, tmp_path, no_saved_models):
     model = write(tmp_path / "adapter.onnx", adapter())
     words = ("--model", model, "--objective", "analytic", "--seeds", 1, "--iterations", 1, *SMALL)
     ways = ("--way", "episode", "--way", "policy", "--way", "led", "--rollouts", 2)
-    status, text, records = study("graphs", *words, *ways, "--seconds", 0.5)
-    ((_, record),) = records.items()
-    percents = {play["way"]: play["percent"] for play in record["measured"]["plays"]}
-    assert status == 0 and all(percent <= 0 for percent in percents.values())
-    assert list(percents) == ["episode", "policy", "led"]
+    limits = ("--seconds", 0.5, "--measure-seconds", 0.1)
+    status, text, records = study("graphs", *words, *ways, *limits)
+    (record,) = records.values()
+    *plays, measured = record["measured"]["plays"]
+    assert status == 0 and all(play["percent"] <= 0 for play in plays)
+    assert [play["way"] for play in plays] == ["episode", "policy", "led"]
     assert f"| {model}, ppo, own, led | " in text
+    ratios = {name: program["ratio"][0] for name, program in measured["programs"].items()}
+    assert ratios["model"] == 1 and measured["ratio"] == ratios["policy"]
+    of_off = ratios["policy-disable"] / ratios["model-disable"]
+    assert measured["ratio_off"] == pytest.approx(of_off)
 
 
 def test_another_policy_is_another_record(tmp_path):
@@ -67,25 +72,9 @@ def test_what_learned_in_dreams(study, no_saved_models):
     (record,) = records.values()
     assert status == 0 and "| bert-tiny, R5 | 20 | " in text
     assert record["about"]["settings"]["evaluate_every"] == 1
-    # R5 pays what a step saves, in percent, so that an episode's rewards are what all of it saved.
-    assert record["measured"]["training"]["cost"] == [
-        [1, pytest.approx(record["measured"]["last"]["cost"])]
-    ]
+    cost = record["measured"]["last"]["cost"]
+    assert record["measured"]["training"]["cost"] == [[1, pytest.approx(cost)]]
     assert "| bert-tiny, R5, loss (fig. 4.10) | " in text
-
-
-def test_what_a_policy_comes_to_is_measured(study, tmp_path, no_saved_models):
-    model = write(tmp_path / "adapter.onnx", adapter())
-    words = ("--model", model, "--objective", "analytic", "--seeds", 1, "--iterations", 1, *SMALL)
-    status, _, records = study("graphs", *words, "--rollouts", 1, "--measure-seconds", 0.1)
-    (record,) = records.values()
-    measured = record["measured"]["plays"][-1]
-    assert status == 0 and measured["way"] == "measured"
-    ratios = {name: program["ratio"][0] for name, program in measured["programs"].items()}
-    assert ratios["model"] == 1 and measured["ratio"] == ratios["policy"]
-    assert measured["ratio_off"] == pytest.approx(
-        ratios["policy-disable"] / ratios["model-disable"]
-    )
 
 
 def test_curves_and_applications_by_hand():

@@ -107,7 +107,8 @@ def training_curves(workdir: pathlib.Path) -> dict[str, list[list[float]]]:
     """Return what TensorBoard shows of a run's learning: points [iteration, value] by figure."""
     curves: dict[str, list[list[float]]] = {}
     for path in sorted((workdir / "tensorboard").rglob("*.checkpoint-*")):
-        for event in tf.compat.v1.train.summary_iterator(str(path)):
+        for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
+            event = tf.compat.v1.Event.FromString(record)
             for value in event.summary.value:
                 prefix, _, name = value.tag.partition("/")
                 if prefix == "train" or value.tag == "evaluation/cost":

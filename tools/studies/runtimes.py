@@ -63,9 +63,9 @@ _PROGRAMS = {
 _STEPS = (10, 30, 100, 300, 1000, 2000, 5000)
 _WEIGHTED = ("Conv", "Gemm", "MatMul")
 
-# Prints the MiB that a model keeps resident after three runs, on inputs of an .npz file: its weights,
-# and the arena that the runs need. What is free of the heap is given back first; else the same model
-# came to 80 MiB or to 190.
+# Prints the MiB that a model keeps resident after three runs on inputs of an .npz file: its weights
+# and the arena. What is free of the heap is given back first, because it may be as much as all
+# that.
 _MEMORY = """
 import ctypes, pathlib, sys
 import numpy as np

@@ -132,7 +132,7 @@ def measured(
             if not same.is_equal:
                 wrong[name] = str(same.worst)
         programs[COPY] = opened(best, original)
-        own_s, *times_s = _in_turns([own, *programs.values()], inputs, seconds)
+        own_s, *times_s = in_turns([own, *programs.values()], inputs, seconds)
     ratios = [ratio_of(own_s, one_s) for one_s in times_s]
     return {
         "ratios": {
@@ -145,11 +145,11 @@ def measured(
 
 
 def _median_s(program: Program, inputs: Arrays) -> float:
-    (times_s,) = _in_turns([program], inputs, 0.3)
+    (times_s,) = in_turns([program], inputs, 0.3)
     return sorted(times_s)[len(times_s) // 2]
 
 
-def _in_turns(programs: Sequence[Program], inputs: Arrays, seconds: float) -> list[list[float]]:
+def in_turns(programs: Sequence[Program], inputs: Arrays, seconds: float) -> list[list[float]]:
     """Run programs in turns, each time beginning with another one; return their times."""
     timers = [program.timer(inputs) for program in programs]
     num_runs = 1

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import pathlib
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from environments.tensor_graphs import onnx_io
+from environments.tensor_graphs.search import Budget
 from tfrl_systems.settings import option
-from tools.studies import learning
-from tools.studies.study import Picture, Record, Records, Study, Table, Trial, curves, median
+from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
+from tfrl_systems.systems.tensor_graphs.problem import GraphProblem, Rewriting, find_model
+from tools.studies import learning, runtimes
+from tools.studies.study import Picture, Record, Records, Study, Table, Trial, curves, first, median
 
 SYSTEM = "tensor_graphs"
 # The models of the thesis (table 4.1) and three more, in pairs of one kind of network. One policy
@@ -20,6 +24,7 @@ MODELS = ("bert-tiny", "bert-base", "resnet-18", "resnet-50",
           "repvgg-a0", "lora-transformer", "inception-v3", "squeezenet-1.1")  # fmt: skip
 SEVERAL = MODELS[::2]
 _SEARCHES = ("greedy", "taso", "regions")
+_MOST_RULES = 25
 # How a policy's directory is given to `experiments.evaluate`, with its rollouts; None for those
 # of --rollouts. A led search has no rollouts of its own.
 WAYS: dict[str, tuple[str, int | None]] = {
@@ -88,7 +93,38 @@ def found_by(
         "percent": 100 * (row["estimated_ms_after"] / evaluated["estimated_ms_before"] - 1),
         **{name: row[name] for name in ("seconds", "expansions", "stopped")},
         "steps_of_path": row["steps"],
+        "rules": collections.Counter(step["xfer"] for step in row["substitutions"]),
     }
+
+
+def applications(records: Records) -> Iterator[Record]:
+    """Yield how often each policy or search applied each rule on the way to its cheapest graph.
+
+    Only the commonest rules are shown.
+    """
+    counts: dict[tuple[str, str], list[dict[str, int]]] = {}
+    total = collections.Counter[str]()
+    for record in records:
+        for play in record.get("plays", [record]):
+            if "rules" in play:
+                who = record.get("label") or record.get("policy") or record["agent"]
+                counts.setdefault((play["model"], slug(who)), []).append(play["rules"])
+                total.update(play["rules"])
+    for rule, _ in total.most_common(_MOST_RULES):
+        for (model, who), members in counts.items():
+            mean = sum(rules.get(rule, 0) for rules in members) / len(members)
+            yield {"rule": rule, "by": f"{model}, {who}", "count": mean or None}
+
+
+RULES = Table(
+    "Applications of the commonest rules on the way to the cheapest graph (fig. 4.11 of the "
+    "thesis). Mean over seeds.",
+    ("rule",),
+    {"": first("count", "{:.3g}")},
+    across="by",
+    derive=applications,
+    label="rule",
+)
 
 
 def _of_searches(options: Searches) -> Iterator[Trial]:
@@ -113,6 +149,11 @@ _FOUND = {
     "expansions": median("expansions", "{:,.0f}"),
     "s": median("seconds", "{:.0f}"),
 }
+MEASURED = {
+    "measured": median("ratio", "{:.3f}"),
+    "without onnxruntime's own": median("ratio_off", "{:.3f}"),
+    "memory": median("memory", "{:+.1f}%"),
+}
 SEARCHES = Study(
     """What searches and policies that are there already save of the estimated cost.
 
@@ -127,7 +168,8 @@ by a policy; random draws all actions.""",
             ("model", "policy"),
             _FOUND,
             across="limit_s",
-        )
+        ),
+        RULES,
     ],
 )
 
@@ -209,23 +251,24 @@ def measure(about: Record, workdir: pathlib.Path) -> Record:
 
 
 def _measured(policy: str, model: str, about: Record) -> Record:
-    """Return the time of the model that one episode of likeliest steps leads to, over its own."""
-    from environments.tensor_graphs import models
-    from tfrl_systems import experiments
-
-    began_s = time.monotonic()
-    optimized = experiments.optimize(
-        models.make(model),
-        reporter=experiments.Reporter(),
-        method="policy",
-        policy=policy,
-        rollouts=1,
-        measure_seconds=about["measure_seconds"],
-    )
+    """Measure the model that one episode of likeliest steps leads to, beside the model itself."""
+    source, rewriting = find_model(model), Rewriting(objective=about["limits"]["objective"])
+    problem = GraphProblem.of(model, source, rewriting)
+    learned = GraphPolicy.load(policy, about["seed"])
+    best = problem.search("policy", Budget(about["limit_s"]), learned, 1).best
+    programs = {
+        f"{name}{level}": (level, proto)
+        for level in ("", "-disable")
+        for name, proto in (("model", source), ("policy", onnx_io.write(best.graph)))
+    }
+    measured = runtimes.compared(programs, about["measure_seconds"])
+    policy_all, policy_off = measured["policy"], measured["policy-disable"]
     return {
         "model": model,
-        "ratio": optimized["measured_ratio"],
-        "seconds": time.monotonic() - began_s,
+        "ratio": policy_all["ratio"][0],
+        "ratio_off": policy_off["ratio"][0] / measured["model-disable"]["ratio"][0],
+        "memory": 100 * (policy_all["memory_mib"] / measured["model"]["memory_mib"] - 1),
+        "programs": measured,
     }
 
 
@@ -254,12 +297,13 @@ searches are in the study `searches`.""",
             ("model", "by"),
             {
                 **_FOUND,
-                "measured": median("ratio", "{:.3f}"),
+                **MEASURED,
                 "real steps learned from": median("steps", "{:,.0f}"),
                 "learned in s": median("learning_s", "{:.0f}"),
             },
             derive=plays,
-        )
+        ),
+        RULES,
     ],
     [Picture("graphs", "cost by likeliest actions", curves("learned_on", "agent"))],
 )

@@ -21,6 +21,8 @@ STUDIES: dict[str, tuple[str, str]] = {
     "libraries": ("libraries", "LIBRARIES"),
     "graphs": ("graphs", "GRAPHS"),
     "searches": ("graphs", "SEARCHES"),
+    "runtimes": ("runtimes", "RUNTIMES"),
+    "metrics": ("metrics", "METRICS"),
     "dreams": ("dreams", "DREAMS"),
     "temperatures": ("dreams", "TEMPERATURES"),
     "files": ("files", "FILES"),

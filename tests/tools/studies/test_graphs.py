@@ -43,12 +43,17 @@ def test_a_policy_in_each_way(study, tmp_path, no_saved_models):
     model = write(tmp_path / "adapter.onnx", adapter())
     words = ("--model", model, "--objective", "analytic", "--seeds", 1, "--iterations", 1, *SMALL)
     ways = ("--way", "episode", "--way", "policy", "--way", "led", "--rollouts", 2)
-    status, text, records = study("graphs", *words, *ways, "--seconds", 0.5)
-    ((_, record),) = records.items()
-    percents = {play["way"]: play["percent"] for play in record["measured"]["plays"]}
-    assert status == 0 and all(percent <= 0 for percent in percents.values())
-    assert list(percents) == ["episode", "policy", "led"]
+    limits = ("--seconds", 0.5, "--measure-seconds", 0.1)
+    status, text, records = study("graphs", *words, *ways, *limits)
+    (record,) = records.values()
+    *plays, measured = record["measured"]["plays"]
+    assert status == 0 and all(play["percent"] <= 0 for play in plays)
+    assert [play["way"] for play in plays] == ["episode", "policy", "led"]
     assert f"| {model}, ppo, own, led | " in text
+    ratios = {name: program["ratio"][0] for name, program in measured["programs"].items()}
+    assert ratios["model"] == 1 and measured["ratio"] == ratios["policy"]
+    of_off = ratios["policy-disable"] / ratios["model-disable"]
+    assert measured["ratio_off"] == pytest.approx(of_off)
 
 
 def test_another_policy_is_another_record(tmp_path):
@@ -62,10 +67,36 @@ def test_another_policy_is_another_record(tmp_path):
 
 
 def test_what_learned_in_dreams(study, no_saved_models):
-    words = ("--variant", "PPO", "--seeds", 1, "--iterations", 1)
-    status, text, records = study("dreams", *words)
-    assert status == 0 and "| bert-tiny, PPO | 240 | " in text
-    assert records["bert-tiny-PPO-seed-0"]["about"]["settings"]["evaluate_every"] == 1
+    words = ("--variant", "R5", "--seeds", 1, "--iterations", 1, "--rollouts", 1)
+    status, text, records = study("dreams", *words, "--set", "max_steps=5")
+    (record,) = records.values()
+    assert status == 0 and "| bert-tiny, R5 | 20 | " in text
+    assert record["about"]["settings"]["evaluate_every"] == 1
+    cost = record["measured"]["last"]["cost"]
+    assert record["measured"]["training"]["cost"] == [[1, pytest.approx(cost)]]
+    assert "| bert-tiny, R5, loss (fig. 4.10) | " in text
+
+
+def test_curves_and_applications_by_hand():
+    """Two seeds: points are shown as their mean and range, rules as their mean."""
+    shared = {"label": "thesis", "learned_on": ["m"]}
+    records = [
+        {
+            **{**shared, "training": {"mixture": [[1, 9.0], [2, 4.0 + seed]]}},
+            "plays": [{"model": "m", "way": "policy", "rules": {"fuse": 3, "fold": seed}}],
+        }
+        for seed in (0, 1)
+    ]
+    _, curves, rules = dreams.DREAMS.tables
+    assert writing.to_markdown(curves, records).endswith(
+        "| m, thesis, world model's log-likelihood loss (fig. 4.8) | 9 | 4.5 (4..5) |"
+    )
+    assert writing.to_markdown(rules, records).splitlines()[-4:] == [
+        "| rule | m, thesis |",
+        "| --- | ---: |",
+        "| fuse | 3 |",
+        "| fold | 0.5 |",
+    ]
 
 
 def test_dreams_and_temperatures_by_hand():
@@ -77,7 +108,10 @@ def test_dreams_and_temperatures_by_hand():
     record = {
         "label": "3", "learned_on": ["m"], "steps": 2880, "learning_s": 9.0, "last": {"cost": 0.9},
         "world_model": {"dreamed_return": 10.25},
-        "plays": [{"way": "policy", "percent": -12.0}, {"way": "measured", "ratio": 0.857}],
+        "plays": [
+            {"way": "policy", "percent": -12.0},
+            {"way": "measured", "ratio": 0.857, "ratio_off": 0.9, "memory": 1.26},
+        ],
     }  # fmt: skip
     text = writing.to_markdown(dreams.TEMPERATURES.tables[0], [record])
-    assert text.endswith("| 3 | 10.25 | 2,880 | -10.00% | -12.00% | 0.857 | 9 |")
+    assert text.endswith("| 3 | 10.25 | 2,880 | -10.00% | -12.00% | 0.857 | 0.900 | +1.3% | 9 |")

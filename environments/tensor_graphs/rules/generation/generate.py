@@ -5,7 +5,8 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from environments.tensor_graphs.rules.generation.enumerate import Candidate, Enumeration
@@ -14,6 +15,7 @@ from environments.tensor_graphs.rules.generation.generalise import (
     as_target,
     find_conditions,
     make_rule,
+    without_needless,
 )
 from environments.tensor_graphs.rules.generation.prune import Rewriter, canonical, without_common
 from environments.tensor_graphs.rules.generation.vocabularies import VOCABULARIES, Vocabulary
@@ -22,10 +24,11 @@ from environments.tensor_graphs.rules.language.expressions import (
     Array,
     Expression,
     Variable,
+    parse_term,
     parts,
     variables,
 )
-from environments.tensor_graphs.rules.language.rule import Rule
+from environments.tensor_graphs.rules.language.rule import Rule, RuleError
 from environments.tensor_graphs.rules.verification.instances import InstanceDrawer
 from environments.tensor_graphs.rules.verification.verify import needs, verify
 
@@ -38,7 +41,9 @@ _FEW = 60
 _MOST_CONDITIONAL_SIZE = 2
 _OFTEN = 0.2
 _WORLDS_TO_REWRITE = 3
-_DEPTHS = {1: 2, 2: 3, 3: 3}
+_VARIABLE = re.compile(r"\?\w+")
+_DEPTHS = {1: 2}
+_MOST_DEPTH = 3
 
 
 class Proposal(NamedTuple):
@@ -48,11 +53,15 @@ class Proposal(NamedTuple):
       rule: the rule.
       size: number of operators in the larger of its two expressions.
       worlds: worlds in which the two expressions were equal; empty for rules that merge outputs.
+      sides: its two expressions, with all attributes and constants as targets have them.
+      reverse: the same rule in the other direction, if that is wanted too and can be expressed.
     """
 
     rule: Rule
     size: int
     worlds: tuple[World, ...]
+    sides: tuple[Expression, ...] = ()
+    reverse: Rule | None = None
 
 
 class Generator:
@@ -105,25 +114,30 @@ class Generator:
             counts["expressions"] += enumeration.num_expressions
             # General and short rules come first, so that they imply the special ones that follow.
             proposals = sorted(
-                _proposals(enumeration.candidates, worlds, counts),
+                _proposals(enumeration.candidates, worlds, counts, vocabulary.is_exhaustive),
                 key=lambda new: (new.size, -len(new.rule.variables), len(str(new.rule))),
             )
             rewriters: dict[int, Rewriter] = {}
             for proposal in proposals:
-                rule = self._consider(proposal, rewriters, counts)
-                if rule is not None:
-                    named = dataclasses.replace(rule, name=self._name(rule))
-                    self.rules.append(named)
-                    self._known.append(named)
-                    counts["rules"] += 1
-                    for rewriter in rewriters.values():
-                        rewriter.add_rule(named)
+                rule = self._consider(proposal, rewriters, counts, vocabulary.ranks)
+                for right in (rule, rule and self._reversed(rule, proposal.reverse, counts)):
+                    if right is not None:
+                        named = dataclasses.replace(right, name=self._name(right))
+                        self.rules.append(named)
+                        self._known.append(named)
+                        counts["rules"] += 1
+                        for rewriter in rewriters.values():
+                            rewriter.add_rule(named)
             if progress_fn is not None:
                 progress_fn(f"{vocabulary.name}: {dict(counts)}")
         return self.rules
 
     def _consider(
-        self, proposal: Proposal, rewriters: dict[int, Rewriter], counts: collections.Counter[str]
+        self,
+        proposal: Proposal,
+        rewriters: dict[int, Rewriter],
+        counts: collections.Counter[str],
+        ranks: Mapping[str, int],
     ) -> Rule | None:
         """Return the proposed rule, with conditions if it needs them; None if not right and new."""
         rule = proposal.rule
@@ -144,16 +158,45 @@ class Generator:
             counts["hardly apply"] += 1
             return None
         if not verdict.is_right:
-            return self._with_conditions(rule, proposal.size, counts)
+            return self._with_conditions(rule, counts, ranks)
         return self._verified(rule, counts)
 
-    def _with_conditions(
-        self, rule: Rule, size: int, counts: collections.Counter[str]
+    def _reversed(
+        self, rule: Rule, reverse: Rule | None, counts: collections.Counter[str]
     ) -> Rule | None:
-        conditional = find_conditions(rule, self._seed)
-        if conditional is None or not conditional.conditions:
+        """Return a right rule in the other direction, under its own conditions; None if wrong."""
+        if reverse is None:
+            return None
+        self._seen.add(canonical(reverse))
+        if verify(reverse, _FEW, self._seed).is_right:
+            return self._verified(reverse, counts)
+        conditions = tuple(dict.fromkeys((*reverse.conditions, *rule.conditions)))
+        try:
+            reverse = dataclasses.replace(reverse, conditions=conditions)
+        except RuleError:
+            return None
+        return self._verified(reverse, counts)
+
+    def _with_conditions(
+        self, rule: Rule, counts: collections.Counter[str], ranks: Mapping[str, int]
+    ) -> Rule | None:
+        """Return a rule that is wrong as it is, with conditions under which it is right.
+
+        What the operators' specifications imply is tried first; then it is learned what is missing.
+        """
+        ranked = _with_ranks(rule, ranks)
+        conditional: Rule | None = None
+        if ranked is not None and verify(ranked, _FEW, self._seed).is_right:
+            conditional = ranked
+        if conditional is None:
+            conditional = find_conditions(rule, self._seed)
+        if conditional is None and ranked is not None:
+            conditional = find_conditions(ranked, self._seed)
+        if conditional is None or conditional.conditions == rule.conditions:
             counts["refused"] += 1
             return None
+        if ranks:
+            conditional = without_needless(conditional, _FEW, self._seed)
         if self._is_too_special(conditional):
             counts["common subgraphs"] += 1
             return None
@@ -184,14 +227,12 @@ class Generator:
     def _is_implied(self, proposal: Proposal, rewriters: dict[int, Rewriter]) -> bool:
         if len(proposal.rule.source) > 1 or not proposal.worlds:
             return False
-        target = proposal.rule.target[0]
-        # Constants in a source lack the shape and type that a world needs.
-        source = proposal.rule.source[0]
+        source, target = proposal.sides
         for world in proposal.worlds[:_WORLDS_TO_REWRITE]:
             rewriter = rewriters.get(id(world))
             if rewriter is None:
                 rewriter = rewriters[id(world)] = Rewriter(world.bindings, self._known)
-            if not rewriter.leads_to(as_target(source), target, _DEPTHS[proposal.size]):
+            if not rewriter.leads_to(source, target, _DEPTHS.get(proposal.size, _MOST_DEPTH)):
                 return False
         return True
 
@@ -207,26 +248,70 @@ class Generator:
 
 
 def _proposals(
-    candidates: Sequence[Candidate], worlds: Sequence[World], counts: collections.Counter[str]
+    candidates: Sequence[Candidate],
+    worlds: Sequence[World],
+    counts: collections.Counter[str],
+    is_exhaustive: bool,
 ) -> Iterator[Proposal]:
+    texts: set[str] = set()
     for candidate in candidates:
         counts["candidates"] += 1
-        if not _is_worth_it(candidate):
+        if is_exhaustive:
+            # There are many, so renamings go before rules are made.
+            text = _text(candidate)
+            if text in texts:
+                counts["renamings"] += 1
+                continue
+            texts.add(text)
+        if not (_is_certain(candidate) if is_exhaustive else _is_worth_it(candidate)):
             counts["not considered"] += 1
             continue
         pairs = zip(candidate.larger.prints, candidate.smaller.prints, strict=True)
         are_equal = [left is not None and left == right for left, right in pairs]
         alike = tuple(itertools.compress(worlds, are_equal))
         directions = [(candidate.larger, candidate.smaller)]
-        if candidate.larger.size == candidate.smaller.size:
+        if is_exhaustive or candidate.larger.size == candidate.smaller.size:
             directions.append((candidate.smaller, candidate.larger))
-        rules = [make_rule("new", [old.expression], [new.expression]) for old, new in directions]
-        if not any(rules):
+        rules = [
+            make_rule("new", [old.expression], [new.expression], is_exhaustive)
+            for old, new in directions
+        ]
+        size = candidate.larger.size
+        sides = candidate.larger.expression, candidate.smaller.expression
+        right = list(filter(None, rules))
+        if not right:
             counts["not expressible"] += 1
-        for rule in rules:
-            if rule is not None:
-                yield Proposal(rule, candidate.larger.size, alike)
+        elif is_exhaustive:
+            yield Proposal(right[0], size, alike, sides, right[1] if right[1:] else None)
+        else:
+            for rule in right:
+                # Constants in a source lack the shape and type that a world needs.
+                yield Proposal(rule, size, alike, (as_target(rule.source[0]), rule.target[0]))
     yield from _merges(candidates)
+
+
+def _text(candidate: Candidate) -> str:
+    """Return the two expressions with their variables numbered in order of their first mention."""
+    numbers: dict[str, str] = {}
+    return _VARIABLE.sub(
+        lambda match: numbers.setdefault(match[0], f"?{len(numbers)}"),
+        f"{candidate.larger.expression} = {candidate.smaller.expression}",
+    )
+
+
+def _is_certain(candidate: Candidate) -> bool:
+    """Return whether two expressions are equal wherever both have values, or small."""
+    return candidate.always or candidate.larger.size <= _MOST_CONDITIONAL_SIZE
+
+
+def _with_ranks(rule: Rule, ranks: Mapping[str, int]) -> Rule | None:
+    """Return a rule under the condition that its variables have these ranks; None if that is none."""
+    conditions = tuple(
+        parse_term(f"(= (rank ?{name}) {ranks[name]})") for name in rule.variables if name in ranks
+    )
+    if not conditions:
+        return None
+    return dataclasses.replace(rule, conditions=(*rule.conditions, *conditions))
 
 
 def _is_worth_it(candidate: Candidate) -> bool:

@@ -33,6 +33,10 @@ class Vocabulary:
       world_fn: draws the shapes and attributes of a random world.
       max_size: largest number of operators in an expression.
       num_worlds: number of worlds to compute expressions in.
+      is_exhaustive: whether rules are made as TASO makes them: each pair of equal expressions counts,
+        in both directions, and a source may have computed attributes.
+      ranks: the ranks that the specifications of the operators imply, by variable. They become
+        conditions of a rule that is wrong without them.
     """
 
     name: str
@@ -41,6 +45,8 @@ class Vocabulary:
     world_fn: WorldFn
     max_size: int = 3
     num_worlds: int = 12
+    is_exhaustive: bool = False
+    ranks: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def worlds(self, seed: int) -> list[World]:
         """Make the worlds; each has its own shapes, attributes and elements."""
@@ -52,16 +58,26 @@ class Vocabulary:
         return worlds
 
 
-def _moves(ops: str, arity: int = 1, outputs: int = 1, **attributes: Any) -> list[Move]:
+def _moves(
+    ops: str,
+    arity: int = 1,
+    outputs: int = 1,
+    excluded: Sequence[Expression] = (),
+    **attributes: Any,
+) -> list[Move]:
     """Make a move for each operator and each combination of the attributes' values.
 
-    The operators take `arity` inputs; an attribute is the text of a term, or a list of such texts.
+    The operators take `arity` inputs, the first none of those `excluded`; an attribute is the text
+    of a term, or a list of such texts.
     """
     names = sorted(attributes)
     terms = [attributes[name] for name in names]
     values = [[term] if isinstance(term, str) else term for term in terms]
     return [
-        Move(op, arity, tuple(zip(names, map(parse_term, chosen), strict=True)), outputs)
+        Move(
+            op, arity, tuple(zip(names, map(parse_term, chosen), strict=True)), outputs,
+            tuple(excluded),
+        )  # fmt: skip
         for op in ops.split()
         for chosen in itertools.product(*values)
     ]
@@ -164,6 +180,47 @@ def _pool_world(draw: Draw) -> tuple[Shapes, Mapping[str, Any]]:
     return {"x": shape, "y": _along(draw, shape, 1), "c": ()}, attributes
 
 
+def _taso_matrix_world(draw: Draw) -> tuple[Shapes, Mapping[str, Any]]:
+    """Matrices of sizes from 2 to 4: all square, or apart in what a concatenation lets differ."""
+    rows, inner, columns, more = (draw.rng.randint(2, 4) for _ in range(4))
+    shapes = {"x": (rows, inner), "y": (rows, inner), "w": (inner, columns), "v": (inner, columns)}
+    kind = draw.rng.choice(("square",) * 3 + ("rows", "columns", "inner", "chain", "equal"))
+    if kind == "square":
+        shapes = dict.fromkeys(shapes, (inner, inner))
+    elif kind == "rows":
+        shapes["y"] = (more, inner)
+    elif kind == "columns":
+        shapes["v"] = (inner, more)
+    elif kind == "inner":
+        shapes |= {"y": (rows, more), "v": (more, columns)}
+    elif kind == "chain":
+        shapes["v"] = (columns, more)
+    return {**shapes, "c": ()}, {}
+
+
+def _taso_image_world(draw: Draw) -> tuple[Shapes, Mapping[str, Any]]:
+    """Images and kernels of at most 4 x 4 x 4 x 4, padded so that a convolution keeps the size."""
+    batch, more = draw.rng.randint(1, 2), draw.rng.randint(2, 4)
+    groups, sizes = draw.rng.choice((1, 1, 2)), (draw.rng.randint(3, 4), draw.rng.randint(3, 4))
+    channels = draw.rng.choice((2, 4)) if groups > 1 else draw.rng.randint(2, 4)
+    kernel = draw.rng.choice(((3, 3), (3, 3), (1, 3), (3, 1), (1, 1)))
+    image, weight = (batch, channels, *sizes), (channels, channels // groups, *kernel)
+    shapes = {"x": image, "y": image, "w": weight, "v": weight}
+    kind = draw.rng.choice(("equal",) * 3 + ("batches", "channels", "kernels", "enlarged"))
+    if kind == "batches":
+        shapes["y"] = (3, *image[1:])
+    elif kind == "channels" and groups == 1:
+        shapes |= {"y": (batch, more, *sizes), "v": (channels, more, *kernel)}
+    elif kind == "kernels" and groups == 1:
+        shapes["v"] = (more, *weight[1:])
+    elif kind == "enlarged":
+        kernel = (1, 1)
+        shapes |= {"w": (*weight[:2], 1, 1), "v": (*weight[:2], 3, 3)}
+    pads = (kernel[0] // 2, kernel[1] // 2) * 2
+    attributes = {"p": pads, "s": (1, 1), "d": (1, 1), "g": groups, "i": draw.rng.randint(0, 1)}
+    return {**shapes, "c": ()}, {**attributes, "k": (3, 3), "q": (1, 1, 1, 1)}
+
+
 def _reduction_world(draw: Draw) -> tuple[Shapes, Mapping[str, Any]]:
     rank = draw.rng.choice((2, 3, 4))
     base = draw.shape(rank)
@@ -177,7 +234,21 @@ _PERMS = ["$p", "$q", "(permute $p $q)", "(inverse $p)"]
 _AXES = ["$a", "(nth $p $a)", "(nth (inverse $p) $a)"]
 _CONV: dict[str, Any] = {"strides": "$s", "pads": "$p", "dilations": "$d"}
 _POOL: dict[str, Any] = {"kernel_shape": "$k", "strides": "$s", "pads": "$p"}
+_POOL_3: dict[str, Any] = {"kernel_shape": "$k", "strides": "$s", "pads": "$q"}
 _LAST = "(- (rank ?x) 1)"
+_CUTS = {
+    axis: [f"(list (dim {a} {place}) (dim {b} {place}))" for a, b, place in parts]
+    for axis, parts in {
+        "matrix 0": (("?x", "?y", 0), ("?w", "?v", 0)),
+        "matrix 1": (("?x", "?y", 1), ("?w", "?v", 1)),
+        "image 0": (("?x", "?y", 0),),
+        "image 1": (("?x", "?y", 1), ("?w", "?v", 0)),
+    }.items()
+}
+_WIDER = f"(list {' '.join(f'(+ (nth $p {side}) 1)' for side in range(4))})"
+_IMAGES = _leaves("?x", "?y")
+_KERNELS = _leaves("?w", "?v", "(identity_kernel (dim ?x 1) $g 2 (dtype ?x))")
+_NUMBERS = _leaves("?c", "(full 1.0 (list) (dtype ?x))")
 
 VOCABULARIES: tuple[Vocabulary, ...] = (
     Vocabulary(
@@ -302,3 +373,47 @@ VOCABULARIES: tuple[Vocabulary, ...] = (
         _reduction_world,
     ),
 )
+
+TASO: tuple[Vocabulary, ...] = (
+    Vocabulary(
+        "taso matrices",
+        (*_leaves("?x", "?y", "?w", "?v"), *_NUMBERS),
+        _all(
+            _moves("MatMul", 2),
+            _moves("Add Mul", 2),
+            _moves("Relu", 1, 1, _NUMBERS),
+            _moves("Transpose", perm="(list 1 0)"),
+            _moves("Concat", 2, axis=["0", "1"]),
+            *(
+                _moves("Split", outputs=2, axis=axis, split=_CUTS[f"matrix {axis}"])
+                for axis in "01"
+            ),
+        ),
+        _taso_matrix_world,
+        num_worlds=16,
+        is_exhaustive=True,
+        ranks=dict.fromkeys("xywv", 2),
+    ),
+    Vocabulary(
+        "taso images",
+        (*_IMAGES, *_KERNELS, *_NUMBERS),
+        _all(
+            _moves(
+                *("Conv", 2, 1, _KERNELS),
+                **{"group": "$g", "pads": ["$p", _WIDER], "strides": "$s", "dilations": "$d"},
+            ),
+            _moves("AveragePool", 1, 1, _KERNELS, count_include_pad="$i", **_POOL_3),
+            _moves("MaxPool", 1, 1, _KERNELS, **_POOL_3),
+            _moves("Pad", 1, 1, _IMAGES, pads="(list 0 0 1 1 0 0 1 1)"),
+            _moves("Add Mul", 2),
+            _moves("Relu", 1, 1, _NUMBERS),
+            _moves("Concat", 2, axis=["0", "1"]),
+            *(_moves("Split", outputs=2, axis=axis, split=_CUTS[f"image {axis}"]) for axis in "01"),
+        ),
+        _taso_image_world,
+        num_worlds=16,
+        is_exhaustive=True,
+        ranks=dict.fromkeys("xywv", 4),
+    ),
+)
+"""The operators of TASO's generator, as the thesis uses it; it names none itself."""

@@ -22,6 +22,7 @@ STUDIES: dict[str, tuple[str, str]] = {
     "searches": ("graphs", "SEARCHES"),
     "dreams": ("dreams", "DREAMS"),
     "temperatures": ("dreams", "TEMPERATURES"),
+    "generation": ("generation", "STUDY"),
     "files": ("files", "FILES"),
     "pools": ("pools", "POOLS"),
     "long_runs": ("long_runs", "LONG_RUNS"),

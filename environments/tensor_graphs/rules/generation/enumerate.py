@@ -129,7 +129,9 @@ class Enumeration:
         nothing = (None,) * move.outputs
         for inputs in self._inputs(move, size):
             prints = [
-                nothing if application is None or None in places else application.fingerprints(places)
+                nothing
+                if application is None or None in places
+                else application.fingerprints(places)
                 for application, *places in zip(
                     applications, *[entry.places for entry in inputs], strict=True
                 )

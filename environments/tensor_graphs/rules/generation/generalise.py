@@ -140,9 +140,7 @@ def find_conditions(rule: Rule, seed: int = 0) -> Rule | None:
     if len(right) < max(_LEAST_RIGHT, _LEAST_SHARE * (len(right) + len(wrong))):
         return None
     best = _best(rule, right, wrong)
-    return (
-        None if best is None else dataclasses.replace(rule, conditions=(*rule.conditions, *best))
-    )
+    return None if best is None else dataclasses.replace(rule, conditions=(*rule.conditions, *best))
 
 
 def without_needless(rule: Rule, num_instances: int, seed: int = 0) -> Rule:

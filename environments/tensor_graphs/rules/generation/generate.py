@@ -1,4 +1,19 @@
-"""Generate rules: enumerate, fingerprint, generalise, prune, verify (thesis, section 3.1)."""
+"""Generate rules: enumerate, fingerprint, generalise, prune, verify (thesis, section 3.1).
+
+The thesis takes TASO's way: enumerate graphs of few operators, compare hashes of their values, prune
+renamings and common subgraphs, verify. It differs here:
+
+- TASO compares all outputs of two graphs. Here expressions have one output; only halves of a Split
+  are put together to rules that replace two expressions.
+- TASO computes in one world of fixed shapes. Here there are several, and two expressions that are
+  equal in some of them may become a rule under a condition.
+- Larger expressions are built from the first of equal ones only. That prunes more than TASO does,
+  and so do two steps that the thesis lacks: rules that others imply are dropped, and so are those
+  that hardly ever apply.
+- TASO proves rules with a theorem prover, from axioms. Here they are tested; see `verification`.
+- By default only what may be a useful rule is considered, mostly in the direction that shrinks a
+  graph. An exhaustive vocabulary (`taso_operators`) considers all pairs, in both directions.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +33,8 @@ from environments.tensor_graphs.rules.generation.generalise import (
     without_needless,
 )
 from environments.tensor_graphs.rules.generation.prune import Rewriter, canonical, without_common
-from environments.tensor_graphs.rules.generation.vocabularies import VOCABULARIES, Vocabulary
+from environments.tensor_graphs.rules.generation.vocabularies import VOCABULARIES
+from environments.tensor_graphs.rules.generation.vocabulary import Vocabulary
 from environments.tensor_graphs.rules.language.expressions import (
     Apply,
     Array,
@@ -75,7 +91,8 @@ class Generator:
 
     Attributes:
       rules: the rules that were found, right and new.
-      counts: the counts of each of STAGES, by name of the vocabulary.
+      counts: the counts of each of STAGES, by name of the vocabulary; of an exhaustive one also of
+        its distinct expressions.
     """
 
     def __init__(
@@ -112,6 +129,8 @@ class Generator:
             worlds = vocabulary.worlds(self._seed)
             enumeration = Enumeration(worlds, vocabulary.leaves, vocabulary.moves, size)
             counts["expressions"] += enumeration.num_expressions
+            if vocabulary.is_exhaustive:
+                counts["distinct"] += enumeration.num_distinct
             # General and short rules come first, so that they imply the special ones that follow.
             proposals = sorted(
                 _proposals(enumeration.candidates, worlds, counts, vocabulary.is_exhaustive),
@@ -164,8 +183,8 @@ class Generator:
     def _reversed(
         self, rule: Rule, reverse: Rule | None, counts: collections.Counter[str]
     ) -> Rule | None:
-        """Return a right rule in the other direction, under its own conditions; None if wrong."""
-        if reverse is None:
+        """Return a right rule in the other direction; None if wrong, or if it never ends."""
+        if reverse is None or reverse.source[0] in parts(reverse.target[0]):
             return None
         self._seen.add(canonical(reverse))
         if verify(reverse, _FEW, self._seed).is_right:
@@ -305,7 +324,7 @@ def _is_certain(candidate: Candidate) -> bool:
 
 
 def _with_ranks(rule: Rule, ranks: Mapping[str, int]) -> Rule | None:
-    """Return a rule under the condition that its variables have these ranks; None if that is none."""
+    """Return a rule on the condition that its variables have these ranks; None without any."""
     conditions = tuple(
         parse_term(f"(= (rank ?{name}) {ranks[name]})") for name in rule.variables if name in ranks
     )

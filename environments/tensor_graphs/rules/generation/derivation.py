@@ -127,8 +127,8 @@ def _graph(instance: Instance, places: Sequence[Ref]) -> Graph:
         fill = instance.fills.get(input_name(step)) if step.op == INPUT else None
         if fill is not None:
             kind = step.types[0]
-            assert kind is not None
-            refs.append(edit.add_constant(np.full(kind.shape, fill, kind.dtype)))
+            assert kind is not None and kind.shape is not None
+            refs.append(edit.add_constant(np.full(tuple(map(int, kind.shape)), fill, kind.dtype)))
             continue
         inputs = [ref and Ref(refs[ref.node].node, ref.output) for ref in step.inputs]
         refs.append(edit.add(step.op, inputs, step.attributes, step.types, step.value))

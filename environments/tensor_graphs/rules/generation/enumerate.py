@@ -30,6 +30,7 @@ class Move:
       attributes: (name, term) pairs.
       outputs: number of outputs.
       excluded: leaves that are not its first input.
+      is_distinct: whether its two inputs differ.
     """
 
     op: str
@@ -37,6 +38,7 @@ class Move:
     attributes: tuple[tuple[str, Term], ...] = ()
     outputs: int = 1
     excluded: tuple[Expression, ...] = ()
+    is_distinct: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,7 +159,9 @@ class Enumeration:
                 if left.expression in move.excluded:
                     continue
                 for j, right in enumerate(tuple(self._blocks[second])):
-                    if not (is_commutative and first == second and j > i):
+                    if is_commutative and first == second and j > i:
+                        break
+                    if left is not right or not move.is_distinct:
                         yield left, right
 
     def _take(self, expression: Expression, size: int, places: tuple[Ref | None, ...]) -> None:

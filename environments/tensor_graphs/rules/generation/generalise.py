@@ -104,8 +104,9 @@ def _with_names(sources: Sequence[Expression]) -> tuple[list[Expression], tuple[
         return names.setdefault(term, Name(f"computed{len(names)}"))
 
     def attribute(term: Term) -> Term:
-        is_list = isinstance(term, Call) and term.function == "list"
-        return Call("list", tuple(map(name, term.arguments))) if is_list else name(term)
+        if isinstance(term, Call) and term.function == "list":
+            return Call("list", tuple(map(name, term.arguments)))
+        return name(term)
 
     def named(expression: Expression) -> Expression:
         if not isinstance(expression, Apply):

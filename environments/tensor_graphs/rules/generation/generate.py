@@ -1,7 +1,7 @@
 """Generate rules: enumerate, fingerprint, generalise, prune, verify (thesis, section 3.1).
 
-The thesis takes TASO's way: enumerate graphs of few operators, compare hashes of their values, prune
-renamings and common subgraphs, verify. It differs here:
+The thesis takes TASO's way: enumerate graphs of few operators, compare hashes of their values,
+verify, prune renamings and common subgraphs. It differs here:
 
 - TASO compares all outputs of two graphs. Here expressions have one output; only halves of a Split
   are put together to rules that replace two expressions.
@@ -53,7 +53,7 @@ STAGES = (
     "common subgraphs", "implied", "hardly apply", "refused", "conditions not needed",
     "change NaN and remove nothing", "rules",
 )  # fmt: skip
-_FEW = 60
+_FEW, _FEWER = 60, 20
 _MOST_CONDITIONAL_SIZE = 2
 _OFTEN = 0.2
 _WORLDS_TO_REWRITE = 3
@@ -138,8 +138,8 @@ class Generator:
             )
             rewriters: dict[int, Rewriter] = {}
             for proposal in proposals:
-                rule = self._consider(proposal, rewriters, counts, vocabulary.ranks)
-                for right in (rule, rule and self._reversed(rule, proposal.reverse, counts)):
+                rule = self._consider(proposal, rewriters, counts, vocabulary)
+                for right in (rule, rule and self._reversed(rule, proposal.reverse)):
                     if right is not None:
                         named = dataclasses.replace(right, name=self._name(right))
                         self.rules.append(named)
@@ -156,7 +156,7 @@ class Generator:
         proposal: Proposal,
         rewriters: dict[int, Rewriter],
         counts: collections.Counter[str],
-        ranks: Mapping[str, int],
+        vocabulary: Vocabulary,
     ) -> Rule | None:
         """Return the proposed rule, with conditions if it needs them; None if not right and new."""
         rule = proposal.rule
@@ -177,45 +177,52 @@ class Generator:
             counts["hardly apply"] += 1
             return None
         if not verdict.is_right:
-            return self._with_conditions(rule, counts, ranks)
-        return self._verified(rule, counts)
+            if vocabulary.is_exhaustive:
+                return self._as_specified(rule, counts, vocabulary.ranks)
+            return self._with_conditions(rule, counts)
+        return self._verified(rule, counts, vocabulary.is_exhaustive)
 
-    def _reversed(
-        self, rule: Rule, reverse: Rule | None, counts: collections.Counter[str]
-    ) -> Rule | None:
+    def _reversed(self, rule: Rule, reverse: Rule | None) -> Rule | None:
         """Return a right rule in the other direction; None if wrong, or if it never ends."""
         if reverse is None or reverse.source[0] in parts(reverse.target[0]):
             return None
         self._seen.add(canonical(reverse))
+        counts: collections.Counter[str] = collections.Counter()
         if verify(reverse, _FEW, self._seed).is_right:
-            return self._verified(reverse, counts)
+            return self._verified(reverse, counts, True)
         conditions = tuple(dict.fromkeys((*reverse.conditions, *rule.conditions)))
         try:
             reverse = dataclasses.replace(reverse, conditions=conditions)
         except RuleError:
             return None
-        return self._verified(reverse, counts)
+        return self._verified(reverse, counts, True)
 
-    def _with_conditions(
+    def _as_specified(
         self, rule: Rule, counts: collections.Counter[str], ranks: Mapping[str, int]
     ) -> Rule | None:
-        """Return a rule that is wrong as it is, with conditions under which it is right.
+        """Return a rule that is wrong as it is, under conditions that TASO takes for granted.
 
         What the operators' specifications imply is tried first; then it is learned what is missing.
         """
         ranked = _with_ranks(rule, ranks)
-        conditional: Rule | None = None
         if ranked is not None and verify(ranked, _FEW, self._seed).is_right:
-            conditional = ranked
-        if conditional is None:
+            conditional: Rule | None = ranked
+        else:
             conditional = find_conditions(rule, self._seed)
-        if conditional is None and ranked is not None:
-            conditional = find_conditions(ranked, self._seed)
         if conditional is None or conditional.conditions == rule.conditions:
             counts["refused"] += 1
             return None
-        if ranks:
-            conditional = without_needless(conditional, _FEW, self._seed)
+        conditional = without_needless(conditional, _FEWER, self._seed)
+        if self._is_too_special(conditional):
+            counts["common subgraphs"] += 1
+            return None
+        return self._verified(conditional, counts, True)
+
+    def _with_conditions(self, rule: Rule, counts: collections.Counter[str]) -> Rule | None:
+        conditional = find_conditions(rule, self._seed)
+        if conditional is None or not conditional.conditions:
+            counts["refused"] += 1
+            return None
         if self._is_too_special(conditional):
             counts["common subgraphs"] += 1
             return None
@@ -231,14 +238,15 @@ class Generator:
         """Whether a variable could take the place of an expression that both sides share."""
         return any(verify(wider, _FEW, self._seed).is_right for wider in without_common(rule))
 
-    def _verified(self, rule: Rule, counts: collections.Counter[str]) -> Rule | None:
+    def _verified(
+        self, rule: Rule, counts: collections.Counter[str], may_change_nan: bool = False
+    ) -> Rule | None:
         verdict = verify(rule, self._num_instances, self._seed + 1)
         if not verdict.is_right:
             counts["refused"] += 1
             return None
-        if verdict.nonfinite_change and len(_operators(rule.target)) >= len(
-            _operators(rule.source)
-        ):
+        grows = len(_operators(rule.target)) >= len(_operators(rule.source))
+        if verdict.nonfinite_change and grows and not may_change_nan:
             counts["change NaN and remove nothing"] += 1
             return None
         return verdict.mark(rule)

@@ -58,26 +58,25 @@ def make_moves(
     arity: int = 1,
     outputs: int = 1,
     excluded: Sequence[Expression] = (),
+    is_distinct: bool = False,
     **attributes: Any,
 ) -> list[Move]:
     """Make a move for each operator and each combination of the attributes' values.
 
-    The operators take `arity` inputs, the first none of those `excluded`; an attribute is the text
-    of a term, or a list of such texts.
+    The operators take `arity` inputs, the first none of those `excluded`, and the second not the
+    first if `is_distinct`. An attribute is the text of a term, or a list of such texts.
     """
     names = sorted(attributes)
     terms = [attributes[name] for name in names]
     values = [[term] if isinstance(term, str) else term for term in terms]
-    return [
-        Move(
-            op,
-            arity,
-            tuple(zip(names, map(parse_term, chosen), strict=True)),
-            outputs,
-            tuple(excluded),
-        )  # fmt: skip
-        for op in ops.split()
+    settings = [
+        tuple(zip(names, map(parse_term, chosen), strict=True))
         for chosen in itertools.product(*values)
+    ]
+    return [
+        Move(op, arity, chosen, outputs, tuple(excluded), is_distinct)
+        for op in ops.split()
+        for chosen in settings
     ]
 
 

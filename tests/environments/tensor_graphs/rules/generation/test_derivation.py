@@ -30,9 +30,7 @@ def make_derivations():
 
 def test_a_rule_is_contained_in_a_chain_of_as_many_steps(derivations):
     # Relu(Concat(Relu x, y)) -> Concat(Relu Relu x, Relu y) -> Concat(Relu x, Relu y).
-    rule = make(
-        "(Relu (Concat (Relu ?x) ?y :axis $a))", "(Concat (Relu ?x) (Relu ?y) :axis $a)"
-    )
+    rule = make("(Relu (Concat (Relu ?x) ?y :axis $a))", "(Concat (Relu ?x) (Relu ?y) :axis $a)")
     assert not derivations(1).contain(rule)
     assert derivations(2).contain(rule)
     # Each rule contains itself, under other names.

@@ -18,7 +18,7 @@ ZERO, ONE = (f"(full {number} (list) (dtype ?x))" for number in (0.0, 1.0))
 
 
 def tiny(leaves, *moves, **settings):
-    """A vocabulary with two matrices; all sizes differ, but for the second of two that are joined."""
+    """A vocabulary of matrices: x and z have one shape, and y has one more row."""
 
     def world(draw):
         rows, columns = draw.rng.sample((2, 3, 4), 2)

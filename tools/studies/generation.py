@@ -59,7 +59,7 @@ class Generation:
         tuple(VOCABULARIES), flag="--vocabulary", metavar="NAME", choices=tuple(VOCABULARIES)
     )
     size: int = option(3, metavar="N", minimum=1)
-    instances: int = option(300, metavar="N", minimum=1)
+    instances: int = option(100, metavar="N", minimum=1)
     models: tuple[str, ...] = option(MODELS, flag="--model", metavar="FILE|NAME")
     searches: tuple[str, ...] = option(("taso", "regions"), flag="--search", metavar="NAME")
     expansions: int = option(2000, metavar="N", minimum=1)

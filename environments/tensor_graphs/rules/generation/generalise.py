@@ -118,7 +118,7 @@ def _with_names(sources: Sequence[Expression]) -> tuple[list[Expression], tuple[
     return named_sources, tuple(Call("=", (new, term)) for term, new in names.items())
 
 
-def find_conditions(rule: Rule, seed: int = 0) -> Rule | None:
+def find_conditions(rule: Rule, seed: int = 0, num_instances: int = _NUM_INSTANCES) -> Rule | None:
     """Add conditions to a rule so that it is right in all instances drawn.
 
     Returns:
@@ -129,7 +129,7 @@ def find_conditions(rule: Rule, seed: int = 0) -> Rule | None:
     rng = np.random.default_rng([seed, 3])
     right: list[Instance] = []
     wrong: list[Instance] = []
-    while len(right) + len(wrong) < _NUM_INSTANCES:
+    while len(right) + len(wrong) < num_instances:
         instances = drawer.draw_round()
         if not instances:
             break

@@ -54,6 +54,7 @@ STAGES = (
     "change NaN and remove nothing", "rules",
 )  # fmt: skip
 _FEW, _FEWER = 60, 20
+_WINDOWS = frozenset({"Conv", "AveragePool", "MaxPool", "Pad"})
 _MOST_CONDITIONAL_SIZE = 2
 _OFTEN = 0.2
 _WORLDS_TO_REWRITE = 3
@@ -139,7 +140,7 @@ class Generator:
             rewriters: dict[int, Rewriter] = {}
             for proposal in proposals:
                 rule = self._consider(proposal, rewriters, counts, vocabulary)
-                for right in (rule, rule and self._reversed(rule, proposal.reverse)):
+                for right in (rule, rule and self._reversed(rule, proposal)):
                     if right is not None:
                         named = dataclasses.replace(right, name=self._name(right))
                         self.rules.append(named)
@@ -169,6 +170,8 @@ class Generator:
         if self._is_implied(proposal, rewriters):
             counts["implied"] += 1
             return None
+        if vocabulary.is_exhaustive:
+            return self._as_specified(rule, counts, vocabulary.ranks)
         verdict = verify(rule, _FEW, self._seed)
         if verdict.is_right and self._is_too_special(rule):
             counts["common subgraphs"] += 1
@@ -177,46 +180,52 @@ class Generator:
             counts["hardly apply"] += 1
             return None
         if not verdict.is_right:
-            if vocabulary.is_exhaustive:
-                return self._as_specified(rule, counts, vocabulary.ranks)
             return self._with_conditions(rule, counts)
-        return self._verified(rule, counts, vocabulary.is_exhaustive)
+        return self._verified(rule, counts)
 
-    def _reversed(self, rule: Rule, reverse: Rule | None) -> Rule | None:
-        """Return a right rule in the other direction; None if wrong, or if it never ends."""
+    def _reversed(self, rule: Rule, proposal: Proposal) -> Rule | None:
+        """Return the other direction of a rule that is right; None if it cannot be used.
+
+        It is the same equality under the same conditions, so that few instances are enough.
+        """
+        reverse = proposal.reverse
         if reverse is None or reverse.source[0] in parts(reverse.target[0]):
             return None
         self._seen.add(canonical(reverse))
-        counts: collections.Counter[str] = collections.Counter()
-        if verify(reverse, _FEW, self._seed).is_right:
-            return self._verified(reverse, counts, True)
-        conditions = tuple(dict.fromkeys((*reverse.conditions, *rule.conditions)))
+        learned = [term for term in rule.conditions if term not in proposal.rule.conditions]
         try:
-            reverse = dataclasses.replace(reverse, conditions=conditions)
+            reverse = dataclasses.replace(reverse, conditions=(*reverse.conditions, *learned))
         except RuleError:
             return None
-        return self._verified(reverse, counts, True)
+        verdict = verify(reverse, _FEWER, self._seed)
+        return verdict.mark(reverse) if verdict.is_right else None
 
     def _as_specified(
         self, rule: Rule, counts: collections.Counter[str], ranks: Mapping[str, int]
     ) -> Rule | None:
-        """Return a rule that is wrong as it is, under conditions that TASO takes for granted.
+        """Return a right rule under conditions that TASO takes for granted, if it needs them.
 
-        What the operators' specifications imply is tried first; then it is learned what is missing.
+        The ranks that the operators' specifications imply come first; then it is learned what is
+        missing. In the end go the ranks that are not needed. Windows imply theirs in any case.
         """
         ranked = _with_ranks(rule, ranks)
-        if ranked is not None and verify(ranked, _FEW, self._seed).is_right:
-            conditional: Rule | None = ranked
-        else:
-            conditional = find_conditions(rule, self._seed)
-        if conditional is None or conditional.conditions == rule.conditions:
+        right: Rule | None = ranked
+        if not verify(ranked, _FEWER, self._seed).is_right:
+            right = find_conditions(ranked, self._seed, _FEW)
+        if right is None:
             counts["refused"] += 1
             return None
-        conditional = without_needless(conditional, _FEWER, self._seed)
-        if self._is_too_special(conditional):
+        if not _WINDOWS & set(_operators(rule.source)):
+            needed = [term for term in right.conditions if term not in ranked.conditions]
+            free = dataclasses.replace(rule, conditions=(*rule.conditions, *needed))
+            if verify(free, _FEW, self._seed).is_right:
+                right = free
+            else:
+                right = without_needless(right, _FEWER, self._seed)
+        if self._is_too_special(right, _FEWER):
             counts["common subgraphs"] += 1
             return None
-        return self._verified(conditional, counts, True)
+        return self._verified(right, counts, True)
 
     def _with_conditions(self, rule: Rule, counts: collections.Counter[str]) -> Rule | None:
         conditional = find_conditions(rule, self._seed)
@@ -234,9 +243,11 @@ class Generator:
         counts["conditions not needed"] += 1
         return None
 
-    def _is_too_special(self, rule: Rule) -> bool:
+    def _is_too_special(self, rule: Rule, num_instances: int = _FEW) -> bool:
         """Whether a variable could take the place of an expression that both sides share."""
-        return any(verify(wider, _FEW, self._seed).is_right for wider in without_common(rule))
+        return any(
+            verify(wider, num_instances, self._seed).is_right for wider in without_common(rule)
+        )
 
     def _verified(
         self, rule: Rule, counts: collections.Counter[str], may_change_nan: bool = False
@@ -331,13 +342,11 @@ def _is_certain(candidate: Candidate) -> bool:
     return candidate.always or candidate.larger.size <= _MOST_CONDITIONAL_SIZE
 
 
-def _with_ranks(rule: Rule, ranks: Mapping[str, int]) -> Rule | None:
-    """Return a rule on the condition that its variables have these ranks; None without any."""
+def _with_ranks(rule: Rule, ranks: Mapping[str, int]) -> Rule:
+    """Return a rule on the condition that its variables have these ranks."""
     conditions = tuple(
         parse_term(f"(= (rank ?{name}) {ranks[name]})") for name in rule.variables if name in ranks
     )
-    if not conditions:
-        return None
     return dataclasses.replace(rule, conditions=(*rule.conditions, *conditions))
 
 

@@ -88,24 +88,6 @@ def test_sums_of_two_operators_are_associative_in_both_directions():
     }
 
 
-def test_an_attribute_that_a_source_computes_becomes_a_name():
-    # Split(Concat(x, y)) is x again, and so is its second output y, if it cuts where x ends.
-    cut = "(list (dim ?x 0) (dim ?y 0))"
-    vocabulary = tiny(
-        ["?x", "?y"],
-        make_moves("Concat", 2, axis="0"),
-        make_moves("Split", outputs=2, axis="0", split=cut),
-        max_size=2,
-    )
-    rules = Generator(0, num_instances=20).run([vocabulary])
-    split = "(Split (Concat ?x ?y :axis 0) :axis 0 :split (list $a $b))"
-    # That an output has the type of what replaces it already says where the Split cuts.
-    texts = {canonical(rule) for rule in rules}
-    for source, target in ((split, "?x"), (f"(output 1 {split})", "?y")):
-        conditions = "(= $a (dim ?x 0))", "(= $b (dim ?y 0))"
-        assert canonical(make(source, target, *conditions)) in texts
-
-
 def test_the_vocabularies_have_the_operators_of_the_generator():
     ops = {move.op for vocabulary in TASO for move in vocabulary.moves}
     assert ops == {

@@ -62,7 +62,7 @@ class Generation:
     instances: int = option(100, metavar="N", minimum=1)
     models: tuple[str, ...] = option(MODELS, flag="--model", metavar="FILE|NAME")
     searches: tuple[str, ...] = option(("taso", "regions"), flag="--search", metavar="NAME")
-    expansions: int = option(2000, metavar="N", minimum=1)
+    expansions: int = option(5000, metavar="N", minimum=1)
     seed: int = option(0, metavar="S", minimum=0)
 
 

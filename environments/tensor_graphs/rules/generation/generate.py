@@ -8,41 +8,35 @@ verify, prune renamings and common subgraphs. It differs here:
 - TASO computes in one world of fixed shapes. Here there are several, and two expressions that are
   equal in some of them may become a rule under a condition.
 - Larger expressions are built from the first of equal ones only. That prunes more than TASO does,
-  and so do two steps that the thesis lacks: rules that others imply are dropped, and so are those
-  that hardly ever apply.
+  and so does a step that the thesis lacks: rules that others imply are dropped.
 - TASO proves rules with a theorem prover, from axioms. Here they are tested; see `verification`.
 - By default only what may be a useful rule is considered, mostly in the direction that shrinks a
-  graph. An exhaustive vocabulary (`taso_operators`) considers all pairs, in both directions.
+  graph, and a rule must remove an operator to be allowed to change NaN. An exhaustive vocabulary
+  (`taso_operators`) considers all pairs, in both directions, whatever becomes of NaN.
 """
 
 from __future__ import annotations
 
 import collections
 import dataclasses
-import itertools
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
 
-from environments.tensor_graphs.rules.generation.enumerate import Candidate, Enumeration
-from environments.tensor_graphs.rules.generation.fingerprint import World
+from environments.tensor_graphs.rules.generation.enumerate import Enumeration
 from environments.tensor_graphs.rules.generation.generalise import (
-    as_target,
     find_conditions,
-    make_rule,
     without_needless,
+)
+from environments.tensor_graphs.rules.generation.proposals import (
+    Proposal,
+    make_proposals,
+    operators_of,
 )
 from environments.tensor_graphs.rules.generation.prune import Rewriter, canonical, without_common
 from environments.tensor_graphs.rules.generation.vocabularies import VOCABULARIES
 from environments.tensor_graphs.rules.generation.vocabulary import Vocabulary
 from environments.tensor_graphs.rules.language.expressions import (
-    Apply,
-    Array,
-    Expression,
-    Variable,
     parse_term,
     parts,
-    variables,
 )
 from environments.tensor_graphs.rules.language.rule import Rule, RuleError
 from environments.tensor_graphs.rules.verification.instances import InstanceDrawer
@@ -55,30 +49,10 @@ STAGES = (
 )  # fmt: skip
 _FEW, _FEWER = 60, 20
 _WINDOWS = frozenset({"Conv", "AveragePool", "MaxPool", "Pad"})
-_MOST_CONDITIONAL_SIZE = 2
 _OFTEN = 0.2
 _WORLDS_TO_REWRITE = 3
-_VARIABLE = re.compile(r"\?\w+")
 _DEPTHS = {1: 2}
 _MOST_DEPTH = 3
-
-
-class Proposal(NamedTuple):
-    """A rule that may be right.
-
-    Attributes:
-      rule: the rule.
-      size: number of operators in the larger of its two expressions.
-      worlds: worlds in which the two expressions were equal; empty for rules that merge outputs.
-      sides: its two expressions, with all attributes and constants as targets have them.
-      reverse: the same rule in the other direction, if that is wanted too and can be expressed.
-    """
-
-    rule: Rule
-    size: int
-    worlds: tuple[World, ...]
-    sides: tuple[Expression, ...] = ()
-    reverse: Rule | None = None
 
 
 class Generator:
@@ -87,7 +61,7 @@ class Generator:
     Args:
       seed: seed of everything random.
       max_size: largest number of operators in an expression; by default that of the vocabulary.
-      known: rules that exist already; rules that they imply are not generated.
+      rules: rules that exist already; rules that they imply are not generated.
       num_instances: number of instances in which a rule must be right.
 
     Attributes:
@@ -134,7 +108,7 @@ class Generator:
                 counts["distinct"] += enumeration.num_distinct
             # General and short rules come first, so that they imply the special ones that follow.
             proposals = sorted(
-                _proposals(enumeration.candidates, worlds, counts, vocabulary.is_exhaustive),
+                make_proposals(enumeration.candidates, worlds, counts, vocabulary.is_exhaustive),
                 key=lambda new: (new.size, -len(new.rule.variables), len(str(new.rule))),
             )
             rewriters: dict[int, Rewriter] = {}
@@ -215,7 +189,7 @@ class Generator:
         if right is None:
             counts["refused"] += 1
             return None
-        if not _WINDOWS & set(_operators(rule.source)):
+        if not _WINDOWS & set(operators_of(rule.source)):
             needed = [term for term in right.conditions if term not in ranked.conditions]
             free = dataclasses.replace(rule, conditions=(*rule.conditions, *needed))
             if verify(free, _FEW, self._seed).is_right:
@@ -256,7 +230,7 @@ class Generator:
         if not verdict.is_right:
             counts["refused"] += 1
             return None
-        grows = len(_operators(rule.target)) >= len(_operators(rule.source))
+        grows = len(operators_of(rule.target)) >= len(operators_of(rule.source))
         if verdict.nonfinite_change and grows and not may_change_nan:
             counts["change NaN and remove nothing"] += 1
             return None
@@ -277,69 +251,12 @@ class Generator:
     def _name(self, rule: Rule) -> str:
         """Return a new name, made of the operators of both sides, the outermost first."""
         sides = [
-            "_".join(op.lower() for op in _operators(side)) for side in (rule.source, rule.target)
+            "_".join(op.lower() for op in operators_of(side)) for side in (rule.source, rule.target)
         ]
         name = "_to_".join(side or "nothing" for side in sides)
         taken = {rule.name for rule in self._known}
         options = (name, *(f"{name}_{number}" for number in range(2, len(taken) + 3)))
         return next(option for option in options if option not in taken)
-
-
-def _proposals(
-    candidates: Sequence[Candidate],
-    worlds: Sequence[World],
-    counts: collections.Counter[str],
-    is_exhaustive: bool,
-) -> Iterator[Proposal]:
-    texts: set[str] = set()
-    for candidate in candidates:
-        counts["candidates"] += 1
-        if is_exhaustive:
-            # There are many, so renamings go before rules are made.
-            text = _text(candidate)
-            if text in texts:
-                counts["renamings"] += 1
-                continue
-            texts.add(text)
-        if not (_is_certain(candidate) if is_exhaustive else _is_worth_it(candidate)):
-            counts["not considered"] += 1
-            continue
-        pairs = zip(candidate.larger.prints, candidate.smaller.prints, strict=True)
-        are_equal = [left is not None and left == right for left, right in pairs]
-        alike = tuple(itertools.compress(worlds, are_equal))
-        directions = [(candidate.larger, candidate.smaller)]
-        if is_exhaustive or candidate.larger.size == candidate.smaller.size:
-            directions.append((candidate.smaller, candidate.larger))
-        rules = [
-            make_rule("new", [old.expression], [new.expression], is_exhaustive)
-            for old, new in directions
-        ]
-        size = candidate.larger.size
-        sides = candidate.larger.expression, candidate.smaller.expression
-        right = list(filter(None, rules))
-        if not right:
-            counts["not expressible"] += 1
-        elif is_exhaustive:
-            yield Proposal(right[0], size, alike, sides, right[1] if right[1:] else None)
-        else:
-            for rule in right:
-                # Constants in a source lack the shape and type that a world needs.
-                yield Proposal(rule, size, alike, (as_target(rule.source[0]), rule.target[0]))
-    yield from _merges(candidates)
-
-
-def _text(candidate: Candidate) -> str:
-    """Return the two expressions with their variables numbered in order of their first mention."""
-    numbers: dict[str, str] = {}
-    return _VARIABLE.sub(
-        lambda match: numbers.setdefault(match[0], f"?{len(numbers)}"),
-        f"{candidate.larger.expression} = {candidate.smaller.expression}",
-    )
-
-
-def _is_certain(candidate: Candidate) -> bool:
-    """Return whether two expressions are equal wherever both have values, or small."""
-    return candidate.always or candidate.larger.size <= _MOST_CONDITIONAL_SIZE
 
 
 def _with_ranks(rule: Rule, ranks: Mapping[str, int]) -> Rule:
@@ -350,27 +267,6 @@ def _with_ranks(rule: Rule, ranks: Mapping[str, int]) -> Rule:
     return dataclasses.replace(rule, conditions=(*rule.conditions, *conditions))
 
 
-def _is_worth_it(candidate: Candidate) -> bool:
-    """Return whether a candidate may become a useful rule.
-
-    A candidate with constants is useful only if its larger side is a single operator, such as
-    x + 0. If both sides have the same size, they must be small and mention each variable once. The
-    sides of a large candidate must be equal in every world in which both have values; it must also
-    become much smaller or have more than two variables.
-    """
-    sides = (candidate.larger.expression, candidate.smaller.expression)
-    if any(isinstance(part, Array) for side in sides for part in parts(side)):
-        return candidate.larger.size == 1
-    if candidate.smaller.size == candidate.larger.size:
-        mentioned = [[part for part in parts(side) if isinstance(part, Variable)] for side in sides]
-        is_repeated = any(len(set(mentions)) < len(mentions) for mentions in mentioned)
-        if is_repeated or candidate.larger.size > 2:
-            return False
-    if candidate.larger.size <= _MOST_CONDITIONAL_SIZE:
-        return True
-    return candidate.always and (candidate.smaller.size < 2 or len(variables(*sides)) > 2)
-
-
 def _applies_often(rule: Rule, seed: int) -> bool:
     """Return whether source and target have the same types in enough random instances of a source.
 
@@ -379,29 +275,3 @@ def _applies_often(rule: Rule, seed: int) -> bool:
     drawer = InstanceDrawer(rule, seed)
     drawn = filter(None, (drawer.draw() for _ in range(_FEW)))
     return sum(bool(instance.targets) for instance in drawn) >= _OFTEN * _FEW
-
-
-def _operators(expressions: Sequence[Expression]) -> list[str]:
-    return [part.op for root in expressions for part in parts(root) if isinstance(part, Apply)]
-
-
-def _merges(candidates: Sequence[Candidate]) -> Iterator[Proposal]:
-    """Yield rules that replace two expressions at once, by the two outputs of one Split."""
-    halves: dict[Expression, dict[int, Candidate]] = {}
-    for candidate in candidates:
-        split = candidate.larger.expression
-        if isinstance(split, Apply) and split.op == "Split":
-            first = dataclasses.replace(split, output=0)
-            halves.setdefault(first, {}).setdefault(split.output, candidate)
-    for outputs in halves.values():
-        if len(outputs) < 2:
-            continue
-        old = [outputs[output].smaller.expression for output in (0, 1)]
-        new = [outputs[output].larger.expression for output in (0, 1)]
-        if any(isinstance(expression, Variable) for expression in old) or old[0] == old[1]:
-            continue
-        if "Split" in _operators(old):
-            continue
-        rule = make_rule("new", old, new)
-        if rule is not None:
-            yield Proposal(rule, outputs[0].larger.size, ())

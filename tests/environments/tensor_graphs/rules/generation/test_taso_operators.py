@@ -47,9 +47,9 @@ def test_sums_and_products_of_one_operator():
     #   x x is new, 0 x is new (it has the shape of x), and 1 x = x, 0 0 = 0, 1 0 = 0, 1 1 = 1.
     # Seven equal an earlier one, so 15 - 7 = 8 are distinct.
     vocabulary = tiny(["?x", ZERO, ONE], make_moves("Add Mul", 2), max_size=1)
-    enumeration, found = pairs(vocabulary, 1)
+    enumeration, equalities = pairs(vocabulary, 1)
     assert (enumeration.num_expressions, enumeration.num_distinct) == (15, 8)
-    assert found == {
+    assert equalities == {
         (f"(Add {ZERO} ?x)", "?x"),
         (f"(Add {ZERO} {ZERO})", ZERO),
         (f"(Add {ONE} {ZERO})", ONE),
@@ -74,8 +74,8 @@ def test_sums_of_two_operators_are_associative_in_both_directions():
     # are 3 * 2 = 6 sums of a sum and a leaf, of which these are equal:
     #   (x + x) + z = (z + x) + x   and   (z + x) + z = (z + z) + x.
     # The second is the first with x and z exchanged.
-    _, found = pairs(tiny(["?x", "?z"], make_moves("Add", 2)), 2)
-    assert found == {
+    _, equalities = pairs(tiny(["?x", "?z"], make_moves("Add", 2)), 2)
+    assert equalities == {
         ("(Add (Add ?z ?x) ?x)", "(Add (Add ?x ?x) ?z)"),
         ("(Add (Add ?z ?z) ?x)", "(Add (Add ?z ?x) ?z)"),
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -83,28 +83,30 @@ class Derivations:
             source, target = (
                 _graph(instance, places) for places in (instance.sources, instance.targets)
             )
-            backward = self._reached(target, self._most_steps // 3)
-            forward = self._reached(source, self._most_steps - self._most_steps // 3)
-            if not backward & forward:
+            goals = set(self._reached(target, self._most_steps // 3))
+            most_steps = self._most_steps - self._most_steps // 3
+            if not any(key in goals for key in self._reached(source, most_steps)):
                 return False
         return True
 
-    def _reached(self, graph: Graph, most_steps: int) -> set[int]:
-        """Return the keys of graphs that so many steps lead to, if there are not too many."""
+    def _reached(self, graph: Graph, most_steps: int) -> Iterator[int]:
+        """Yield the keys of graphs that so many steps lead to, until there are too many."""
         reached, border = {_key(graph)}, [self._engine.start(graph)]
+        yield from reached
         for _ in range(most_steps):
             near: list[State] = []
             for state in border:
                 for match in state.matches:
                     after = state.apply(match)
                     key = _key(after.graph)
-                    if key not in reached:
-                        reached.add(key)
-                        near.append(after)
+                    if key in reached:
+                        continue
+                    yield key
+                    reached.add(key)
+                    near.append(after)
                     if len(reached) >= _MOST_GRAPHS:
-                        return reached
+                        return
             border = near
-        return reached
 
 
 def _key(graph: Graph) -> int:

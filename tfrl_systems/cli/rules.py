@@ -104,7 +104,8 @@ def _add_generate(verbs: Any) -> None:
         "--vocabulary",
         action="append",
         metavar="NAME",
-        help="generate rules about this only; can be given several times (default: all)",
+        help="generate rules about this only; can be given several times (default: all, but for "
+        "those of TASO's operators: 'taso matrices' and 'taso images')",
     )
     generate.add_argument(
         "--without-written", action="store_true", help="leave out the written rules"
@@ -139,10 +140,11 @@ def run_generate(options: argparse.Namespace) -> int:
     from environments.tensor_graphs.rules import files as rule_files
     from environments.tensor_graphs.rules import library
     from environments.tensor_graphs.rules.generation.collect import Thoroughness, make_rules
+    from environments.tensor_graphs.rules.generation.taso_operators import TASO
     from environments.tensor_graphs.rules.generation.vocabularies import VOCABULARIES
 
     wanted = options.vocabulary or [vocabulary.name for vocabulary in VOCABULARIES]
-    vocabularies = {vocabulary.name: vocabulary for vocabulary in VOCABULARIES}
+    vocabularies = {vocabulary.name: vocabulary for vocabulary in (*VOCABULARIES, *TASO)}
     for name in wanted:
         if name not in vocabularies:
             raise UserError(f"no vocabulary {name!r}; choose among: {', '.join(vocabularies)}")

@@ -25,6 +25,7 @@ STUDIES: dict[str, tuple[str, str]] = {
     "metrics": ("metrics", "METRICS"),
     "dreams": ("dreams", "DREAMS"),
     "temperatures": ("dreams", "TEMPERATURES"),
+    "generation": ("generation", "STUDY"),
     "files": ("files", "FILES"),
     "pools": ("pools", "POOLS"),
     "scaling": ("scaling", "SCALING"),

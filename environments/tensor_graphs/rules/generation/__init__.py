@@ -1,1 +1,1 @@
-"""Generate rules: enumerate, fingerprint, generalise, verify, prune (thesis, section 3.1)."""
+"""Generate rules as TASO and the thesis (section 3.1) do; `generate` says where it differs."""

@@ -10,11 +10,13 @@ import sys
 from collections.abc import Callable, Sequence
 
 from environments.tensor_graphs.rules.files import GENERATED, WRITTEN, RuleFile, digest
+from environments.tensor_graphs.rules.generation.generalise import without_needless
 from environments.tensor_graphs.rules.generation.generate import Generator
 from environments.tensor_graphs.rules.generation.prune import canonical
-from environments.tensor_graphs.rules.generation.vocabularies import VOCABULARIES, Vocabulary
+from environments.tensor_graphs.rules.generation.vocabularies import VOCABULARIES
+from environments.tensor_graphs.rules.generation.vocabulary import Vocabulary
 from environments.tensor_graphs.rules.language.rule import Rule
-from environments.tensor_graphs.rules.verification.verify import needs, verify, verify_all
+from environments.tensor_graphs.rules.verification.verify import verify, verify_all
 
 _FEW = 200
 
@@ -166,22 +168,6 @@ def _is_less_conditional(rule: Rule, original: Rule) -> bool:
         (rule.source, rule.target, rule.restrictions)
         == (original.source, original.target, original.restrictions)
     ) and set(rule.conditions) <= set(original.conditions)
-
-
-def without_needless(rule: Rule, num_instances: int, seed: int = 0) -> Rule:
-    """Return a rule without the conditions that it does not need to be right.
-
-    Often a condition is implied by the types that an operator takes, or by the type that a new
-    output must have.
-    """
-    for condition in rule.conditions:
-        if needs(rule, condition, 10 * num_instances, seed) is not None:
-            continue
-        others = tuple(term for term in rule.conditions if term != condition)
-        wider = dataclasses.replace(rule, conditions=others)
-        if all(verify(wider, 5 * num_instances, seed + more).is_right for more in (1, 2)):
-            rule = wider
-    return rule
 
 
 def _versions() -> dict[str, str]:

@@ -29,12 +29,16 @@ class Move:
       arity: number of inputs.
       attributes: (name, term) pairs.
       outputs: number of outputs.
+      excluded: leaves that are not its first input.
+      is_distinct: whether its two inputs differ.
     """
 
     op: str
     arity: int
     attributes: tuple[tuple[str, Term], ...] = ()
     outputs: int = 1
+    excluded: tuple[Expression, ...] = ()
+    is_distinct: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,11 +56,6 @@ class Entry:
     size: int
     places: tuple[Ref | None, ...]
     prints: tuple[int | None, ...]
-
-    @property
-    def num_worlds(self) -> int:
-        """Number of worlds in which the expression has a value."""
-        return sum(fingerprint is not None for fingerprint in self.prints)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +79,7 @@ class Enumeration:
     Attributes:
       candidates: pairs of expressions that may be equal.
       num_expressions: number of expressions that have values in enough worlds.
+      num_distinct: number of those that equal no earlier one.
     """
 
     def __init__(
@@ -100,7 +100,15 @@ class Enumeration:
         for size in range(1, max_size + 1):
             self._blocks.append([])
             for move in moves:
-                self._build(move, size)
+                if size < max_size:
+                    self._build(move, size)
+                else:
+                    self._build_largest(move, size)
+
+    @property
+    def num_distinct(self) -> int:
+        """See the class."""
+        return len(self._known)
 
     def _build(self, move: Move, size: int) -> None:
         for inputs in self._inputs(move, size):
@@ -114,9 +122,33 @@ class Enumeration:
                 operands = tuple(entry.expression for entry in inputs)
                 self._take(Apply(move.op, operands, move.attributes, output), size, places)
 
+    def _build_largest(self, move: Move, size: int) -> None:
+        """Build expressions from which no larger ones are built; see `Application`."""
+        applications = [
+            world.application(move.op, move.attributes, move.outputs) for world in self._worlds
+        ]
+        nowhere = (None,) * len(self._worlds)
+        nothing = (None,) * move.outputs
+        for inputs in self._inputs(move, size):
+            prints = [
+                nothing
+                if application is None or None in places
+                else application.fingerprints(places)
+                for application, *places in zip(
+                    applications, *[entry.places for entry in inputs], strict=True
+                )
+            ]
+            operands = tuple([entry.expression for entry in inputs])
+            for output, of_output in enumerate(zip(*prints, strict=True)):
+                if _num_values(of_output) >= _LEAST_WORLDS:
+                    expression = Apply(move.op, operands, move.attributes, output)
+                    self._compare(Entry(expression, size, nowhere, of_output))
+
     def _inputs(self, move: Move, size: int) -> Iterator[tuple[Entry, ...]]:
         if move.arity == 1:
-            yield from ((entry,) for entry in tuple(self._blocks[size - 1]))
+            for entry in tuple(self._blocks[size - 1]):
+                if entry.expression not in move.excluded:
+                    yield (entry,)
             return
         is_commutative = table.OPERATORS[move.op].commutative
         for first in range(size):
@@ -124,17 +156,24 @@ class Enumeration:
             if is_commutative and second > first:
                 continue
             for i, left in enumerate(tuple(self._blocks[first])):
+                if left.expression in move.excluded:
+                    continue
                 for j, right in enumerate(tuple(self._blocks[second])):
-                    if not (is_commutative and first == second and j > i):
+                    if is_commutative and first == second and j > i:
+                        break
+                    if left is not right or not move.is_distinct:
                         yield left, right
 
     def _take(self, expression: Expression, size: int, places: tuple[Ref | None, ...]) -> None:
         prints = tuple(
             world.fingerprint(place) for world, place in zip(self._worlds, places, strict=True)
         )
-        entry = Entry(expression, size, places, prints)
-        if entry.num_worlds < _LEAST_WORLDS:
-            return
+        if _num_values(prints) >= _LEAST_WORLDS:
+            self._compare(Entry(expression, size, places, prints))
+
+    def _compare(self, entry: Entry) -> None:
+        """Compare an expression with all before it, and add it to them unless it says the same."""
+        prints = entry.prints
         self.num_expressions += 1
         twin = self._known.get(prints)
         if twin is not None:
@@ -148,7 +187,7 @@ class Enumeration:
         if is_redundant:
             return
         self._known[prints] = entry
-        self._blocks[size].append(entry)
+        self._blocks[entry.size].append(entry)
         for by_print, fingerprint in zip(self._by_print, prints, strict=True):
             if fingerprint is not None:
                 by_print.setdefault(fingerprint, []).append(entry)
@@ -174,3 +213,7 @@ class Enumeration:
                 )
                 result.append((rival, both == count))
         return result
+
+
+def _num_values(prints: Sequence[int | None]) -> int:
+    return len(prints) - prints.count(None)

@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from environments.tensor_graphs.graph.nodes import Ref, TensorType
+from environments.tensor_graphs.graph.nodes import Attributes, Ref, TensorType
+from environments.tensor_graphs.operators import table
 from environments.tensor_graphs.operators.field import Field
-from environments.tensor_graphs.operators.operator import OperatorError
+from environments.tensor_graphs.operators.operator import OperatorError, num_elements
 from environments.tensor_graphs.rules.language import terms
 from environments.tensor_graphs.rules.language.computations import (
+    MAX_ELEMENTS,
     Computation,
     TooLargeError,
     input_name,
@@ -77,6 +79,27 @@ class World:
         ]
         return self._prints[place.node][place.output]
 
+    def application(
+        self, op: str, attributes: Sequence[tuple[str, Term]], num_outputs: int = 1
+    ) -> Application | None:
+        """Return an operator to be applied often; None if one of its attributes has no value."""
+        try:
+            values = {name: self._value_of(term) for name, term in attributes}
+        except TermError:
+            return None
+        return Application(op, values, num_outputs, self)
+
+    def type_of(self, place: Ref) -> TensorType | None:
+        """Return the type of the tensor at a place."""
+        return self._computation.type_of(place)
+
+    def evaluate(
+        self, op: str, inputs: Sequence[Ref], attributes: Attributes
+    ) -> tuple[np.ndarray, ...]:
+        """Apply an operator to tensors whose fingerprints were asked for; remember nothing."""
+        arrays = [self._values[place.node][place.output] for place in inputs]
+        return table.evaluate(op, arrays, attributes, self._field)
+
     def _value_of(self, term: Term) -> Any:
         if term not in self._terms:
             try:
@@ -89,7 +112,39 @@ class World:
         return value
 
 
+class Application:
+    """An operator with its attributes in one world, whose results are not kept.
+
+    Most expressions are of the largest size, and none is built from those. So their values need no
+    memory, and what an operator makes of inputs of some types is worked out once.
+    """
+
+    def __init__(self, op: str, values: Mapping[str, Any], num_outputs: int, world: World) -> None:
+        self._op, self._values, self._world = op, values, world
+        self._nothing = (None,) * num_outputs
+        self._attributes: dict[tuple[TensorType | None, ...], Attributes | None] = {}
+
+    def fingerprints(self, inputs: Sequence[Ref]) -> tuple[int | None, ...]:
+        """Return what `World.apply` and `World.fingerprint` would give, for each output."""
+        types = tuple([self._world.type_of(place) for place in inputs])
+        if types not in self._attributes:
+            self._attributes[types] = self._attributes_for(types)
+        attributes = self._attributes[types]
+        if attributes is None:
+            return self._nothing
+        arrays = self._world.evaluate(self._op, inputs, attributes)
+        return (*map(_digest, arrays), *self._nothing)[: len(self._nothing)]
+
+    def _attributes_for(self, types: tuple[TensorType | None, ...]) -> Attributes | None:
+        try:
+            attributes = table.complete(self._op, self._values, types)
+            outputs = table.infer(self._op, types, attributes)
+        except OperatorError:
+            return None
+        return attributes if sum(map(num_elements, outputs)) <= MAX_ELEMENTS else None
+
+
 def _digest(array: np.ndarray) -> int:
-    digest = hashlib.blake2b(f"{array.dtype}{array.shape}".encode(), digest_size=8)
+    digest = hashlib.blake2b(f"{array.dtype.char}{array.shape}".encode(), digest_size=8)
     digest.update(np.ascontiguousarray(array).tobytes())
     return int.from_bytes(digest.digest(), "little")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +31,7 @@ from environments.tensor_graphs.rules.language.expressions import (
 from environments.tensor_graphs.rules.language.rule import Rule, RuleError
 from environments.tensor_graphs.rules.language.terms import holds
 from environments.tensor_graphs.rules.verification.instances import Instance, InstanceDrawer
-from environments.tensor_graphs.rules.verification.verify import problem_in
+from environments.tensor_graphs.rules.verification.verify import needs, problem_in, verify
 
 _NUM_INSTANCES = 240
 _LEAST_RIGHT = 8
@@ -71,18 +72,53 @@ def as_target(expression: Expression) -> Expression:
 
 
 def make_rule(
-    name: str, sources: Sequence[Expression], targets: Sequence[Expression]
+    name: str, sources: Sequence[Expression], targets: Sequence[Expression], is_named: bool = False
 ) -> Rule | None:
-    """Return the rule that replaces some expressions by others; None if they make no rule."""
+    """Return the rule that replaces some expressions by others; None if they make no rule.
+
+    Args:
+      name: its name.
+      sources: what is replaced.
+      targets: what replaces them.
+      is_named: whether the attributes that a source computes become names, with conditions that say
+        what is computed. Without, there is no such rule.
+    """
+    conditions: tuple[Term, ...] = ()
+    if is_named:
+        sources, conditions = _with_names(sources)
     if not all(map(is_source, sources)):
         return None
     try:
-        return Rule(name, tuple(map(as_source, sources)), tuple(targets))
+        return Rule(name, tuple(map(as_source, sources)), tuple(targets), conditions)
     except (RuleError, ExpressionError):
         return None
 
 
-def find_conditions(rule: Rule, seed: int = 0) -> Rule | None:
+def _with_names(sources: Sequence[Expression]) -> tuple[list[Expression], tuple[Term, ...]]:
+    """Return sources with names in place of computed terms, and what each name must equal."""
+    names: dict[Term, Name] = {}
+
+    def name(term: Any) -> Any:
+        if not isinstance(term, Call):
+            return term
+        return names.setdefault(term, Name(f"computed{len(names)}"))
+
+    def attribute(term: Term) -> Term:
+        if isinstance(term, Call) and term.function == "list":
+            return Call("list", tuple(map(name, term.arguments)))
+        return name(term)
+
+    def named(expression: Expression) -> Expression:
+        if not isinstance(expression, Apply):
+            return expression
+        attributes = tuple((key, attribute(term)) for key, term in expression.attributes)
+        return dataclasses.replace(expression.with_inputs(named), attributes=attributes)
+
+    named_sources = [named(source) for source in sources]
+    return named_sources, tuple(Call("=", (new, term)) for term, new in names.items())
+
+
+def find_conditions(rule: Rule, seed: int = 0, num_instances: int = _NUM_INSTANCES) -> Rule | None:
     """Add conditions to a rule so that it is right in all instances drawn.
 
     Returns:
@@ -93,7 +129,7 @@ def find_conditions(rule: Rule, seed: int = 0) -> Rule | None:
     rng = np.random.default_rng([seed, 3])
     right: list[Instance] = []
     wrong: list[Instance] = []
-    while len(right) + len(wrong) < _NUM_INSTANCES:
+    while len(right) + len(wrong) < num_instances:
         instances = drawer.draw_round()
         if not instances:
             break
@@ -105,7 +141,23 @@ def find_conditions(rule: Rule, seed: int = 0) -> Rule | None:
     if len(right) < max(_LEAST_RIGHT, _LEAST_SHARE * (len(right) + len(wrong))):
         return None
     best = _best(rule, right, wrong)
-    return None if best is None else dataclasses.replace(rule, conditions=best)
+    return None if best is None else dataclasses.replace(rule, conditions=(*rule.conditions, *best))
+
+
+def without_needless(rule: Rule, num_instances: int, seed: int = 0) -> Rule:
+    """Return a rule without the conditions that it does not need to be right.
+
+    Often a condition is implied by the types that an operator takes, or by the type that a new
+    output must have.
+    """
+    for condition in rule.conditions:
+        if needs(rule, condition, 10 * num_instances, seed) is not None:
+            continue
+        others = tuple(term for term in rule.conditions if term != condition)
+        wider = dataclasses.replace(rule, conditions=others)
+        if all(verify(wider, 5 * num_instances, seed + more).is_right for more in (1, 2)):
+            rule = wider
+    return rule
 
 
 def _best(

@@ -1,5 +1,8 @@
 """Find rules that add nothing to others (section 3.1 of the thesis: renamings, common subgraphs).
 
+The thesis finds the first two by equal hashes of graphs; here a renaming has the same text, and a
+common subgraph gives way to a variable if the rule with the variable is right. The third is ours.
+
 Renamings           the same rule with other names, or operands of a commutative operator exchanged
 Common subgraphs    source and target share an expression; a rule with a variable in its place is
                     more general (figure 3.1)

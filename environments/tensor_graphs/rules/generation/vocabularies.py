@@ -1,4 +1,4 @@
-"""Vocabularies of the generator: operators, attributes, and worlds to compute expressions in.
+"""The vocabularies that the package's rules are generated from.
 
 Each vocabulary is small enough to build all its expressions, and large enough to show how its
 operators interact. Attributes are terms. A source can contain only names, literals and lists of
@@ -7,72 +7,17 @@ them; other terms are for targets.
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
-import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from environments.tensor_graphs.rules.generation.enumerate import Move
-from environments.tensor_graphs.rules.generation.fingerprint import World
-from environments.tensor_graphs.rules.language.expressions import Expression, parse, parse_term
+from environments.tensor_graphs.rules.generation.vocabulary import (
+    Shapes,
+    Vocabulary,
+    join,
+    make_leaves,
+    make_moves,
+)
 from environments.tensor_graphs.rules.verification.draws import Draw
-
-Shapes = Mapping[str, Sequence[int]]
-WorldFn = Callable[[Draw], tuple[Shapes, Mapping[str, Any]]]
-
-
-@dataclasses.dataclass(frozen=True)
-class Vocabulary:
-    """Operators and operands that expressions are built from.
-
-    Attributes:
-      name: name of the vocabulary, for the command line.
-      leaves: variables and constants.
-      moves: operators with their attributes.
-      world_fn: draws the shapes and attributes of a random world.
-      max_size: largest number of operators in an expression.
-      num_worlds: number of worlds to compute expressions in.
-    """
-
-    name: str
-    leaves: tuple[Expression, ...]
-    moves: tuple[Move, ...]
-    world_fn: WorldFn
-    max_size: int = 3
-    num_worlds: int = 12
-
-    def worlds(self, seed: int) -> list[World]:
-        """Make the worlds; each has its own shapes, attributes and elements."""
-        worlds = []
-        for number in range(self.num_worlds):
-            draw = Draw(random.Random(f"{self.name} {seed} {number}"))
-            shapes, attributes = self.world_fn(draw)
-            worlds.append(World(shapes, attributes, seed * 1000 + number))
-        return worlds
-
-
-def _moves(ops: str, arity: int = 1, outputs: int = 1, **attributes: Any) -> list[Move]:
-    """Make a move for each operator and each combination of the attributes' values.
-
-    The operators take `arity` inputs; an attribute is the text of a term, or a list of such texts.
-    """
-    names = sorted(attributes)
-    terms = [attributes[name] for name in names]
-    values = [[term] if isinstance(term, str) else term for term in terms]
-    return [
-        Move(op, arity, tuple(zip(names, map(parse_term, chosen), strict=True)), outputs)
-        for op in ops.split()
-        for chosen in itertools.product(*values)
-    ]
-
-
-def _all(*moves: Sequence[Move]) -> tuple[Move, ...]:
-    return tuple(itertools.chain(*moves))
-
-
-def _leaves(*texts: str) -> tuple[Expression, ...]:
-    return tuple(map(parse, texts))
 
 
 def _perm(draw: Draw, rank: int) -> tuple[int, ...]:
@@ -182,37 +127,39 @@ _LAST = "(- (rank ?x) 1)"
 VOCABULARIES: tuple[Vocabulary, ...] = (
     Vocabulary(
         "arithmetic",
-        _leaves("?x", "?y", "?z", "(full 0.0 (list) (dtype ?x))", "(full 1.0 (list) (dtype ?x))"),
-        _all(_moves("Neg"), _moves("Add Mul Sub Div", 2)),
+        make_leaves(
+            "?x", "?y", "?z", "(full 0.0 (list) (dtype ?x))", "(full 1.0 (list) (dtype ?x))"
+        ),
+        join(make_moves("Neg"), make_moves("Add Mul Sub Div", 2)),
         _elementwise_world,
         num_worlds=8,
         max_size=2,
     ),
     Vocabulary(
         "order",
-        _leaves("?x", "?y", "?z"),
-        _all(_moves("Max Min", 2), _moves("Relu Neg Abs")),
+        make_leaves("?x", "?y", "?z"),
+        join(make_moves("Max Min", 2), make_moves("Relu Neg Abs")),
         _elementwise_world,
         num_worlds=8,
     ),
     Vocabulary(
         "functions",
-        _leaves("?x", "?y"),
-        _all(_moves("Reciprocal Sqrt Exp Relu Neg Abs"), _moves("Mul Div Pow", 2)),
+        make_leaves("?x", "?y"),
+        join(make_moves("Reciprocal Sqrt Exp Relu Neg Abs"), make_moves("Mul Div Pow", 2)),
         _elementwise_world,
         num_worlds=8,
         max_size=2,
     ),
     Vocabulary(
         "transposes",
-        _leaves("?x", "?y"),
-        _all(
-            _moves("Transpose", perm=_PERMS),
-            _moves("Concat", 2, axis=_AXES),
-            _moves("Add Mul", 2),
-            _moves("Relu"),
-            _moves("Softmax", axis=_AXES),
-            _moves("ReduceMean ReduceMax", axes=[f"(list {axis})" for axis in _AXES]),
+        make_leaves("?x", "?y"),
+        join(
+            make_moves("Transpose", perm=_PERMS),
+            make_moves("Concat", 2, axis=_AXES),
+            make_moves("Add Mul", 2),
+            make_moves("Relu"),
+            make_moves("Softmax", axis=_AXES),
+            make_moves("ReduceMean ReduceMax", axes=[f"(list {axis})" for axis in _AXES]),
         ),
         _layout_world,
         max_size=2,
@@ -220,34 +167,34 @@ VOCABULARIES: tuple[Vocabulary, ...] = (
     ),
     Vocabulary(
         "reshapes",
-        _leaves("?x", "?y"),
-        _all(
-            _moves("Reshape", shape=["$s", "$t", "(shape ?x)"]),
-            _moves("Add Mul Div", 2),
-            _moves("Relu Exp"),
+        make_leaves("?x", "?y"),
+        join(
+            make_moves("Reshape", shape=["$s", "$t", "(shape ?x)"]),
+            make_moves("Add Mul Div", 2),
+            make_moves("Relu Exp"),
         ),
         _reshape_world,
         num_worlds=16,
     ),
     Vocabulary(
         "concats",
-        _leaves("?x", "?y", "?z"),
-        _all(
-            _moves("Concat", 2, axis="$a"),
-            _moves("Split", outputs=2, axis="$a", split="(list (dim ?x $a) (dim ?y $a))"),
-            _moves("Add Mul", 2),
-            _moves("Relu"),
+        make_leaves("?x", "?y", "?z"),
+        join(
+            make_moves("Concat", 2, axis="$a"),
+            make_moves("Split", outputs=2, axis="$a", split="(list (dim ?x $a) (dim ?y $a))"),
+            make_moves("Add Mul", 2),
+            make_moves("Relu"),
         ),
         _layout_world,
     ),
     Vocabulary(
         "matrices",
-        _leaves("?x", "?w", "?v", "?b", "?c"),
-        _all(
-            _moves("MatMul", 2),
-            _moves("Add Mul", 2),
-            _moves("Neg"),
-            _moves("Transpose", perm=["$p", "(list 1 0)"]),
+        make_leaves("?x", "?w", "?v", "?b", "?c"),
+        join(
+            make_moves("MatMul", 2),
+            make_moves("Add Mul", 2),
+            make_moves("Neg"),
+            make_moves("Transpose", perm=["$p", "(list 1 0)"]),
         ),
         _matrix_world,
         max_size=2,
@@ -255,24 +202,24 @@ VOCABULARIES: tuple[Vocabulary, ...] = (
     ),
     Vocabulary(
         "merged matrices",
-        _leaves("?x", "?w", "?v"),
-        _all(
-            _moves("MatMul", 2),
-            _moves("Concat", 2, axis=["0", "1", _LAST]),
-            _moves("Split", outputs=2, axis=_LAST, split="(list (dim ?w -1) (dim ?v -1))"),
+        make_leaves("?x", "?w", "?v"),
+        join(
+            make_moves("MatMul", 2),
+            make_moves("Concat", 2, axis=["0", "1", _LAST]),
+            make_moves("Split", outputs=2, axis=_LAST, split="(list (dim ?w -1) (dim ?v -1))"),
         ),
         _matrix_world,
         num_worlds=16,
     ),
     Vocabulary(
         "convolutions",
-        _leaves("?x", "?y", "?w", "?v", "?c"),
-        _all(
-            _moves("Conv", 2, group=["$g", "1"], **_CONV),
-            _moves("Concat", 2, axis=["0", "1"]),
-            _moves("Split", outputs=2, axis="1", split="(list (dim ?w 0) (dim ?v 0))"),
-            _moves("Add Mul", 2),
-            _moves("Relu"),
+        make_leaves("?x", "?y", "?w", "?v", "?c"),
+        join(
+            make_moves("Conv", 2, group=["$g", "1"], **_CONV),
+            make_moves("Concat", 2, axis=["0", "1"]),
+            make_moves("Split", outputs=2, axis="1", split="(list (dim ?w 0) (dim ?v 0))"),
+            make_moves("Add Mul", 2),
+            make_moves("Relu"),
         ),
         _convolution_world,
         max_size=2,
@@ -280,24 +227,24 @@ VOCABULARIES: tuple[Vocabulary, ...] = (
     ),
     Vocabulary(
         "pools",
-        _leaves("?x", "?y", "?c"),
-        _all(
-            _moves("MaxPool", **_POOL),
-            _moves("AveragePool", count_include_pad="$i", **_POOL),
-            _moves("GlobalAveragePool GlobalMaxPool"),
-            _moves("Concat", 2, axis=["0", "1"]),
-            _moves("Relu Neg"),
-            _moves("Add Mul Max", 2),
+        make_leaves("?x", "?y", "?c"),
+        join(
+            make_moves("MaxPool", **_POOL),
+            make_moves("AveragePool", count_include_pad="$i", **_POOL),
+            make_moves("GlobalAveragePool GlobalMaxPool"),
+            make_moves("Concat", 2, axis=["0", "1"]),
+            make_moves("Relu Neg"),
+            make_moves("Add Mul Max", 2),
         ),
         _pool_world,
     ),
     Vocabulary(
         "reductions",
-        _leaves("?x", "?y", "?c"),
-        _all(
-            _moves("ReduceSum ReduceMean ReduceMax", axes=["$r", "$t"], keepdims="$k"),
-            _moves("Add Mul Sub", 2),
-            _moves("Neg Relu"),
+        make_leaves("?x", "?y", "?c"),
+        join(
+            make_moves("ReduceSum ReduceMean ReduceMax", axes=["$r", "$t"], keepdims="$k"),
+            make_moves("Add Mul Sub", 2),
+            make_moves("Neg Relu"),
         ),
         _reduction_world,
     ),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from environments.tensor_graphs.rules.generation.collect import without_needless
+from environments.tensor_graphs.rules.generation.generalise import without_needless
 from environments.tensor_graphs.rules.generation.prune import canonical
 from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.rules.taso.file import TasoRule

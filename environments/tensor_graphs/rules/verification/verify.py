@@ -6,7 +6,9 @@ and means are exact there; all other functions are uninterpreted (`operators.fie
 rational functions of degree d agree at a random point with a probability of at most d / p
 (Schwartz and Zippel). So agreement is a proof for these shapes and attributes, up to that error.
 Each of many instances has a new point and new uninterpreted functions. The thesis verifies with
-small tensors too (section 3.1: up to 4×4×4×4).
+small tensors too (section 3.1: up to 4×4×4×4). TASO, whose generator it takes, also
+proves its rules with a theorem prover ("Cost-based Optimisation" in 2.1.1), from axioms that people
+wrote. We test instead, because most of our operators have no such axioms.
 
 Both sides are also computed in floating point, at points that mean nothing to the field: zeros,
 ties, numbers of different magnitude. Where the source has a finite number, the target must have the

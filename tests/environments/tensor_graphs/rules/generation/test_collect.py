@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from environments.tensor_graphs.rules.files import WRITTEN, RuleFile
-from environments.tensor_graphs.rules.generation import collect
+from environments.tensor_graphs.rules.generation import generalise
 from environments.tensor_graphs.rules.generation.collect import Thoroughness, make_rules
 from environments.tensor_graphs.rules.language.rule import Rule
 
@@ -19,7 +19,7 @@ def make(target, *conditions):
 
 
 def test_the_conditions_of_an_earlier_file_are_believed_and_the_rule_is_not(monkeypatch):
-    monkeypatch.setattr(collect, "needs", lambda *_: pytest.fail("it looks for conditions"))
+    monkeypatch.setattr(generalise, "needs", lambda *_: pytest.fail("it looks for conditions"))
     earlier = RuleFile((make("?x"),), {"rule": WRITTEN}, MADE)
     file = make_rules([make("?x", "(>= (rank ?x) 0)")], earlier=earlier, thoroughness=FEW)
     (rule,) = file.rules

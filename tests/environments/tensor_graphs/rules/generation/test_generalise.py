@@ -29,3 +29,21 @@ def test_no_condition_mends_what_is_wrong():
 def test_only_names_and_literals_are_sources():
     composed = parse("(Transpose ?x :perm (inverse $p))")
     assert make_rule("rule", [composed], [parse("?x")]) is None
+
+
+def test_what_a_source_computes_becomes_a_name():
+    cut = parse("(Split (Concat ?x ?y :axis 0) :axis 0 :split (list (dim ?x 0) (dim ?y 0)))")
+    assert make_rule("rule", [cut], [parse("?x")]) is None
+    rule = make_rule("rule", [cut], [parse("?x")], is_named=True)
+    # The first size of the list is the first name, and each name must be what was computed.
+    split = "(Split (Concat ?x ?y :axis 0) :axis 0 :split (list $computed0 $computed1))"
+    assert str(rule.source[0]) == split
+    assert [*map(str, rule.conditions)] == [
+        "(= $computed0 (dim ?x 0))",
+        "(= $computed1 (dim ?y 0))",
+    ]
+    # One term has one name wherever it stands, and a name or a number stays what it is.
+    group = "(Conv ?x ?w :group (dim ?x 1) :pads (list $p 0 $p (dim ?x 1)) :strides $s)"
+    rule = make_rule("rule", [parse(group)], [parse("?x")], is_named=True)
+    named = "(Conv ?x ?w :group $computed0 :pads (list $p 0 $p $computed0) :strides $s)"
+    assert str(rule.source[0]) == named

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -170,7 +170,8 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
 
     def observation_spec(self) -> dict[str, array_spec.ArraySpec]:
         """Return the spec of each array; see `observation` and `graph_observation`."""
-        return self._observer.specs()
+        specs = self._observer.specs()
+        return specs if self._settings.masked else _without_list(specs)
 
     def action_spec(self) -> array_spec.BoundedArraySpec:
         """Return the spec of an action: (xfer_id, location)."""
@@ -326,6 +327,7 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
             observation["action_mask"][0] = False
         self._allowed = observation["location_masks"]
         if not self._settings.masked:
+            observation = _without_list(observation)
             for name in ("xfer_mask", "location_masks"):
                 observation[name] = np.ones_like(observation[name])
         return observation
@@ -346,6 +348,12 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
         if self._settings.measure_every:
             info["measured_ratio"] = self._figures.runtime
         return info
+
+
+def _without_list(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an observation that do not list the allowed actions."""
+    listing = ("actions", "action_mask", "action_nodes", "action_inputs", "action_features")
+    return {name: field for name, field in fields.items() if name not in listing}
 
 
 def _constant(value: Any, dtype: type) -> np.ndarray:

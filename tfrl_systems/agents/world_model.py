@@ -128,6 +128,7 @@ class Config(ppo.Config):
             self.two_hot_rewards,
             self.graph_width,
             self.graph_rounds,
+            self.graph_block,
         )
 
 

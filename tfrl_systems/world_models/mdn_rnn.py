@@ -67,6 +67,7 @@ class Shape:
       two_hot: whether rewards are distributions over values, not numbers.
       graph_width: for graphs, the length of latents.
       graph_rounds: for graphs, rounds of message passing.
+      graph_block: for graphs, what a round is.
     """
 
     num_members: int = 1
@@ -78,6 +79,7 @@ class Shape:
     two_hot: bool = True
     graph_width: int = 32
     graph_rounds: int = 3
+    graph_block: str = "two_way"
 
 
 class _Tower(snt.Module):
@@ -188,7 +190,7 @@ class WorldModel(snt.Module):
         super().__init__(name="world_model")
         self.shape = shape
         self.latents = make_latents(
-            observation_spec, shape.graph_width, shape.graph_rounds, generator
+            observation_spec, shape.graph_width, shape.graph_rounds, generator, shape.graph_block
         )
         self.allowed = Permits.read(observation_spec, action_spec)
         self.members = [

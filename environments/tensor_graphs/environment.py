@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from environments.tensor_graphs.costs import objectives
 from environments.tensor_graphs.execution.backends import backend
 from environments.tensor_graphs.execution.sizes import NONE_OPEN
 from environments.tensor_graphs.graph.graph import Graph
-from environments.tensor_graphs.observation.observation import Observer
+from environments.tensor_graphs.observation.observation import Observer, without_list
 from environments.tensor_graphs.observation.tracking import BYTES, FLOPS, KERNELS, Tracker
 from environments.tensor_graphs.observation.view import View
 from environments.tensor_graphs.rewards import Figures, MeasureFn
@@ -76,8 +76,9 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
 
     Reward: how much better the graph became, in percent of the cost of the model's first graph. The
       setting `reward` chooses the formula; see `rewards`. An action that is not allowed changes
-      nothing and has the reward `rewards.INVALID`, -100. The masks allow exactly the valid actions,
-      so a policy that follows them never gets this reward.
+      nothing and has the reward `rewards.INVALID`, -100; the episode goes on, of which the thesis
+      (3.2.4) says nothing. The masks allow exactly the valid actions, so a policy that follows them
+      never gets this reward.
 
     End: an episode ends with NO-OP, when no rule matches any more, or after `max_steps` steps,
       which include those with invalid actions, or after `patience` steps in a row without a graph
@@ -171,7 +172,7 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
     def observation_spec(self) -> dict[str, array_spec.ArraySpec]:
         """Return the spec of each array; see `observation` and `graph_observation`."""
         specs = self._observer.specs()
-        return specs if self._settings.masked else _without_list(specs)
+        return specs if self._settings.masked else without_list(specs)
 
     def action_spec(self) -> array_spec.BoundedArraySpec:
         """Return the spec of an action: (xfer_id, location)."""
@@ -327,7 +328,7 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
             observation["action_mask"][0] = False
         self._allowed = observation["location_masks"]
         if not self._settings.masked:
-            observation = _without_list(observation)
+            observation = without_list(observation)
             for name in ("xfer_mask", "location_masks"):
                 observation[name] = np.ones_like(observation[name])
         return observation
@@ -348,12 +349,6 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
         if self._settings.measure_every:
             info["measured_ratio"] = self._figures.runtime
         return info
-
-
-def _without_list(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an observation that do not list the allowed actions."""
-    listing = ("actions", "action_mask", "action_nodes", "action_inputs", "action_features")
-    return {name: field for name, field in fields.items() if name not in listing}
 
 
 def _constant(value: Any, dtype: type) -> np.ndarray:

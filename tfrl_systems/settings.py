@@ -220,15 +220,11 @@ def with_seed(settings: Settings, seed: int) -> dict[str, Any]:
     }
 
 
-LATER = {"is_later": True}
-"""Metadata of a field that settings got after runs with them were saved; see `as_json`."""
-
-
 def as_json(settings: Settings) -> dict[str, Any]:
     """Return all fields of all groups, by name.
 
-    Fields with the metadata `LATER` are left out while they have their defaults, so that runs which
-    were saved before there were such fields can be resumed.
+    Fields whose metadata say that they are `is_later` are left out while they have their defaults,
+    so that runs which were saved before there were such fields can be resumed.
     """
     fields: dict[str, Any] = {}
     for config in settings.values():

@@ -15,7 +15,6 @@ from tf_agents.trajectories import trajectory
 
 from environments.errors import UserError
 from tfrl_systems.networks import actors, adam, graph_actors, graph_encoder
-from tfrl_systems.settings import LATER
 
 NETWORKS: tuple[type[actors.Actor], ...] = (
     graph_actors.GraphActorNetwork,
@@ -61,7 +60,7 @@ class NetworkConfig:
     activation: str = "tanh"
     graph_width: int = 32
     graph_rounds: int = 5
-    graph_block: str = dataclasses.field(default="two_way", metadata=LATER)
+    graph_block: str = dataclasses.field(default="two_way", metadata={"is_later": True})
     head: str = "local"
     max_logit: float = 0.0
     learning_rate: float = 1e-3
@@ -217,6 +216,13 @@ def taken_steps(experience: trajectory.Trajectory, *columns: Any) -> Any:
 
     packed = tree.map_structure(take, experience)
     return (packed, *map(take, columns)) if columns else packed
+
+
+def normalised(advantages: tf.Tensor) -> tf.Tensor:
+    """Bring advantages [1, N], without padding, to mean 0 and variance 1."""
+    # With padding in the sums, their last bits would depend on where it is.
+    advantages -= tf.reduce_mean(advantages)
+    return advantages * tf.math.rsqrt(tf.reduce_mean(advantages**2) + 1e-8)
 
 
 def at_least(config: NetworkConfig, least: float, *names: str) -> dict[str, bool]:

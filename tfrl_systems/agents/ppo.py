@@ -5,12 +5,19 @@ J. Schulman, F. Wolski, P. Dhariwal, A. Radford, O. Klimov: Proximal Policy Opti
 
     δ_t = r_t + γ d_t V(s_{t+1}) - V(s_t),    Â_t = δ_t + γ λ d_t Â_{t+1},
 
-where the discount d_t is 0 at the end of an episode, and the value network trained on Â_t + V(s_t).
-Losses, advantages, normalisers and policies are those of TF-Agents' `PPOClipAgent`, with two
-differences. A step of training sees every step in which an action was taken, even an episode's last
-one, and nothing else. TF-Agents' means and variances count padding, and it skips steps whose return
-and advantage are 0. And the epochs are a loop in the graph, which is traced once, not `num_epochs`
-times.
+where the discount d_t is 0 at the end of an episode. The value network learns R̂_t = Â_t + V(s_t).
+
+It is Algorithm 3 of the thesis (3.3), which leaves open what R̂ is and how many steps K there are,
+but for this: the objective is a mean over steps, not a sum over each trajectory, so that the step
+size does not depend on their length. Advantages are brought to mean 0 and variance 1. One Adam
+takes the steps of policy and value network together, since they share an encoder; the latter's loss
+has a weight. Settings add entropy, relative advantages, and scaled rewards and observations.
+
+Losses, advantages, normalisers and policies are those of TF-Agents' `PPOClipAgent`, but for this: a
+step of training sees every step in which an action was taken, even an episode's last one, and
+nothing else, while TF-Agents' means and variances count padding, and it skips steps whose return
+and advantage are 0. The epochs are a loop in the graph, which is traced once. And relative
+advantages and two policies have losses of their own.
 """
 
 from __future__ import annotations
@@ -27,11 +34,8 @@ from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory
 from tf_agents.utils import common
 
-from environments.errors import UserError
 from tfrl_systems.agents import policy_gradients
-from tfrl_systems.networks import graph_actors
 from tfrl_systems.networks.array_function import ArrayFunction
-from tfrl_systems.settings import LATER
 
 # Added to errors of values before their logarithm is taken, which does not exist at 0. Small beside
 # normalised rewards.
@@ -69,7 +73,7 @@ class Config(policy_gradients.Config):
     relative_advantages: bool = False
     normalize_observations: bool = False
     normalize_rewards: bool = True
-    two_policies: bool = dataclasses.field(default=False, metadata=LATER)
+    two_policies: bool = dataclasses.field(default=False, metadata={"is_later": True})
 
 
 def make_agent(config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec) -> PPOAgent:
@@ -193,7 +197,7 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
             steps.action,
             common.log_probability(self._drawn_from(info), steps.action, self._action_spec),
             info["return"],
-            _normalised(info["advantage"] * tf.exp(-info["log_spread"])),
+            policy_gradients.normalised(info["advantage"] * tf.exp(-info["log_spread"])),
         )
 
     def _drawn_from(self, info: Any) -> Any:
@@ -300,23 +304,15 @@ class TwoPolicyAgent(PPOAgent):
         r_x = π(x | s) / π_k(x | s),    r_l = π(l | s, x) / π_k(l | s, x)
     """
 
-    def __init__(
-        self, config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec
-    ) -> None:
-        super().__init__(config, time_step_spec, action_spec)
-        if not isinstance(self.value_network, graph_actors.GraphValueNetwork):
-            raise UserError(
-                "two_policies: expected graphs with pairs (rule, location) as actions, found "
-                f"{action_spec}; set it to false"
-            )
-
     def _learned(self, steps: trajectory.Trajectory) -> _Learned:
         learned, info = super()._learned(steps), steps.policy_info
         advantages = info["advantage"] * tf.exp(-info["log_spread"])
         return learned._replace(
             log_probabilities=_log_probabilities(self._drawn_from(info), steps.action),
             returns=_Chosen(info["return"], steps.action[..., 0]),
-            advantages=tf.stack([_normalised(advantages[..., k]) for k in range(2)], axis=-1),
+            advantages=tf.stack(
+                [policy_gradients.normalised(advantages[..., k]) for k in range(2)], axis=-1
+            ),
         )
 
     def policy_gradient_loss(
@@ -376,14 +372,6 @@ class TwoPolicyAgent(PPOAgent):
         info = {name: tf.stack(column, axis=-1) for name, column in columns.items()}
         info["dist_params"] = experience.policy_info["dist_params"]
         return experience.replace(policy_info=info)
-
-
-def _normalised(advantages: tf.Tensor) -> tf.Tensor:
-    """Bring advantages [1, N] to mean 0 and variance 1."""
-    # This is done where there is no padding. With padding in the sums, their last bits would depend
-    # on where it is.
-    advantages -= tf.reduce_mean(advantages)
-    return advantages * tf.math.rsqrt(tf.reduce_mean(advantages**2) + 1e-8)
 
 
 def _relative_loss(values: tf.Tensor, log_spread: tf.Tensor, returns: tf.Tensor) -> tf.Tensor:

@@ -18,8 +18,11 @@ tanh(s (a_t - aim)) for s = 3, 10, 30, 100. The aim is the controller's choice f
 the time of the last fit (`WorldModel.aim_fn`).
 
 The thesis has one member. Several, which differ by their first weights, disagree where they saw
-little (R. Kidambi et al.; T. Yu et al.: MOPO, 2020). The temperature τ widens the mixture as in Ha
-and Schmidhuber: the logits of π are divided by τ, and σ is multiplied by √τ.
+little (R. Kidambi et al.; T. Yu et al.: MOPO, 2020).
+
+The temperature τ divides the logits of π, as the thesis prints it (3.4.1), and multiplies σ by √τ,
+which it does not print. Its other settings are those of Ha and Schmidhuber, whose code does both.
+With one Gaussian, or several that agree, π alone would change nothing. At τ = 1 nothing changes.
 
 Rewards are numbers in units of `reward_scale`, or distributions over 255 values, two-hot (D. Hafner
 et al.: Mastering Diverse Domains through World Models, 2023).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any, NamedTuple
 
@@ -12,7 +13,9 @@ import tensorflow_probability as tfp
 import tree
 from tf_agents.trajectories import time_step as ts
 
+from environments import contexts
 from environments.errors import UserError
+from environments.tensor_graphs.environment import TensorGraphEnvironment
 from tests.tfrl_systems import actor_problems
 from tests.tfrl_systems.actor_problems import (
     PLAIN,
@@ -22,8 +25,17 @@ from tests.tfrl_systems.actor_problems import (
     train_eagerly,
     two_episodes,
 )
-from tests.tfrl_systems.graph_problems import MakeRunner, data_of, make_agent
+from tests.tfrl_systems.graph_problems import (
+    RULES,
+    SIZES,
+    Hill,
+    MakeRunner,
+    data_of,
+    make_agent,
+    relus,
+)
 from tfrl_systems.agents import ppo
+from tfrl_systems.drivers.episode_runner import EpisodeRunner
 from tfrl_systems.drivers.jobs import Chunk
 from tfrl_systems.networks import graph_actors, graph_encoder
 from tfrl_systems.policies.numpy_actor import NumpyActor
@@ -155,6 +167,27 @@ def test_two_policies_learn_from_returns_of_their_own(is_relative, monkeypatch):
     np.testing.assert_allclose(np.mean(advantages, axis=1), 0, atol=1e-5)
     np.testing.assert_allclose(np.var(advantages, axis=1), 1, atol=1e-3)
     assert np.isfinite(loss.loss) and np.all(logs.numpy() <= 0)
+
+
+def test_it_learns_from_a_hundred_less_what_is_allowed():
+    """At first 5 of 24 pairs are: slip and lift at locations 0 and 1, and NO-OP at 0."""
+    sampler = contexts.uniform([relus()])
+    sizes = dataclasses.replace(SIZES, masked=False)
+    environment = TensorGraphEnvironment(sampler, sizes, RULES, Hill())
+    assert environment.reset().observation["location_masks"].size == 24
+    config = ppo.Config(
+        **TINY, head="hierarchical", learning_rate=0.02, two_policies=True, gamma=0.5
+    )
+    agent = ppo.make_agent(config, environment.time_step_spec(), environment.action_spec())
+    runner = EpisodeRunner([environment], NumpyActor.from_policy(agent.collect_policy), 32)
+    refused = []
+    for number in range(7):
+        runner.load(data_of(agent, number))
+        played = runner.run(Chunk(number, 0)).with_usual_length().trajectory
+        is_taken = ~np.asarray(played.is_boundary())
+        refused.append(np.mean(np.asarray(played.reward)[is_taken] == -100))
+        agent.train(played)
+    assert refused[0] > 0.7 and refused[-1] < 0.2
 
 
 def test_two_policies_need_pairs():

@@ -54,10 +54,9 @@ def test_a_round_ends_with_norms():
         update = getattr(layer, field)
         update.hidden.w.assign(tf.zeros_like(update.hidden.w))
         update.out.b.assign([3.0, 1.0])
-    rows, zero, one = tf.zeros([1, 2]), tf.constant([0]), tf.constant([1])
-    graph = graphs.GraphsTuple(
-        nodes=rows, edges=rows, globals=rows, senders=zero, receivers=zero, n_node=one, n_edge=one
-    )
+    rows, place, count = tf.zeros([1, 2]), tf.constant([0]), tf.constant([1])
+    ends = {"senders": place, "receivers": place, "n_node": count, "n_edge": count}
+    graph = graphs.GraphsTuple(nodes=rows, edges=rows, globals=rows, **ends)
     after = layer(graph)
     for values in (after.nodes, after.edges, after.globals):
         np.testing.assert_allclose(values, [[1, -1]], atol=1e-4)

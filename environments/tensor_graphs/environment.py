@@ -19,7 +19,7 @@ from environments.tensor_graphs.costs import objectives
 from environments.tensor_graphs.execution.backends import backend
 from environments.tensor_graphs.execution.sizes import NONE_OPEN
 from environments.tensor_graphs.graph.graph import Graph
-from environments.tensor_graphs.observation.observation import Observer
+from environments.tensor_graphs.observation.observation import Observer, without_list
 from environments.tensor_graphs.observation.tracking import BYTES, FLOPS, KERNELS, Tracker
 from environments.tensor_graphs.observation.view import View
 from environments.tensor_graphs.rewards import Figures, MeasureFn
@@ -76,8 +76,9 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
 
     Reward: how much better the graph became, in percent of the cost of the model's first graph. The
       setting `reward` chooses the formula; see `rewards`. An action that is not allowed changes
-      nothing and has the reward `rewards.INVALID`, -100. The masks allow exactly the valid actions,
-      so a policy that follows them never gets this reward.
+      nothing and has the reward `rewards.INVALID`, -100; the episode goes on, of which the thesis
+      (3.2.4) says nothing. The masks allow exactly the valid actions, so a policy that follows them
+      never gets this reward.
 
     End: an episode ends with NO-OP, when no rule matches any more, or after `max_steps` steps,
       which include those with invalid actions, or after `patience` steps in a row without a graph
@@ -170,7 +171,8 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
 
     def observation_spec(self) -> dict[str, array_spec.ArraySpec]:
         """Return the spec of each array; see `observation` and `graph_observation`."""
-        return self._observer.specs()
+        specs = self._observer.specs()
+        return specs if self._settings.masked else without_list(specs)
 
     def action_spec(self) -> array_spec.BoundedArraySpec:
         """Return the spec of an action: (xfer_id, location)."""
@@ -326,6 +328,7 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
             observation["action_mask"][0] = False
         self._allowed = observation["location_masks"]
         if not self._settings.masked:
+            observation = without_list(observation)
             for name in ("xfer_mask", "location_masks"):
                 observation[name] = np.ones_like(observation[name])
         return observation

@@ -1,7 +1,9 @@
 """Reward functions for steps that change a graph (thesis, 3.2.4 and Fig. 4.6).
 
 RT is a graph's runtime and M the bytes that it moves, both in percent of those of the model's first
-graph, so that the same settings suit fast and slow models. The reward of the step from t - 1 to t:
+graph, so that the same settings suit fast and slow models. The thesis has them in units of its own,
+which it does not name; so its -100 for an invalid action (INVALID), which we keep as a number, may
+weigh more or less there. The reward of the step from t - 1 to t:
 
   runtime              RT(t-1) - RT(t)                                  the thesis's R5
   runtime_and_memory   alpha (RT(t-1) - RT(t)) + beta (M(t-1) - M(t))   R1: 0.8, 0.2; R3: 0.1, 0.9;
@@ -11,7 +13,7 @@ graph, so that the same settings suit fast and slow models. The reward of the st
   least_runtime        L(t) = min RT(0 … t-1) - min RT(0 … t)
   least_and_runtime    alpha L(t) + beta (RT(t-1) - RT(t)), the latter from -0.1 to 0.1
 
-The thesis does not have the last two.
+The thesis does not have the last three.
 
   - The sum of L over an episode is what the cheapest graph on its trail saves, and that graph is
     the result of the episode. Steps to costlier graphs on the way there cost nothing.

@@ -28,7 +28,8 @@ class Settings:
         episode is what counts, stopping gains nothing. Yet a policy learns to stop first of all if
         most steps increase the cost.
       masked: whether a policy sees which actions are allowed. If not, xfer_mask and location_masks
-        are True everywhere, and a policy must learn from the reward -100 what is not allowed.
+        are True everywhere and no actions are listed, so a policy chooses among the numbers of all
+        rules and locations (head "hierarchical") and learns what is allowed from the reward -100.
       constants: whether a policy sees weights and other constants as nodes. Graphs without them
         have about half as many nodes. The features of a node say which inputs are constant anyway.
       max_nodes: largest number of nodes that an observation has room for; a constant expression

@@ -100,6 +100,18 @@ def test_keyword_arguments_have_to_be_fields():
         settings.make(Problem, {"size": 1})
 
 
+def test_a_field_that_came_later_is_told_of_if_it_is_set():
+    """A run of before, whose run.json lacks it, is the same run as one with the default."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Config:
+        size: int = 1
+        kind: str = dataclasses.field(default="old", metadata={"is_later": True})
+
+    assert settings.as_json({"agent": Config()}) == {"size": 1}
+    assert settings.as_json({"agent": Config(kind="new")}) == {"size": 1, "kind": "new"}
+
+
 def test_the_seed_is_set_wherever_there_is_one():
     groups = settings.with_seed({"a": Problem(), "b": Base()}, 7)
     assert groups == {"a": Problem(seed=7), "b": Base()}

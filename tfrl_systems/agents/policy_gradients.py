@@ -14,7 +14,7 @@ from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory
 
 from environments.errors import UserError
-from tfrl_systems.networks import actors, adam, graph_actors
+from tfrl_systems.networks import actors, adam, graph_actors, graph_encoder
 
 NETWORKS: tuple[type[actors.Actor], ...] = (
     graph_actors.GraphActorNetwork,
@@ -40,10 +40,12 @@ class NetworkConfig:
       graph_width: for graph observations: numbers in the vector of a node.
       graph_rounds: for graph observations: rounds of message passing; a node sees as many edges
         far.
+      graph_block: for graph observations: what a round is. "two_way" sends messages along the edges
+        and against them; "full" is the full GN block of the thesis (Algorithm 2).
       head: for graph observations: "local" scores each match of a rule from the rule and from what
         is near the nodes that the match touches, so that what it learns holds for other models;
         "pointer" uses the whole graph too; "hierarchical" chooses first the rule, then the
-        location, both by their numbers.
+        location, both by their numbers, and takes the place of "local" without masks.
       max_logit: for graph observations and heads other than "hierarchical": logits of matches stay
         between this number and its negative, so that a policy that learned on some models is not
         too certain on others; 0 for no bound.
@@ -58,6 +60,7 @@ class NetworkConfig:
     activation: str = "tanh"
     graph_width: int = 32
     graph_rounds: int = 5
+    graph_block: str = dataclasses.field(default="two_way", metadata={"is_later": True})
     head: str = "local"
     max_logit: float = 0.0
     learning_rate: float = 1e-3
@@ -102,6 +105,7 @@ _RANGES: Mapping[str, Callable[[Any], bool]] = {
     "activation": lambda name: name in actors.ACTIVATIONS,
     "graph_width": lambda size: size >= 1,
     "graph_rounds": lambda number: number >= 1,
+    "graph_block": lambda name: name in graph_encoder.BLOCKS,
     "head": lambda name: name in graph_actors.HEADS,
     "max_logit": lambda bound: bound >= 0,
     "learning_rate": lambda rate: rate > 0,
@@ -212,6 +216,13 @@ def taken_steps(experience: trajectory.Trajectory, *columns: Any) -> Any:
 
     packed = tree.map_structure(take, experience)
     return (packed, *map(take, columns)) if columns else packed
+
+
+def normalised(advantages: tf.Tensor) -> tf.Tensor:
+    """Bring advantages [1, N], without padding, to mean 0 and variance 1."""
+    # With padding in the sums, their last bits would depend on where it is.
+    advantages -= tf.reduce_mean(advantages)
+    return advantages * tf.math.rsqrt(tf.reduce_mean(advantages**2) + 1e-8)
 
 
 def at_least(config: NetworkConfig, least: float, *names: str) -> dict[str, bool]:

@@ -5,12 +5,19 @@ J. Schulman, F. Wolski, P. Dhariwal, A. Radford, O. Klimov: Proximal Policy Opti
 
     δ_t = r_t + γ d_t V(s_{t+1}) - V(s_t),    Â_t = δ_t + γ λ d_t Â_{t+1},
 
-where the discount d_t is 0 at the end of an episode, and the value network trained on Â_t + V(s_t).
-Losses, advantages, normalisers and policies are those of TF-Agents' `PPOClipAgent`, with two
-differences. A step of training sees every step in which an action was taken, even an episode's last
-one, and nothing else. TF-Agents' means and variances count padding, and it skips steps whose return
-and advantage are 0. And the epochs are a loop in the graph, which is traced once, not `num_epochs`
-times.
+where the discount d_t is 0 at the end of an episode. The value network learns R̂_t = Â_t + V(s_t).
+
+It is Algorithm 3 of the thesis (3.3), which leaves open what R̂ is and how many steps K there are,
+but for this: the objective is a mean over steps, not a sum over each trajectory, so that the step
+size does not depend on their length. Advantages are brought to mean 0 and variance 1. One Adam
+takes the steps of policy and value network together, since they share an encoder; the latter's loss
+has a weight. Settings add entropy, relative advantages, and scaled rewards and observations.
+
+Losses, advantages, normalisers and policies are those of TF-Agents' `PPOClipAgent`, but for this: a
+step of training sees every step in which an action was taken, even an episode's last one, and
+nothing else, while TF-Agents' means and variances count padding, and it skips steps whose return
+and advantage are 0. The epochs are a loop in the graph, which is traced once. And relative
+advantages and two policies have losses of their own.
 """
 
 from __future__ import annotations
@@ -54,6 +61,9 @@ class Config(policy_gradients.Config):
       normalize_observations: whether float observations are brought to mean 0 and variance 1 by
         running statistics, which are part of the policy. Integers and graphs are never normalised.
       normalize_rewards: whether rewards are divided by their running standard deviation.
+      two_policies: for graph observations: whether rule and location are chosen by two policies,
+        whose ratios are clipped each by itself, and which have a value function each, as in the
+        thesis (3.3). If not, the pair is one action.
     """
 
     num_epochs: int = 10
@@ -63,12 +73,14 @@ class Config(policy_gradients.Config):
     relative_advantages: bool = False
     normalize_observations: bool = False
     normalize_rewards: bool = True
+    two_policies: bool = dataclasses.field(default=False, metadata={"is_later": True})
 
 
 def make_agent(config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec) -> PPOAgent:
     """Make a PPO agent (see `agents`)."""
     policy_gradients.check("ppo", config, ranges(config))
-    return PPOAgent(config, *tensor_spec.from_spec((time_step_spec, action_spec)))
+    agent_type = TwoPolicyAgent if config.two_policies else PPOAgent
+    return agent_type(config, *tensor_spec.from_spec((time_step_spec, action_spec)))
 
 
 def ranges(config: Config) -> dict[str, bool]:
@@ -97,6 +109,18 @@ class _Learned(NamedTuple):
     log_probabilities: tf.Tensor
     returns: tf.Tensor
     advantages: tf.Tensor
+
+
+class _Chosen(NamedTuple):
+    """What value functions learn if there are two policies.
+
+    Attributes:
+      returns: the returns of both, [1, N, 2].
+      rules: the rules that were chosen, [1, N].
+    """
+
+    returns: tf.Tensor
+    rules: tf.Tensor
 
 
 class PPOAgent(ppo_clip_agent.PPOClipAgent):
@@ -168,20 +192,18 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
     def _learned(self, steps: trajectory.Trajectory) -> _Learned:
         """Return what the updates learn from steps [1, N] that have returns and advantages."""
         info = steps.policy_info
-        # Advantages are normalised here, where there is no padding. With padding in the sums, their
-        # last bits would depend on where it is.
-        advantages = info["advantage"] * tf.exp(-info["log_spread"])
-        advantages -= tf.reduce_mean(advantages)
-        advantages *= tf.math.rsqrt(tf.reduce_mean(advantages**2) + 1e-8)
-        drawn_from = ppo_utils.distribution_from_spec(
-            self._action_distribution_spec, info["dist_params"], legacy_distribution_network=False
-        )
         return _Learned(
             ts.TimeStep(steps.step_type, steps.reward, steps.discount, steps.observation),
             steps.action,
-            common.log_probability(drawn_from, steps.action, self._action_spec),
+            common.log_probability(self._drawn_from(info), steps.action, self._action_spec),
             info["return"],
-            advantages,
+            policy_gradients.normalised(info["advantage"] * tf.exp(-info["log_spread"])),
+        )
+
+    def _drawn_from(self, info: Any) -> Any:
+        """Return the distributions that actions were drawn from."""
+        return ppo_utils.distribution_from_spec(
+            self._action_distribution_spec, info["dist_params"], legacy_distribution_network=False
         )
 
     def _num_parts(self, advantages: tf.Tensor) -> tf.Tensor | int:
@@ -217,7 +239,7 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
                 learned.returns,
                 learned.advantages,
                 None,  # parameters of old distributions, which only a KL penalty needs
-                tf.ones_like(learned.advantages),
+                tf.ones_like(learned.time_steps.reward),
                 self.train_step_counter,
                 debug_summaries=False,
                 training=True,
@@ -233,10 +255,7 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
         if not self._config.relative_advantages:
             return super().value_estimation_loss(time_steps, returns, *args, **kwargs)
         values, log_spread = self._values(time_steps.observation, (), training=True)
-        errors = returns - values
-        log_errors = tf.math.log(tf.abs(tf.stop_gradient(errors)) + _LEAST_ERROR)
-        losses = tf.reduce_mean(errors**2) + tf.reduce_mean((log_spread - log_errors) ** 2)
-        return self._config.value_weight * losses
+        return self._config.value_weight * _relative_loss(values, log_spread, returns)
 
     def _values(
         self, observation: Any, step_type: Any, training: bool
@@ -271,3 +290,98 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
         """Return the steps in which an action was taken, [1, N], with returns and advantages."""
         whole = self._as_trajectory(policy_gradients.with_boundary(experience))
         return policy_gradients.taken_steps(self._preprocess(whole))
+
+
+class TwoPolicyAgent(PPOAgent):
+    """A PPO agent with one policy for the rule x, and one for the location l given x.
+
+    The thesis (3.2.3 and 3.3) says that both share a trunk, that each has a value network, and that
+    two sets of results are collected. It does not say what the second policy is rewarded for, nor
+    what its value network sees. Here both have the environment's rewards; the first value function
+    is V(s), the second V(s, x):
+
+        L = E [min(r_x Â_x, clip(r_x) Â_x) + min(r_l Â_l, clip(r_l) Â_l)],
+        r_x = π(x | s) / π_k(x | s),    r_l = π(l | s, x) / π_k(l | s, x)
+    """
+
+    def _learned(self, steps: trajectory.Trajectory) -> _Learned:
+        learned, info = super()._learned(steps), steps.policy_info
+        advantages = info["advantage"] * tf.exp(-info["log_spread"])
+        return learned._replace(
+            log_probabilities=_log_probabilities(self._drawn_from(info), steps.action),
+            returns=_Chosen(info["return"], steps.action[..., 0]),
+            advantages=tf.stack(
+                [policy_gradients.normalised(advantages[..., k]) for k in range(2)], axis=-1
+            ),
+        )
+
+    def policy_gradient_loss(
+        self,
+        time_steps: ts.TimeStep,
+        actions: tf.Tensor,
+        sample_action_log_probs: tf.Tensor,
+        advantages: tf.Tensor,
+        current_policy_distribution: Any,
+        *args: Any,
+        **kwargs: Any,
+    ) -> tf.Tensor:
+        """Return the sum of both policies' losses; all have a last axis of 2."""
+        logs = _log_probabilities(current_policy_distribution, actions)
+        ratios = tf.exp(logs - sample_action_log_probs)
+        clip = self._config.clip
+        clipped = tf.clip_by_value(ratios, 1 - clip, 1 + clip)
+        self._clip_fraction = tf.reduce_mean(tf.cast(tf.abs(ratios - 1) > clip, tf.float32))
+        objectives = tf.minimum(ratios * advantages, clipped * advantages)
+        return -tf.reduce_mean(tf.reduce_sum(objectives, axis=-1))
+
+    def value_estimation_loss(
+        self, time_steps: ts.TimeStep, returns: _Chosen, *args: Any, **kwargs: Any
+    ) -> tf.Tensor:
+        """Return the sum of the losses of both value functions."""
+        seen, losses = time_steps.observation, 0.0
+        for k, (values, log_spread) in enumerate(self._both(seen, returns.rules, (), True)):
+            own = returns.returns[..., k]
+            if self._config.relative_advantages:
+                losses += _relative_loss(values, log_spread, own)
+            else:
+                losses += tf.reduce_mean((own - values) ** 2)
+        return self._config.value_weight * losses
+
+    def _both(
+        self, observation: Any, rules: tf.Tensor, step_type: Any, training: bool
+    ) -> list[tuple[tf.Tensor, tf.Tensor]]:
+        """Return the values and log spreads of V(s) and of V(s, x); without spreads, they are 0."""
+        values = self.value_network
+        if self._config.relative_advantages:
+            first = values.value_and_log_spread(observation, step_type, training)
+        else:
+            alone, _ = values(observation, step_type, training=training)
+            first = alone, tf.zeros_like(alone)
+        return [first, values.of_locations(observation, rules, step_type, training)]
+
+    def _preprocess(self, experience: trajectory.Trajectory) -> trajectory.Trajectory:
+        """Return steps [B, T + 1] with returns, advantages and log spreads [B, T + 1, 2]."""
+        seen = experience.observation, experience.action[..., 0], experience.step_type
+        _, _, next_time_steps = self._collected_as_transition(experience)
+        columns: dict[str, list[tf.Tensor]] = {"return": [], "advantage": [], "log_spread": []}
+        for values, log_spread in self._both(*seen, training=False):
+            returns, advantages = self.compute_return_and_advantage(next_time_steps, values)
+            for name, column in (("return", returns), ("advantage", advantages)):
+                columns[name].append(tf.pad(column, [[0, 0], [0, 1]]))
+            columns["log_spread"].append(log_spread)
+        info = {name: tf.stack(column, axis=-1) for name, column in columns.items()}
+        info["dist_params"] = experience.policy_info["dist_params"]
+        return experience.replace(policy_info=info)
+
+
+def _relative_loss(values: tf.Tensor, log_spread: tf.Tensor, returns: tf.Tensor) -> tf.Tensor:
+    """Return the squared error of values, and that of the logarithms of their usual error."""
+    errors = returns - values
+    log_errors = tf.math.log(tf.abs(tf.stop_gradient(errors)) + _LEAST_ERROR)
+    return tf.reduce_mean(errors**2) + tf.reduce_mean((log_spread - log_errors) ** 2)
+
+
+def _log_probabilities(distribution: Any, actions: tf.Tensor) -> tf.Tensor:
+    """Return the log-probabilities [..., 2] of the rule, and of the location given the rule."""
+    of_rules = distribution.rule_log_prob(actions)
+    return tf.stack([of_rules, distribution.log_prob(actions) - of_rules], axis=-1)

@@ -6,10 +6,15 @@ Introduction (2018), section 13.4:
 
     ∇J = E Σ_t ∇ log π(a_t | s_t) (G_t - V(s_t)),    G_t = r_t + γ d_t G_{t+1},
 
-where the discount d_t is 0 at an episode's end. It is TF-Agents' `ReinforceAgent` with two
-differences. A step of training sees only the steps in which an action was taken, whereas TF-Agents'
-means and variances count padding. And the episodes of an iteration can be divided among several
-updates.
+where the discount d_t is 0 at an episode's end, and E the mean over episodes. The book departs from
+this by a factor γ^t, without which late steps count as much as early ones, and by a step after each
+episode; here all episodes of an iteration, or some of them, share one step of Adam with the value
+network. By default, G_t - V(s_t) is brought to mean 0 and variance 1 over an update's steps, so the
+step size does not depend on the unit of rewards; `normalize_advantages` turns that off.
+
+It is TF-Agents' `ReinforceAgent` with two differences. A step of training sees only the steps in
+which an action was taken, whereas TF-Agents' means and variances count padding. And the episodes of
+an iteration can be divided among several updates.
 """
 
 from __future__ import annotations

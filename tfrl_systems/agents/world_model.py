@@ -7,8 +7,20 @@ Each iteration of the loop brings real episodes. With those so far the agent
     3. trains the controller with PPO in dreams                          `world_models.dream`
 
 At first the real episodes are collected by chance, then by the controller. The thesis (Model-based
-Reinforcement Learning in Computer Systems, 3.4.2) collects by chance alone, and dreams of whole
-episodes with one model; `PRESETS["thesis"]` does the same.
+Reinforcement Learning in Computer Systems, 3.4) collects by chance alone, learns the model first,
+and dreams of whole episodes with one model of 256 units and 8 Gaussians; so does
+`PRESETS["thesis"]`. What it does not do as the thesis does:
+
+- Fits draw from all real steps so far. The thesis sees each step once (3.4.1), which wastes most of
+  what a few hundred episodes tell.
+- The learning rate falls within each iteration, since each brings new steps; in the thesis it falls
+  once, over 2,000 epochs (4.3.3).
+- The controller learns in the second half of the iterations, while the model goes on learning; in
+  the thesis after it.
+- The temperature is 1, which changes nothing, where the thesis sweeps it (table 4.3) and then takes
+  1.5; above 1 it also widens each Gaussian, see `world_models.mdn_rnn`.
+- `dream_steps` is 0, as many as the longest real episode had; the thesis does not say how many.
+- Dreams end where nothing is allowed, because a controller must choose something.
 """
 
 from __future__ import annotations
@@ -128,6 +140,7 @@ class Config(ppo.Config):
             self.two_hot_rewards,
             self.graph_width,
             self.graph_rounds,
+            self.graph_block,
         )
 
 

@@ -121,7 +121,16 @@ class Actor(network.Network):
     def make_value(
         self, config: Any, generator: np.random.Generator, has_spread: bool
     ) -> network.Network:
-        """Make a value network for the same observations; see `ValueNetwork`."""
+        """Make a value network for the same observations; see `ValueNetwork`.
+
+        Raises:
+          UserError: there are to be two policies, but actions are no pairs.
+        """
+        if getattr(config, "two_policies", False):
+            raise UserError(
+                "two_policies: expected graphs with pairs (rule, location) as actions, found other "
+                "observations; set it to false"
+            )
         return ValueNetwork(self.input_tensor_spec, config, generator, has_spread)
 
     def describe(self) -> dict[str, Any]:

@@ -79,6 +79,12 @@ class ListedActions(tfp.distributions.Distribution):
         )
         return tf.where(tf.reduce_any(is_action, axis=-1), log_probabilities, MASKED)
 
+    def rule_log_prob(self, action: tf.Tensor) -> tf.Tensor:
+        """Return the log-probability that an action begins like each of `action`: of its rule."""
+        is_same = tf.equal(self.actions[..., 0], action[..., tf.newaxis, 0])
+        logs = tf.where(is_same, tf.nn.log_softmax(self.logits), MASKED)
+        return tf.reduce_logsumexp(logs, axis=-1)
+
     def _entropy(self) -> tf.Tensor:
         logs = tf.nn.log_softmax(self.logits)
         shares = tf.exp(logs)

@@ -16,8 +16,19 @@ are those that use the tensors of v (edges v → w). g is the global vector of t
     h'_v = norm(h_v + W [a_v, b_v, c_v])
     g'   = norm(g + V relu(U [g, mean_v h'_v]))
 
-It departs from the full GN block (thesis, Algorithm 2): edges keep their features, a message reads
-its sender and its edge but neither its receiver nor g, and messages go against the edges, too.
+That is the block "two_way". It departs from the full GN block (thesis, Algorithm 2): edges keep
+their features, a message reads its sender and its edge but neither its receiver nor g, messages go
+against the edges, too, and g reads no edges. The reasons: whether a rule matches hangs on who uses
+a tensor as well as on what makes it, and products for each edge are most of the full block's time.
+
+The block "full" is Algorithm 2 (`FullRound`), for edges u → v with vectors e of their own:
+
+    e'_k = φᵉ(e_k, v_r, v_s, g)        r, s: the nodes that edge k leads to and from
+    v'_i = φᵛ(Σ_{r = i} e'_k, v_i, g)
+    g'   = φᵘ(Σ_k e'_k, Σ_i v'_i, g)
+
+The thesis leaves φ open, and says of ρ that it is a segment sum. Here φ(x) = W' relu(W x + b) + b',
+and a norm follows each block, since sums over whole graphs would grow from block to block.
 
 `graphs_of` removes the padding of observations first. Edges are sorted by the node at which they
 end, because `sorted_sum` needs that order.
@@ -35,7 +46,10 @@ from typing import Any
 import numpy as np
 import sonnet as snt
 import tensorflow as tf
-from graph_nets import blocks, graphs
+from graph_nets import blocks, graphs, modules
+
+TWO_WAY, FULL = BLOCKS = ("two_way", "full")
+"""What a round of message passing is."""
 
 NORM_EPSILON = 1e-5
 """Added to variances, so that none is 0 when a vector is divided by their root."""
@@ -219,6 +233,43 @@ class Round(snt.Module):
         return self._sum_edges(graph.replace(edges=messages))
 
 
+class _Update(snt.Module):
+    """φ: a perceptron with one hidden layer, from `num_inputs` vectors of `width` to one."""
+
+    def __init__(
+        self, num_inputs: int, width: int, generator: np.random.Generator, name: str
+    ) -> None:
+        super().__init__(name=name)
+        self.hidden = linear(generator, (num_inputs * width, width), "hidden", math.sqrt(2.0))
+        self.out = linear(generator, (width, width), "out")
+
+    def __call__(self, values: tf.Tensor) -> tf.Tensor:
+        return self.out(tf.nn.relu(self.hidden(values)))
+
+
+class FullRound(snt.Module):
+    """A full GN block (thesis, Algorithm 2) by graph_nets, and a norm; see the module.
+
+    Attributes:
+      block: Algorithm 2 alone; it joins the arguments of φ in the order in which they are printed.
+    """
+
+    def __init__(self, width: int, generator: np.random.Generator, name: str) -> None:
+        super().__init__(name=name)
+        self.edges = _Update(4, width, generator, "edges")
+        self.nodes = _Update(3, width, generator, "nodes")
+        self.globals = _Update(3, width, generator, "globals")
+        self.block = modules.GraphNetwork(
+            lambda: self.edges, lambda: self.nodes, lambda: self.globals
+        )
+
+    def __call__(self, graph: graphs.GraphsTuple) -> graphs.GraphsTuple:
+        """Return the graph with new edges [E, H], nodes [N, H] and globals [B, H]."""
+        graph = self.block(graph)
+        # Nobody reads the last block's edges, so variables of their norm would have no gradient.
+        return graph.map(standardised, fields=("edges", "nodes", "globals"))
+
+
 class GraphEncoder(snt.Module):
     """Encodes graphs as vectors.
 
@@ -230,6 +281,8 @@ class GraphEncoder(snt.Module):
       num_rounds: K; information travels one edge in each round.
       generator: draws the initial weights.
       has_globals: whether nodes get the global vector, the term D g of the module's docstring.
+        Those of full blocks always do.
+      block: one of `BLOCKS`.
     """
 
     def __init__(
@@ -239,10 +292,12 @@ class GraphEncoder(snt.Module):
         num_rounds: int,
         generator: np.random.Generator,
         has_globals: bool = True,
+        block: str = TWO_WAY,
     ) -> None:
         super().__init__(name="encoder")
         self.features = features
         self.width = width
+        self.block = block
         self.kinds = tf.Variable(
             generator.normal(size=(features.num_kinds, width)).astype(np.float32), name="kinds"
         )
@@ -250,8 +305,12 @@ class GraphEncoder(snt.Module):
         self.nodes_norm = Norm(width, "nodes_norm")
         self.globals = linear(generator, (features.globals, width), "globals")
         self.globals_norm = Norm(width, "globals_norm")
+        if block == FULL:
+            self.edges = linear(generator, (features.edges, width), "edges")
         self.rounds = [
-            Round(width, features.edges, generator, f"round{number}", has_globals)
+            FullRound(width, generator, f"round{number}")
+            if block == FULL
+            else Round(width, features.edges, generator, f"round{number}", has_globals)
             for number in range(num_rounds)
         ]
 
@@ -265,6 +324,11 @@ class GraphEncoder(snt.Module):
             nodes=self.nodes_norm(embedded + self.nodes(graph.nodes[:, 1:])),
             globals=self.globals_norm(self.globals(graph.globals)),
         )
+        if self.block == FULL:
+            graph = graph.replace(edges=standardised(self.edges(graph.edges)))
+            for layer in self.rounds:
+                graph = layer(graph)
+            return graph
         forth, back = _sorted(graph), _sorted(_turned(graph))
         for layer in self.rounds:
             forth, back = layer(forth, back)

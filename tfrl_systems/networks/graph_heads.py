@@ -20,12 +20,15 @@ LocalHead is a PointerHead without g, behind an encoder whose nodes do not get g
 match by its neighbourhood alone, so it cannot memorise what merely identifies a model, such as the
 number of nodes.
 
-HierarchicalHead is the thesis's head (3.2.3). From g alone it first chooses the rule, then the
-location given the rule, both by number:
+HierarchicalHead is the thesis's way to choose (3.2.3). From g alone it first chooses the rule, then
+the location given the rule, both by number:
 
     p(xfer, location) = p(xfer) p(location | xfer)
 
-Its logits are therefore logarithms of probabilities.
+Its logits are therefore logarithms of probabilities. The thesis trains two policies, with a value
+function each: that is the setting `two_policies` of PPO. Without it a pair is one action. Where
+observations list no actions (`masked=false`), this head gives a logit to every rule and to every
+location of each. The other heads score listed matches, so they cannot do without the list.
 
 `policies/numpy_graph.py` does the same arithmetic in NumPy.
 """
@@ -170,6 +173,12 @@ class HierarchicalHead(snt.Module):
         scores = tf.reduce_sum(hidden * weights, axis=1) + tf.gather(self.locations.b, locations)
         scores = _log_shares(scores, pairs, num_pairs)
         return _listed(tf.gather(tf.reshape(logs, [-1]), pairs) + scores, places, observation)
+
+    def numbered(self, encoded: graphs.GraphsTuple) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return logits of all rules [B, R + 1], and of all locations of each [B, R + 1, S]."""
+        rules = self.xfers(tf.nn.relu(self.xfer_hidden(encoded.globals)))
+        hidden = self.location_hidden(encoded.globals)[:, tf.newaxis] + self.location_xfers
+        return rules, self.locations(tf.nn.relu(hidden))
 
 
 def make_head(

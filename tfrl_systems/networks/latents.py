@@ -60,12 +60,15 @@ class GraphLatents(snt.Module):
         width: int,
         num_rounds: int,
         generator: np.random.Generator,
+        block: str = graph_encoder.TWO_WAY,
     ) -> None:
         super().__init__(name="latents")
         self.size = width
         self._num_rounds = num_rounds
         features = graph_encoder.Features.of(observation_spec)
-        self.encoder = graph_encoder.GraphEncoder(features, width, num_rounds, generator)
+        self.encoder = graph_encoder.GraphEncoder(
+            features, width, num_rounds, generator, block=block
+        )
 
     def __call__(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Return latents [N, L] of observations [N, …]."""
@@ -81,6 +84,7 @@ class GraphLatents(snt.Module):
         return {
             "width": self.size,
             "rounds": self._num_rounds,
+            "block": self.encoder.block,
             "features": dataclasses.asdict(self.encoder.features),
             "norm_epsilon": graph_encoder.NORM_EPSILON,
         }
@@ -92,11 +96,15 @@ class GraphLatents(snt.Module):
 
 
 def make_latents(
-    observation_spec: Any, width: int, num_rounds: int, generator: np.random.Generator
+    observation_spec: Any,
+    width: int,
+    num_rounds: int,
+    generator: np.random.Generator,
+    block: str = graph_encoder.TWO_WAY,
 ) -> VectorLatents | GraphLatents:
-    """Make the latents that suit an observation; the last three arguments are for graphs."""
+    """Make the latents that suit an observation; the last four arguments are for graphs."""
     if isinstance(observation_spec, Mapping) and observation_spec.keys() >= set(graphs.ALL_FIELDS):
-        return GraphLatents(observation_spec, width, num_rounds, generator)
+        return GraphLatents(observation_spec, width, num_rounds, generator, block)
     return VectorLatents(observation_spec)
 
 

@@ -3,7 +3,8 @@
     h_{t+1}, c_{t+1} = LSTM([z_t, e(a_t)], h_t, c_t),    h_0 = c_0 = 0
 
 The action enters as an embedding of each of its parts: a vector for each value of an integer, and
-the numbers of a float action brought to [-1, 1]. The LSTM is Sonnet's.
+the numbers of a float action brought to [-1, 1]. The LSTM is Sonnet's, which has the equations of
+the thesis (2.2.2). Its text lets the forget gate forget all at 1; by its equation 4 that is 0.
 
 `policies/numpy_controller.py` does the same arithmetic in NumPy.
 """

@@ -2,12 +2,13 @@
 
     p(rule, place) = p(rule) p(place | rule)
 
-All rules share the logits of places; a rule cuts them off after its last place:
+A rule cuts the logits of places off after its last place:
 
     p(rule) ∝ exp a_rule  if it has a place,      p(place | rule) ∝ exp b_place  for place < n_rule
 
-So three short vectors are enough for any number of pairs. A policy that sees its state as a vector,
-not as a list of matches, acts with this distribution: the thesis's (rule, location), 3.2.3.
+All rules may share the logits b, so that three short vectors are enough for any number of pairs. Or
+each rule has its own, as in the thesis (3.2.3), where the location depends on the rule. A policy
+that sees no list of matches acts with this distribution.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class NumberedActions(tfp.distributions.Distribution):
 
     Args:
       rule_logits: float32 [..., R], MASKED for rules without a place.
-      place_logits: float32 [..., S], between ±MAX_PLACE_LOGIT.
+      place_logits: float32 [..., S], between ±MAX_PLACE_LOGIT; or [..., R, S], each rule's own.
       num_places: int32 [..., R], the number of places of each rule, at most S.
       validate_args, allow_nan_stats, name: required by TFP.
     """
@@ -68,7 +69,24 @@ class NumberedActions(tfp.distributions.Distribution):
     @classmethod
     def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict[str, Any]:
         vector = tfp.util.ParameterProperties(event_ndims=1)
-        return {"rule_logits": vector, "place_logits": vector, "num_places": vector}
+        places = tfp.util.ParameterProperties(event_ndims=lambda self: 1 + self.has_own_places)
+        return {"rule_logits": vector, "place_logits": places, "num_places": vector}
+
+    @property
+    def has_own_places(self) -> bool:
+        """Whether each rule has its own logits of places."""
+        return bool(self.place_logits.shape.rank > self.num_places.shape.rank)
+
+    def rule_log_prob(self, action: tf.Tensor) -> tf.Tensor:
+        """Return the log-probability of each action's rule alone."""
+        rules = action[..., 0]
+        return tf.gather(tf.nn.log_softmax(self.rule_logits), rules, batch_dims=rules.shape.rank)
+
+    def _logits_of(self, rules: tf.Tensor) -> tf.Tensor:
+        """Return the logits of the places [..., S] of rules [...], of which none is cut off."""
+        if not self.has_own_places:
+            return self.place_logits
+        return tf.gather(self.place_logits, rules, batch_dims=rules.shape.rank)
 
     def _event_shape(self) -> tf.TensorShape:
         return tf.TensorShape([2])
@@ -87,9 +105,12 @@ class NumberedActions(tfp.distributions.Distribution):
         # The place is the one with the greatest sum of logit and Gumbel noise.
         shape = tf.concat([tf.shape(rules), [num_slots]], axis=0)
         uniform = tf.random.stateless_uniform(shape, seeds[1], 1e-20, 1.0)
-        logits = tf.reshape(self.place_logits, [-1, 1, num_slots]) - tf.math.log(
-            -tf.math.log(uniform)
-        )
+        if self.has_own_places:
+            own = tf.reshape(self.place_logits, [-1, num_rules, num_slots])
+            logits = tf.gather(own, rules, batch_dims=1)
+        else:
+            logits = tf.reshape(self.place_logits, [-1, 1, num_slots])
+        logits -= tf.math.log(-tf.math.log(uniform))
         places = tf.argmax(_cut_off(logits, counts), axis=-1, output_type=tf.int32)
         drawn = tf.stack([rules, places], axis=-1)
         return tf.reshape(
@@ -100,8 +121,8 @@ class NumberedActions(tfp.distributions.Distribution):
         rules, places = tf.unstack(action, axis=-1)
         rank = rules.shape.rank
         counts = tf.gather(self.num_places, rules, batch_dims=rank)
-        logits = _cut_off(self.place_logits, counts)
-        log_probabilities = tf.gather(tf.nn.log_softmax(self.rule_logits), rules, batch_dims=rank)
+        logits = _cut_off(self._logits_of(rules), counts)
+        log_probabilities = self.rule_log_prob(action)
         log_probabilities += tf.gather(tf.nn.log_softmax(logits), places, batch_dims=rank)
         return tf.where(places < tf.maximum(counts, 1), log_probabilities, MASKED)
 
@@ -116,13 +137,17 @@ class NumberedActions(tfp.distributions.Distribution):
         totals = tf.cumsum(weights, axis=-1)
         of_first = tf.math.log(totals) - tf.cumsum(weights * logits, axis=-1) / totals
         last = tf.maximum(self.num_places, 1) - 1
-        of_places = tf.gather(of_first, last, batch_dims=last.shape.rank - 1)
+        if self.has_own_places:
+            of_places = tf.gather(of_first, last, batch_dims=last.shape.rank)
+        else:
+            of_places = tf.gather(of_first, last, batch_dims=last.shape.rank - 1)
         return of_rules + tf.reduce_sum(shares * of_places, axis=-1)
 
     def _mode(self) -> tf.Tensor:
         rules = tf.argmax(self.rule_logits, axis=-1, output_type=tf.int32)
         counts = tf.gather(self.num_places, rules, batch_dims=rules.shape.rank)
-        places = tf.argmax(_cut_off(self.place_logits, counts), axis=-1, output_type=tf.int32)
+        logits = _cut_off(self._logits_of(rules), counts)
+        places = tf.argmax(logits, axis=-1, output_type=tf.int32)
         return tf.stack([rules, places], axis=-1)
 
 

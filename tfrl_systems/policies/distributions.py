@@ -6,7 +6,8 @@ them in its policy info:
     normal, independent components    loc, scale_diag [B, n]
     categorical                       logits [B, num_actions]
     the same over a list of actions   logits, and actions [B, num_actions, n]
-    `networks.numbered_actions`       rule_logits [B, R], place_logits [B, S], num_places [B, R]
+    `networks.numbered_actions`       rule_logits [B, R], place_logits [B, S] or [B, R, S],
+                                      num_places [B, R]
 """
 
 from __future__ import annotations
@@ -57,8 +58,7 @@ def entropy(parameters: Parameters) -> np.ndarray:
     if "rule_logits" in parameters:
         shares = _normalised_shares(parameters["rule_logits"])
         counts = np.maximum(parameters["num_places"], 1)
-        rows = np.repeat(parameters["place_logits"][:, np.newaxis], counts.shape[1], axis=1)
-        of_places = _entropies(_cut_off(rows, counts))
+        of_places = _entropies(_cut_off(_by_rule(parameters), counts))
         return _entropies(parameters["rule_logits"]) + np.sum(shares * of_places, axis=1)
     if "logits" not in parameters:
         scale = parameters["scale_diag"].astype(np.float64)
@@ -89,13 +89,14 @@ def of_list(parameters: Parameters, actions: np.ndarray, is_listed: np.ndarray) 
         return parameters
     rows = np.arange(len(actions))[:, np.newaxis]
     rules, places = actions[..., 0], actions[..., 1]
-    slots = parameters["place_logits"].shape[1]
+    own = parameters["place_logits"]
     counts = np.maximum(parameters["num_places"], 1)[rows, rules]
     # The sum over the first n places, for each n.
-    most = parameters["place_logits"].max(axis=1, keepdims=True)
-    totals = np.log(np.cumsum(np.exp(parameters["place_logits"] - most), axis=1)) + most
-    logits = parameters["rule_logits"][rows, rules] - totals[rows, counts - 1]
-    logits += parameters["place_logits"][rows, np.minimum(places, slots - 1)]
+    most = own.max(axis=-1, keepdims=True)
+    totals = np.log(np.cumsum(np.exp(own - most), axis=-1)) + most
+    of_rule = (rows, rules) if own.ndim == 3 else (rows,)
+    logits = parameters["rule_logits"][rows, rules] - totals[(*of_rule, counts - 1)]
+    logits += own[(*of_rule, np.minimum(places, own.shape[-1] - 1))]
     is_known = is_listed & (places < counts)
     return {"logits": np.where(is_known, logits, _MASKED), "actions": actions}
 
@@ -111,8 +112,17 @@ def _draw_one(logits: np.ndarray, generator: np.random.Generator) -> np.ndarray:
 
 def _places_of(parameters: Parameters, rules: np.ndarray) -> np.ndarray:
     """Return the logits [B, S] of the places of one rule for each row."""
-    counts = parameters["num_places"][np.arange(len(rules)), rules]
-    return _cut_off(parameters["place_logits"], np.maximum(counts, 1))
+    rows, logits = np.arange(len(rules)), parameters["place_logits"]
+    own = logits[rows, rules] if logits.ndim == 3 else logits
+    return _cut_off(own, np.maximum(parameters["num_places"][rows, rules], 1))
+
+
+def _by_rule(parameters: Parameters) -> np.ndarray:
+    """Return the logits of places [B, R, S]."""
+    logits = parameters["place_logits"]
+    if logits.ndim == 3:
+        return logits
+    return np.repeat(logits[:, np.newaxis], parameters["num_places"].shape[1], axis=1)
 
 
 def _cut_off(logits: np.ndarray, counts: np.ndarray) -> np.ndarray:

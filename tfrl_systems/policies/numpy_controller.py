@@ -15,7 +15,7 @@ import numpy as np
 
 from environments.errors import UserError
 from tfrl_systems.policies import distributions
-from tfrl_systems.policies.numpy_graph import ENCODER, NumpyGraphEncoder, within
+from tfrl_systems.policies.numpy_graph_encoder import ENCODER, NumpyGraphEncoder, within
 from tfrl_systems.policies.numpy_network import Inputs, NumpyNetwork
 
 Arrays = Mapping[str, np.ndarray]

@@ -1,89 +1,25 @@
 """A graph actor in NumPy, with which workers act if observations are graphs.
 
-The arithmetic is that of `networks/graph_encoder.py` and `networks/graph_heads.py`, in float32; the
-results agree up to rounding. Graphs are processed one at a time, so the decision for one does not
-depend on the others in its batch. Sums over edges are products with sparse matrices of ones.
+The arithmetic is that of `networks/graph_heads.py`, in float32; the results agree up to rounding.
+Graphs are processed one at a time, so the decision for one does not depend on the others in its
+batch.
 
 This module does not import TensorFlow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 
+from tfrl_systems.policies.numpy_graph_encoder import ENCODER, Arrays, NumpyGraphEncoder, within
 from tfrl_systems.policies.numpy_network import Memoryless
 
-Arrays = Mapping[str, np.ndarray]
-
-_ZERO, _ONE = (np.array(value, np.float32) for value in (0, 1))
-ENCODER = "encoder/"
+_ZERO = np.array(0, np.float32)
 _HEAD = "head/"
-
-
-class NumpyGraphEncoder:
-    """The encoder, for one graph at a time.
-
-    Args:
-      description: its width, rounds, features and norm_epsilon.
-      arrays: its variables by their place within it, such as "round0/send/w".
-
-    Raises:
-      KeyError: an array or a field of the description is missing.
-      ValueError: the shape of an array does not fit the description.
-    """
-
-    def __init__(self, description: Mapping[str, Any], arrays: Arrays) -> None:
-        self._width = int(description["width"])
-        self._num_rounds = int(description["rounds"])
-        self._num_kinds = int(description["features"]["num_kinds"])
-        self._epsilon = np.float32(description["norm_epsilon"])
-        self.update(arrays)
-
-    def update(self, arrays: Arrays) -> None:
-        """Replace all variables; `arrays` as in the constructor."""
-        self._arrays = arrays
-        shape = (self._num_kinds, self._width)
-        if self._arrays["kinds"].shape != shape:
-            raise ValueError(f"kinds of the shape {self._arrays['kinds'].shape}, not {shape}")
-        self._rounds = [
-            _Round(within(f"round{number}/", self._arrays), self._epsilon)
-            for number in range(self._num_rounds)
-        ]
-        # The edge matrices of all rounds, forth and back, [2 K, F, H]: one product for all of them.
-        self._edges = np.stack([edges for layer in self._rounds for edges in layer.edges])
-
-    def __call__(self, graph: Arrays) -> tuple[np.ndarray, np.ndarray]:
-        """Return the vectors of the nodes [N, H] and of the graph [1, H] of one observation."""
-        arrays = self._arrays
-        num_nodes, num_edges = int(graph["n_node"][0]), int(graph["n_edge"][0])
-        nodes = graph["nodes"][:num_nodes]
-        kinds = nodes[:, 0].astype(np.intp)
-        kinds[(kinds < 0) | (kinds >= self._num_kinds)] = 0
-        h = np.dot(nodes[:, 1:], arrays["nodes/w"])
-        h += arrays["nodes/b"]
-        h += arrays["kinds"][kinds]
-        _norm(h, arrays["nodes_norm/scale"], arrays["nodes_norm/offset"], self._epsilon)
-        g = graph["globals"][:1] @ arrays["globals/w"] + arrays["globals/b"]
-        _norm(g, arrays["globals_norm/scale"], arrays["globals_norm/offset"], self._epsilon)
-        senders, receivers = graph["senders"][:num_edges], graph["receivers"][:num_edges]
-        ways = [
-            (begins, _sums_at(ends, num_nodes))
-            for begins, ends in ((senders, receivers), (receivers, senders))
-        ]
-        shares = np.matmul(graph["edges"][:num_edges], self._edges)
-        for number, layer in enumerate(self._rounds):
-            layer(h, g, ways, shares[2 * number : 2 * number + 2])
-        return h, g
-
-    def latent(self, graph: Arrays) -> np.ndarray:
-        """Return the latent [1, H] of one observation, as `networks.latents.GraphLatents` does."""
-        _, g = self(graph)
-        _norm(g, _ONE, _ZERO, self._epsilon)
-        return g
 
 
 class NumpyGraphNetwork(Memoryless):
@@ -100,6 +36,8 @@ class NumpyGraphNetwork(Memoryless):
 
     def __init__(self, description: Mapping[str, Any], arrays: Arrays) -> None:
         self._masked = np.float32(description["masked"])
+        # Policies that were saved before there was a choice see a list.
+        self._num_places = int(description.get("num_places", 0))
         self._encoder = NumpyGraphEncoder(description, within(ENCODER, arrays))
         self._head = _HEADS[description["head"]](description)
         self._head.update(within(_HEAD, arrays))
@@ -110,7 +48,12 @@ class NumpyGraphNetwork(Memoryless):
         self._head.update(within(_HEAD, arrays))
 
     def parameters(self, observation: Arrays) -> dict[str, np.ndarray]:
-        """Return the logits [B, A] of the listed actions, and the list [B, A, 2]."""
+        """Return the logits [B, A] of the listed actions, and the list [B, A, 2].
+
+        A network that learned without a list returns the logits of all rules and locations instead.
+        """
+        if self._num_places:
+            return self._numbered(observation)
         is_there = observation["action_mask"]
         logits = np.full(is_there.shape, self._masked, np.float32)
         for number, allowed in enumerate(is_there):
@@ -119,63 +62,17 @@ class NumpyGraphNetwork(Memoryless):
             logits[number, places] = self._head(*self._encoder(graph), graph, places)
         return {"logits": logits, "actions": observation["actions"]}
 
-
-class _Round:
-    """One round of message passing, like `networks.graph_encoder.Round`.
-
-    Attributes:
-      edges: the matrices E and F that edge features are multiplied with, forth and back, [F, H]
-        each.
-    """
-
-    def __init__(self, arrays: Arrays, epsilon: np.float32) -> None:
-        self.edges = arrays["edges_in/w"], arrays["edges_out/w"]
-        self._arrays = arrays
-        self._epsilon = epsilon
-        # Three products with contiguous results are faster than one whose result is split.
-        kernels = np.split(arrays["send/w"], 3, axis=1)
-        self._send = list(
-            zip(map(np.ascontiguousarray, kernels), np.split(arrays["send/b"], 3), strict=True)
+    def _numbered(self, observation: Arrays) -> dict[str, np.ndarray]:
+        graphs = (
+            {name: field[number] for name, field in observation.items()}
+            for number in range(len(observation["n_node"]))
         )
-        self._combine = np.split(arrays["combine/w"], 3)
-
-    def __call__(
-        self,
-        h: np.ndarray,
-        g: np.ndarray,
-        ways: Sequence[tuple[np.ndarray, scipy.sparse.csr_matrix]],
-        shares: np.ndarray,
-    ) -> None:
-        """Update the vectors of the nodes and of the graph in place.
-
-        Args:
-          h: vectors of the nodes, [N, H].
-          g: vector of the graph, [1, H].
-          ways: forth and back: the node at which each edge begins, and the matrix that sums the
-            messages of edges at the nodes where they end.
-          shares: each edge's share of its message, forth and back, [2, E, H]; overwritten.
-        """
-        arrays = self._arrays
-        (kernel, bias), *sending = reversed(self._send)
-        own = np.dot(h, kernel)
-        own += bias + (g @ arrays["hear/w"])[0] if "hear/w" in arrays else bias
-        streams = [np.maximum(own, _ZERO, own)]
-        for (kernel, bias), messages, (begins, sums) in zip(
-            sending, shares[::-1], ways[::-1], strict=True
-        ):
-            sent = np.dot(h, kernel)
-            sent += bias
-            messages += sent.take(begins, axis=0, mode="clip")
-            streams.append(sums @ np.maximum(messages, _ZERO, messages))
-        for stream, kernel in zip(reversed(streams), self._combine, strict=True):
-            h += np.dot(stream, kernel)
-        h += arrays["combine/b"]
-        _norm(h, arrays["norm/scale"], arrays["norm/offset"], self._epsilon)
-        mean = h.sum(axis=0, keepdims=True) / np.float32(max(len(h), 1))
-        hidden = np.concatenate((g, mean), axis=1) @ arrays["global_hidden/w"]
-        hidden = np.maximum(hidden + arrays["global_hidden/b"], _ZERO)
-        g += hidden @ arrays["global_out/w"] + arrays["global_out/b"]
-        _norm(g, arrays["global_norm/scale"], arrays["global_norm/offset"], self._epsilon)
+        rules, places = map(
+            np.concatenate,
+            zip(*(self._head.numbered(self._encoder(graph)[1]) for graph in graphs), strict=True),
+        )
+        counts = np.full(rules.shape, self._num_places, np.int32)
+        return {"rule_logits": rules, "place_logits": places, "num_places": counts}
 
 
 class _PointerHead:
@@ -247,40 +144,22 @@ class _HierarchicalHead:
         scores += arrays["locations/b"][locations]
         return logs[pairs] + _log_shares(scores, pairs, len(present))
 
+    def numbered(self, g: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the logits of all rules [1, R + 1], and of all locations of each [1, R + 1, S]."""
+        arrays = self._arrays
+        hidden = np.maximum(g @ arrays["xfer_hidden/w"] + arrays["xfer_hidden/b"], _ZERO)
+        rules = hidden @ arrays["xfers/w"] + arrays["xfers/b"]
+        hidden = g @ arrays["location_hidden/w"] + arrays["location_hidden/b"]
+        hidden = np.maximum(hidden + arrays["location_xfers"], _ZERO)
+        places = hidden @ arrays["locations/w"] + arrays["locations/b"]
+        return rules, places[np.newaxis]
+
 
 _HEADS: dict[str, Any] = {
     "pointer": _PointerHead,
     "local": _PointerHead,
     "hierarchical": _HierarchicalHead,
 }
-
-
-def within(place: str, arrays: Arrays) -> dict[str, np.ndarray]:
-    """Copy the arrays whose names begin with `place`, and remove that from their names."""
-    return {
-        name.removeprefix(place): np.array(array)
-        for name, array in arrays.items()
-        if name.startswith(place)
-    }
-
-
-def _norm(values: np.ndarray, scale: np.ndarray, offset: np.ndarray, epsilon: np.float32) -> None:
-    """Apply layer normalisation to the rows of `values`, in place."""
-    size = np.float32(values.shape[1])
-    values -= (values @ np.full(values.shape[1], 1 / size, np.float32))[:, np.newaxis]
-    variances = np.einsum("nh,nh->n", values, values) / size
-    values *= (1 / np.sqrt(variances + epsilon))[:, np.newaxis]
-    values *= scale
-    values += offset
-
-
-def _sums_at(rows: np.ndarray, num_rows: int) -> scipy.sparse.csr_matrix:
-    """Return a matrix [num_rows, E] that sums the rows of an [E, H] that belong to each row."""
-    order = np.argsort(rows, kind="stable").astype(np.int32)
-    ends = np.zeros(num_rows + 1, np.int32)
-    np.cumsum(np.bincount(rows, minlength=num_rows), out=ends[1:])
-    ones = np.ones(len(rows), np.float32)
-    return scipy.sparse.csr_matrix((ones, order, ends), (num_rows, len(rows)))
 
 
 def _means_of(rows: np.ndarray, num_nodes: int) -> scipy.sparse.csr_matrix:

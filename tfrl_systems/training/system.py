@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tfrl_systems.training.checkpoints import Workdir
     from tfrl_systems.training.online import OnlineTask
 
-GRAPH_SETTINGS = ("graph_width", "graph_rounds", "head", "max_logit")
+GRAPH_SETTINGS = ("graph_width", "graph_rounds", "graph_block", "head", "max_logit", "two_policies")
 """Settings of agents that need observations of graphs."""
 FLOAT_SETTINGS = (
     *("action_std", "search_action_std", "final_action_std", "state_dependent_std"),

@@ -18,8 +18,11 @@ tanh(s (a_t - aim)) for s = 3, 10, 30, 100. The aim is the controller's choice f
 the time of the last fit (`WorldModel.aim_fn`).
 
 The thesis has one member. Several, which differ by their first weights, disagree where they saw
-little (R. Kidambi et al.; T. Yu et al.: MOPO, 2020). The temperature τ widens the mixture as in Ha
-and Schmidhuber: the logits of π are divided by τ, and σ is multiplied by √τ.
+little (R. Kidambi et al.; T. Yu et al.: MOPO, 2020).
+
+The temperature τ divides the logits of π, as the thesis prints it (3.4.1), and multiplies σ by √τ,
+which it does not print. Its other settings are those of Ha and Schmidhuber, whose code does both.
+With one Gaussian, or several that agree, π alone would change nothing. At τ = 1 nothing changes.
 
 Rewards are numbers in units of `reward_scale`, or distributions over 255 values, two-hot (D. Hafner
 et al.: Mastering Diverse Domains through World Models, 2023).
@@ -67,6 +70,7 @@ class Shape:
       two_hot: whether rewards are distributions over values, not numbers.
       graph_width: for graphs, the length of latents.
       graph_rounds: for graphs, rounds of message passing.
+      graph_block: for graphs, what a round is.
     """
 
     num_members: int = 1
@@ -78,6 +82,7 @@ class Shape:
     two_hot: bool = True
     graph_width: int = 32
     graph_rounds: int = 3
+    graph_block: str = "two_way"
 
 
 class _Tower(snt.Module):
@@ -188,7 +193,7 @@ class WorldModel(snt.Module):
         super().__init__(name="world_model")
         self.shape = shape
         self.latents = make_latents(
-            observation_spec, shape.graph_width, shape.graph_rounds, generator
+            observation_spec, shape.graph_width, shape.graph_rounds, generator, shape.graph_block
         )
         self.allowed = Permits.read(observation_spec, action_spec)
         self.members = [

@@ -34,7 +34,7 @@ import hashlib
 import json
 import warnings
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,6 +72,14 @@ def is_understood(name: str) -> bool:
     for kind 0, which no node has.
     """
     return any(name == vocabulary(1 + number) for number in range(len(features.KINDS)))
+
+
+_LIST = ("actions", "action_mask", "action_nodes", "action_inputs", "action_features")
+
+
+def without_list(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those fields of an observation, or of its specs, that do not list allowed actions."""
+    return {name: field for name, field in fields.items() if name not in _LIST}
 
 
 _MOST_ID = 2**31 - 1

@@ -31,8 +31,9 @@ def taso(record: Record, alpha: float = 1.05, max_dequeued: int | None = None) -
     """Search by cost-based backtracking: Algorithm 1 of the thesis (2.1.1), as TASO implements it.
 
     TASO's implementation adds three things to the printed algorithm. It skips graphs that it has
-    seen before (by their hashes), drops graphs with more than twice the nodes of the first one, and
-    ends after a given number of graphs.
+    seen before (by their hashes), without which the queue would never become empty. It drops graphs
+    with more than twice the nodes of the first one, and ends after a given number of graphs. The
+    printed S_i(G) is one graph; here, as in TASO, a rule makes one at each place where it matches.
 
     Args:
       record: see the module.

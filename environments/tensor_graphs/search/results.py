@@ -46,7 +46,7 @@ class State(Protocol):
 
 
 class Step(NamedTuple):
-    """A match as it is written down: the thesis's action (xfer, location), section 4.2.2.
+    """A match as it is written down: the thesis's action (xfer, location), section 3.2.3.
 
     Attributes:
       rule: name of the rule.

@@ -198,6 +198,9 @@ def test_without_masks_all_is_shown_and_costs_100():
     environment = make(relus(2), masked=False)
     seen = environment.reset().observation
     assert seen["xfer_mask"].all() and seen["location_masks"].all()
+    assert seen.keys() == environment.observation_spec().keys()
+    listing = {"actions", "action_mask", "action_nodes", "action_inputs", "action_features"}
+    assert make(relus(2)).observation_spec().keys() - seen.keys() == listing
     assert environment.step(np.array([0, 9], np.int32)).reward == rewards.INVALID == -100
 
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
 import tree
+from tf_agents.trajectories import time_step as ts
 
+from environments import contexts
+from environments.errors import UserError
+from environments.tensor_graphs.environment import TensorGraphEnvironment
 from tests.tfrl_systems import actor_problems
 from tests.tfrl_systems.actor_problems import (
     PLAIN,
@@ -17,8 +25,17 @@ from tests.tfrl_systems.actor_problems import (
     train_eagerly,
     two_episodes,
 )
-from tests.tfrl_systems.graph_problems import MakeRunner, data_of, make_agent
+from tests.tfrl_systems.graph_problems import (
+    RULES,
+    SIZES,
+    Hill,
+    MakeRunner,
+    data_of,
+    make_agent,
+    relus,
+)
 from tfrl_systems.agents import ppo
+from tfrl_systems.drivers.episode_runner import EpisodeRunner
 from tfrl_systems.drivers.jobs import Chunk
 from tfrl_systems.networks import graph_actors, graph_encoder
 from tfrl_systems.policies.numpy_actor import NumpyActor
@@ -75,6 +92,107 @@ def test_relative_advantages_worked_by_hand(monkeypatch):
     np.testing.assert_allclose(updates[0][4][0], relative, rtol=1e-4)
     expected = 0.5 * (35 / 4 + np.mean((states - np.log(rewards + 1e-4)) ** 2))
     assert loss.numpy() == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_clipped_objective_of_algorithm_3_by_hand():
+    """ε = 0.2; the thesis's min(r Â, clip(r, 0.8, 1.2) Â) of four steps, and its slope in log π.
+
+    r      Â     r Â     clipped    min     slope
+    1.5    1     1.5      1.2       1.2     0       it gained enough
+    1.5   -1    -1.5     -1.2      -1.5    -1.5
+    0.5    1     0.5      0.8       0.5     0.5
+    0.5   -1    -0.5     -0.8      -0.8     0       it lost enough
+
+    The loss is minus the mean, (1.2 - 1.5 + 0.5 - 0.8) / 4 = -0.15; the slopes are divided by -4.
+    """
+    agent = actor_problems.make_agent(ppo, "integer", clip=0.2)
+    observation = {name: tf.zeros([1, 4], tf.int64) for name in actor_problems.NAMES}
+    steps = ts.TimeStep(*[tf.zeros([1, 4], kind) for kind in (tf.int32, tf.float32, tf.float32)],
+                        observation)  # fmt: skip
+    logits = tf.Variable(np.log([[[0.5, 0.5]] * 4]).astype(np.float32))
+    before = np.log(np.float32([[0.5 / 1.5, 0.5 / 1.5, 1, 1]]))
+    advantages = tf.constant([[1.0, -1, 1, -1]])
+    with tf.GradientTape() as tape:
+        now = tfp.distributions.Categorical(logits)
+        # With log π as given, its slope is that of the log-probabilities themselves.
+        loss = agent.policy_gradient_loss(
+            steps, tf.zeros([1, 4], tf.int64), before, advantages, now, tf.ones([1, 4])
+        )
+    assert loss.numpy() == pytest.approx(0.15, rel=1e-5)
+    # The slope of log π(0) in the logit of action 0 is 1 - 1/2.
+    slopes = 2 * tape.gradient(loss, logits).numpy()[0, :, 0]
+    np.testing.assert_allclose(slopes, np.array([0, -1.5, 0.5, 0]) / -4, atol=1e-6)
+
+
+class Pair(NamedTuple):
+    """A distribution that says which log-probabilities it has."""
+
+    of_rules: Any
+    of_pairs: Any
+
+    def rule_log_prob(self, action):
+        return self.of_rules
+
+    def log_prob(self, action):
+        return self.of_pairs
+
+
+def test_two_policies_are_clipped_each_by_itself():
+    """Two steps: the rule's ratio, the location's, and their advantages.
+
+    r_x    Â_x   min     r_l    Â_l   min     sum
+    2       1    1.2     1/2     1    0.5     1.7
+    1/2    -1   -0.8     1       3    3       2.2
+
+    The loss is -(1.7 + 2.2) / 2. As one action, both ratios of the first step are 2 · 1/2 = 1.
+    """
+    agent = make_agent(ppo, two_policies=True, **TINY)
+    now = Pair(np.log(np.float32([[0.4, 0.1]])), np.log(np.float32([[0.04, 0.05]])))
+    before = np.log(np.float32([[[0.2, 0.2], [0.2, 0.5]]]))
+    advantages = np.float32([[[1, 1], [-1, 3]]])
+    loss = agent.policy_gradient_loss(None, None, before, advantages, now)
+    assert loss.numpy() == pytest.approx(-(1.7 + 2.2) / 2, rel=1e-5)
+
+
+@pytest.mark.parametrize("is_relative", [False, True])
+def test_two_policies_learn_from_returns_of_their_own(is_relative, monkeypatch):
+    """V(s) and V(s, x) of one update; what they are not the same in is their last layer alone."""
+    settings = {"two_policies": True, "num_epochs": 1, "relative_advantages": is_relative, **TINY}
+    agent = make_agent(ppo, head="hierarchical", **settings)
+    updates = updates_of(agent, monkeypatch)
+    loss = train_eagerly(agent, experience(head="hierarchical"))
+    ((_, actions, logs, chosen, advantages, *_),) = updates
+    assert logs.shape == advantages.shape == chosen.returns.shape == (*actions.shape[:2], 2)
+    np.testing.assert_array_equal(chosen.rules, actions[..., 0])
+    np.testing.assert_allclose(np.mean(advantages, axis=1), 0, atol=1e-5)
+    np.testing.assert_allclose(np.var(advantages, axis=1), 1, atol=1e-3)
+    assert np.isfinite(loss.loss) and np.all(logs.numpy() <= 0)
+
+
+def test_it_learns_from_a_hundred_less_what_is_allowed():
+    """At first 5 of 24 pairs are: slip and lift at locations 0 and 1, and NO-OP at 0."""
+    sampler = contexts.uniform([relus()])
+    sizes = dataclasses.replace(SIZES, masked=False)
+    environment = TensorGraphEnvironment(sampler, sizes, RULES, Hill())
+    assert environment.reset().observation["location_masks"].size == 24
+    config = ppo.Config(
+        **TINY, head="hierarchical", learning_rate=0.02, two_policies=True, gamma=0.5
+    )
+    agent = ppo.make_agent(config, environment.time_step_spec(), environment.action_spec())
+    runner = EpisodeRunner([environment], NumpyActor.from_policy(agent.collect_policy), 32)
+    refused = []
+    for number in range(7):
+        runner.load(data_of(agent, number))
+        played = runner.run(Chunk(number, 0)).with_usual_length().trajectory
+        is_taken = ~np.asarray(played.is_boundary())
+        refused.append(np.mean(np.asarray(played.reward)[is_taken] == -100))
+        agent.train(played)
+    assert refused[0] > 0.7 and refused[-1] < 0.2
+
+
+def test_two_policies_need_pairs():
+    with pytest.raises(UserError, match="two_policies: expected graphs with pairs"):
+        actor_problems.make_agent(ppo, two_policies=True)
 
 
 def test_a_step_that_went_as_expected_counts():

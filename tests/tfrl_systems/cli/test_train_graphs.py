@@ -123,7 +123,7 @@ def test_what_was_learned_is_compared_and_used(lent_run, models, tfrl, tmp_path)
 def test_a_world_model_is_learned_and_used(train, models, tfrl, tmp_path):
     """Its controller acts with the real masks; it knows the rules by their numbers."""
     dreaming = {
-        **{"num_members": 1, "memory_size": 16, "head_size": 16},
+        **{"num_members": 1, "memory_size": 16, "head_size": 16, "graph_block": "full"},
         **{"num_dreams": 16, "dream_updates": 2, "fit_updates": 3, "fit_episodes": 2},
     }
     ran = train(tmp_path / "run", models[:1], "--iterations", 2, agent="world_model", **dreaming)
@@ -137,6 +137,7 @@ def test_a_world_model_is_learned_and_used(train, models, tfrl, tmp_path):
     policy = tmp_path / "run" / "policy"
     described = json.loads((policy / "policy.json").read_text())
     assert described["kind"] == "controller" and described["permits"] == "num_places"
+    assert described["latents"]["block"] == "full"
     arguments = ("evaluate", "tensor_graphs", "--model", models[0], "--objective", "analytic")
     ran = tfrl(*arguments, "--policy", policy, "--rollouts", 2, "--json")
     assert ran.status == 0, ran.err
@@ -148,6 +149,30 @@ def test_a_world_model_is_learned_and_used(train, models, tfrl, tmp_path):
     ran = tfrl(*arguments, "--policy", policy)
     assert ran.status == 1 and "expected the rules that it was trained with" in ran.err
     assert len(ran.err.splitlines()) == 1
+
+
+def test_without_masks_all_numbers_are_tried(train, models, tfrl, tmp_path):
+    """What is refused costs 100. The policy is used with masks, like any other."""
+    unmasked = {"masked": "false", "max_locations": 8}
+    ran = train(tmp_path / "run", models[:1], "--iterations", 1, **unmasked)
+    assert ran.status == 0, ran.err
+    (learned,) = ran.json["training"]
+    assert learned["steps_per_episode"] == GRAPHS["max_steps"] and learned["mean_return"] < -400
+    policy = tmp_path / "run" / "policy"
+    described = json.loads((policy / "policy.json").read_text())
+    fields = {"head": "hierarchical", "num_places": 8, "block": "two_way"}
+    assert described.items() >= fields.items()
+    ran = tfrl(
+        *("evaluate", "tensor_graphs", "--model", models[0], "--objective", "analytic"),
+        *("--policy", policy, "--rollouts", 2, "--json"),
+    )
+    assert ran.status == 0, ran.err
+    (comparison,) = ran.json["models"]
+    assert comparison["policies"][0]["steps"] > 0
+    ran = train(tmp_path / "other", models[:1], agent="bc_max", masked="false")
+    assert ran.status == 1 and "masked: expected true for bc_max" in ran.err
+    ran = train(tmp_path / "other", models[:1], head="pointer", **unmasked)
+    assert ran.status == 1 and "head: expected hierarchical" in ran.err
 
 
 def test_es_learns_on_members_of_families_and_is_used_on_others(train, tfrl, tmp_path, monkeypatch):

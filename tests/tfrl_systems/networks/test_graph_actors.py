@@ -12,6 +12,7 @@ from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
 from environments.errors import UserError
+from environments.tensor_graphs.observation.observation import without_list
 from tests.tfrl_systems import graph_problems
 from tests.tfrl_systems.graph_problems import RULES, SIZES, batch, random_observation
 from tfrl_systems.agents.policy_gradients import Config
@@ -20,16 +21,22 @@ from tfrl_systems.networks.graph_actions import MASKED
 from tfrl_systems.policies import distributions
 from tfrl_systems.policies.numpy_graph import NumpyGraphNetwork
 
-HEADS = pytest.mark.parametrize("head", graph_actors.HEADS)
+# The last is the pointer behind full GN blocks.
+HEADS = pytest.mark.parametrize("head", (*graph_actors.HEADS, "full"))
 
 LARGER = dataclasses.replace(SIZES, max_nodes=31, max_edges=40, max_actions=30)
 FEATURES = ("nodes", "edges", "action_features")
 
 
-def make_actor(head="pointer", sizes=SIZES, rules=RULES, seed=0, max_logit=4.0):
+def make_actor(
+    head="pointer", sizes=SIZES, rules=RULES, seed=0, max_logit=4.0, is_listed=True
+):  # fmt: skip
     specs = tensor_spec.from_spec(graph_problems.specs(sizes, rules))
+    specs = specs if is_listed else without_list(specs)
     action = tensor_spec.BoundedTensorSpec([2], tf.int32, 0, [len(rules), sizes.max_locations - 1])
-    config = Config(graph_width=8, graph_rounds=2, head=head, max_logit=max_logit)
+    block, head = ("full", "pointer") if head == "full" else ("two_way", head)
+    sizes_of = {"graph_width": 8, "graph_rounds": 2, "graph_block": block}
+    config = Config(**sizes_of, head=head, max_logit=max_logit)
     actor = graph_actors.GraphActorNetwork(specs, action, config, np.random.default_rng(seed))
     noise = np.random.default_rng(seed + 1)
     for variable in actor.trainable_variables:
@@ -246,6 +253,49 @@ def test_first_the_rule_then_the_location_by_hand():
     np.testing.assert_allclose(
         np.exp(twin(actor).parameters(batch(variable))["logits"][0, :4]), expected, rtol=1e-5
     )
+
+
+def without_masks(graph):
+    """What there is of an observation without masks."""
+    return {**without_list(graph), "location_masks": np.ones_like(graph["location_masks"])}
+
+
+def test_without_a_list_every_pair_has_its_chance_by_hand():
+    """Rules at odds 1 : 2 : 4 : 3 (NO-OP), locations at 1 : 2 : … : 6, which add up to 21.
+
+    p(2, 1) = 4 / 10 · 2 / 21, although no match has these numbers.
+    """
+    actor = make_actor("hierarchical", is_listed=False)
+    for variable in actor.head.variables:
+        variable.assign(tf.zeros_like(variable))
+    actor.head.xfers.b.assign(np.log([1, 2, 4, 3]))
+    actor.head.locations.b.assign(np.log(np.arange(SIZES.max_locations) + 1))
+    seen = batch(*map(without_masks, observations(1)))
+    distribution = actor(seen)[0]
+    log = distribution.log_prob(tf.constant([[2, 1]]))
+    assert np.exp(log) == pytest.approx(4 / 10 * 2 / 21, rel=1e-5)
+    parameters = twin(actor).parameters(seen)
+    listed = distributions.of_list(parameters, np.array([[[2, 1], [0, 5]]]), np.ones((1, 2), bool))
+    odds = np.exp(listed["logits"][0])
+    assert odds[0] / odds[1] == pytest.approx((4 * 2) / (1 * 6), rel=1e-5)
+
+
+def test_without_a_list_numpy_has_the_same_arithmetic():
+    """Locations depend on the rule; the padding of graphs and other graphs change nothing."""
+    actor = make_actor("hierarchical", is_listed=False)
+    graphs = list(map(without_masks, observations(4)))
+    parameters, distribution = twin(actor).parameters(batch(*graphs)), actor(batch(*graphs))[0]
+    for name, expected in distribution.parameters.items():
+        if name in parameters:
+            np.testing.assert_allclose(parameters[name], expected, rtol=1e-4, atol=1e-5)
+    assert len(parameters) == 3
+    of_rules = parameters["place_logits"][0]
+    assert np.abs(of_rules[0] - of_rules[1]).max() > 0.01
+
+
+def test_without_a_list_no_match_can_be_scored():
+    with pytest.raises(UserError, match="head: expected hierarchical, because without masks"):
+        make_actor("pointer", is_listed=False)
 
 
 @HEADS

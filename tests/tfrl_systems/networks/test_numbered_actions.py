@@ -27,9 +27,15 @@ PROBABILITIES = {(0, 0): 1 / 4, (2, 0): 1 / 8, (2, 1): 1 / 4, (2, 2): 3 / 8}
 ENTROPY = -sum(share * math.log(share) for share in PROBABILITIES.values())
 
 
-@pytest.fixture
-def distribution():
-    return NumberedActions.of(tf.constant(OUTPUTS), tf.constant(NUM_PLACES))
+@pytest.fixture(params=["shared", "own"])
+def distribution(request):
+    """With logits of places for all rules, and with each rule's own; those of others are noise."""
+    shared = NumberedActions.of(tf.constant(OUTPUTS), tf.constant(NUM_PLACES))
+    if request.param == "shared":
+        return shared
+    noise = tf.constant([[7.0, -1.0, 2.0, 3.0], [0.0, 4.0, 5.0, -6.0]])
+    own = tf.concat([noise, shared.place_logits], axis=0)[tf.newaxis]
+    return NumberedActions(shared.rule_logits, own, shared.num_places)
 
 
 @pytest.fixture
@@ -44,6 +50,15 @@ def test_probabilities(distribution):
         assert log_probability.numpy() == pytest.approx(math.log(share), rel=1e-5)
     for action in ((1, 0), (2, 3), (0, 1)):
         assert distribution.log_prob(tf.constant([action])).numpy() <= MASKED / 2
+
+
+def test_a_rule_alone(distribution):
+    actions = tf.constant([[2, 1], [0, 0]])
+    both = distribution.batch_shape_tensor().numpy().tolist()
+    assert both == [1]
+    for action, share in zip(actions, (3 / 4, 1 / 4), strict=True):
+        log = distribution.rule_log_prob(action[tf.newaxis]).numpy()
+        assert log == pytest.approx(math.log(share), rel=1e-5)
 
 
 def test_entropy_and_mode(distribution, parameters):
@@ -80,6 +95,8 @@ def test_the_same_over_a_list(parameters):
     actions = np.array([[(2, 1), (0, 0), (2, 2), (2, 0), (3, 0)]], np.int32)
     is_listed = np.array([[True, True, True, True, False]])
     wide = {**parameters, "rule_logits": np.append(parameters["rule_logits"], [[0]], axis=1)}
+    if wide["place_logits"].ndim == 3:
+        wide["place_logits"] = np.pad(wide["place_logits"], [(0, 0), (0, 1), (0, 0)])
     wide["num_places"] = np.append(parameters["num_places"], [[0]], axis=1)
     logits = distributions.of_list(wide, actions, is_listed)["logits"][0]
     shares = np.exp(logits - logits.max())

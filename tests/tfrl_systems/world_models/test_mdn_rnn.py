@@ -53,6 +53,25 @@ def test_temperature_zero_takes_the_likeliest_mean():
     np.testing.assert_allclose(drawn, [[2, 3]], atol=1e-2)
 
 
+@pytest.mark.parametrize(("temperature", "share"), [(0.5, 16 / 17), (1.0, 4 / 5), (2.0, 2 / 3)])
+def test_temperature_by_hand(temperature, share):
+    """π = 1/5, 4/5: the logits 0, ln 4 divided by τ have odds 1 : 4^(1/τ). σ = 0.01 grows by √τ.
+
+    The thesis's equation (3.4.1) is the first; Ha and Schmidhuber have the second, too.
+    """
+    count = 20_000
+    mixture = predicted(
+        mixture_logits=np.tile(np.log([1.0, 4.0]), (1, count, 1)),
+        means=np.tile([[0.0, 0.0], [1.0, 1.0]], (1, count, 1, 1)),
+        log_stds=np.full((1, count, 2, 2), np.log(0.01)),
+    )
+    members = tf.zeros([count], tf.int32)
+    drawn = predictions.sample_latents(mixture, members, temperature, tf.constant([1, 2])).numpy()
+    is_second = drawn[:, 0] > 0.5
+    assert np.mean(is_second) == pytest.approx(share, abs=0.01)
+    assert np.std(drawn[is_second] - 1) == pytest.approx(0.01 * math.sqrt(temperature), rel=0.02)
+
+
 def test_two_hot_rewards_mean_what_they_should():
     model = make_model()
     model.reward_scale.assign(2.0)

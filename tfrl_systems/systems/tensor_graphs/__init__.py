@@ -8,6 +8,7 @@ import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from environments.errors import UserError
 from environments.tensor_graphs.settings import Settings as EnvironmentSettings
 from tfrl_systems.reporting import Reporter, percent
 from tfrl_systems.settings import Settings
@@ -138,10 +139,10 @@ class TensorGraphs(System):
         return {**settings, "environment": environment, "teaching": Teaching()}
 
     def complete(self, run: TrainingRun) -> TrainingRun:
-        """See `System.complete`; fills in how large observations of these models can be."""
+        """See `System.complete`; fills in how large observations are, and a head without masks."""
         from tfrl_systems.systems.tensor_graphs import learning
 
-        return learning.with_room(run)
+        return learning.with_room(_with_head(run))
 
     def describe(self, run: TrainingRun) -> dict[str, Any]:
         """See `System.describe`."""
@@ -192,6 +193,25 @@ class TensorGraphs(System):
     def table(self, evaluation: Mapping[str, Any]) -> str:
         """See `System.table`."""
         return tables.model_tables(evaluation)
+
+
+def _with_head(run: TrainingRun) -> TrainingRun:
+    """Return the run with the only head that needs no list of matches, if there are no masks.
+
+    Raises:
+      UserError: the agent imitates searches, whose steps are matches of the list.
+    """
+    config = run.settings["agent"]
+    if run.settings["environment"].masked:
+        return run
+    if run.agent == "bc_max":
+        raise UserError(
+            "masked: expected true for bc_max, which learns from the listed matches; found false"
+        )
+    if getattr(config, "head", "") != "local":
+        return run
+    numbered = dataclasses.replace(config, head="hierarchical")
+    return dataclasses.replace(run, settings={**run.settings, "agent": numbered})
 
 
 SYSTEM = TensorGraphs()

@@ -38,7 +38,7 @@ def with_room(run: TrainingRun) -> TrainingRun:
     if not zeros:
         return run
     rooms: dict[str, Any] = dict.fromkeys(_GROWTH, _MOST)
-    roomy = dataclasses.replace(settings, max_steps=1, truncate=True, **rooms)
+    roomy = dataclasses.replace(settings, max_steps=1, truncate=True, masked=True, **rooms)
     needed = dict.fromkeys(_GROWTH, 0)
     # Costs do not matter here, and those of other objectives would have to be measured.
     problem = dataclasses.replace(run.problem, objective="analytic")
@@ -160,9 +160,10 @@ def _make_teacher(
 def _evaluator(problem: Problem, settings: Settings, agent: Any) -> EvaluateFn:
     """Return a function that rewrites each model by the likeliest actions and counts the rules.
 
-    Of families it rewrites a few members that training never draws.
+    Of families it rewrites a few members that training never draws. A policy that learned without
+    masks is limited to what is allowed, like those that learned with them.
     """
-    settings = dataclasses.replace(settings, random_steps=0)
+    settings = dataclasses.replace(settings, random_steps=0, masked=True)
     environments = {
         model: make_environment(problem, settings, starts.sampler_of([model]))
         for name in problem.models

@@ -46,13 +46,13 @@ class GraphPolicy:
       seed: seed of the actions that are drawn.
 
     Attributes:
-      settings: see above.
+      network, settings: see above.
     """
 
     def __init__(
         self, network: Any, settings: Mapping[str, Any] | None = None, seed: int = 0
     ) -> None:
-        self._network = network
+        self.network = network
         self.settings = settings or {}
         self._seed = seed
 
@@ -135,7 +135,7 @@ class GraphPolicy:
           Each match that is applied, with the state after it.
         """
         # Episodes can be played in turn, or by several threads.
-        network = self._network.new_episode()
+        network = self.network.new_episode()
         generator = np.random.default_rng([self._seed, number])
         time_step = time_step or environment.reset()
         num_applied = 0
@@ -161,7 +161,7 @@ class GraphPolicy:
         The random numbers depend on the seed and the index of the episode.
         """
         generator = np.random.default_rng([self._seed, number])
-        logits = _parameters(self._network.new_episode(), observation)["logits"][0]
+        logits = _parameters(self.network.new_episode(), observation)["logits"][0]
         # The action with the largest sum of logit and Gumbel noise is a draw from the distribution;
         # the next one is a draw from the rest, and so on.
         order = np.argsort(-(logits + generator.gumbel(size=len(logits))), kind="stable")

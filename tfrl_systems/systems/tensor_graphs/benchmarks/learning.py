@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
+import types
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -26,15 +28,19 @@ _NUM_UPDATES = 3
 
 
 def measure_learning(
-    system: System, problem: Problem, model: str, seed: int
+    system: System,
+    problem: Problem,
+    model: str,
+    seed: int,
+    settings: Mapping[str, Any] = types.MappingProxyType({}),
 ) -> tuple[list[float], list[float]]:
     """Time the decisions of an untrained policy on a model, and PPO's updates from its graphs.
 
     Returns:
       CPU time in ms: of the policy's decision on each graph of one episode, and of each update from
-      all of them, with the settings of `tfrl train`.
+      all of them, with the settings of `tfrl train` where `settings` has no others.
     """
-    agent, actor, experience = _collected(system, "ppo", problem, model, seed)
+    agent, actor, experience = _collected(system, "ppo", problem, model, seed, settings)
     policy_ms = []
     for step in range(experience.num_steps):
         seen = {name: array[:, step] for name, array in experience.trajectory.observation.items()}
@@ -63,7 +69,12 @@ def measure_dreaming(system: System, problem: Problem, model: str, seed: int) ->
 
 
 def _collected(
-    system: System, name: str, problem: Problem, model: str, seed: int
+    system: System,
+    name: str,
+    problem: Problem,
+    model: str,
+    seed: int,
+    settings: Mapping[str, Any] = types.MappingProxyType({}),
 ) -> tuple[Any, NumpyActor, Experience]:
     """Return an untrained agent, its actor, and an episode of at most `NUM_GRAPHS` steps."""
     # A request for benchmarks has fields of its own, which no plan takes.
@@ -72,7 +83,7 @@ def _collected(
         system.plan(
             name,
             seed,
-            {"max_steps": NUM_GRAPHS, "episodes_per_chunk": 1},
+            {"max_steps": NUM_GRAPHS, "episodes_per_chunk": 1, **settings},
             {**fields, "models": (model,)},
         )
     )

@@ -115,7 +115,12 @@ def test_algorithms_1_and_2_line_by_line():
     config = dataclasses.replace(
         CONFIG, **{**PRINTED, "flip_share": 0.0}, explore=False, baselines=baselines
     )
-    loop = BcMaxLoop(problem, problem, config, dataclasses.replace(CLONING, epochs=300))
+    loop = BcMaxLoop(
+        problem,
+        problem,
+        config,
+        dataclasses.replace(CLONING, network_learning_rate=0.03, batch_size=2),
+    )
     # Line 4 collects a trajectory of each baseline; line 5 takes the default's of x_1, and of x_2
     # that of "always": rewards -990 and -970.
     assert loop.collect()["oracle_cost"] == 990 + 970

@@ -48,6 +48,8 @@ class Generation:
     Attributes:
       vocabularies: a vocabulary of `tfrl rules generate`; may be repeated.
       size: the most operators on a side; smaller sizes are tried first, each by itself.
+      minutes: the most processor time for a vocabulary and a size; smaller rules come first, and
+        what is not considered by then is counted.
       instances: random shapes and attributes to verify a rule with.
       models: a model to search; may be repeated.
       searches: a search; may be repeated.
@@ -59,6 +61,7 @@ class Generation:
         tuple(VOCABULARIES), flag="--vocabulary", metavar="NAME", choices=tuple(VOCABULARIES)
     )
     size: int = option(3, metavar="N", minimum=1)
+    minutes: float = option(60.0, metavar="N", positive=True)
     instances: int = option(100, metavar="N", minimum=1)
     models: tuple[str, ...] = option(MODELS, flag="--model", metavar="FILE|NAME")
     searches: tuple[str, ...] = option(("taso", "regions"), flag="--search", metavar="NAME")
@@ -71,6 +74,7 @@ def _trials(options: Generation) -> Iterator[Trial]:
     for size in range(1, options.size + 1):
         for name in options.vocabularies:
             about = {"kind": "generate", "vocabulary": name, "size": size, **shared}
+            about["minutes"] = options.minutes
             yield Trial(slug(name, size), about)
     names = [slug(name, options.size) for name in options.vocabularies]
     about = {"vocabularies": options.vocabularies, "size": options.size, "generated_by": names}
@@ -93,7 +97,9 @@ def _measure(about: Record, workdir: pathlib.Path) -> Record:
 def _generate(about: Record, workdir: pathlib.Path) -> Record:
     vocabulary = dataclasses.replace(VOCABULARIES[about["vocabulary"]], max_size=about["size"])
     began_s = time.process_time()
-    generator = Generator(about["seed"], num_instances=about["instances"])
+    generator = Generator(
+        about["seed"], num_instances=about["instances"], processor_s=60 * about["minutes"]
+    )
     rules = generator.run([vocabulary])
     seconds = time.process_time() - began_s
     workdir.mkdir(parents=True, exist_ok=True)
@@ -230,6 +236,7 @@ analytic cost, up to the same number of expansions.""",
                     "refused", "hardly apply", "conditions not needed",
                     "change NaN and remove nothing",
                 ),
+                "not reached": first(lambda record: record["stages"].get("not reached", 0)),
                 "rules": first("rules"),
                 "shrink, grow": first(lambda of: f"{of['shrinking']}, {of['growing']}"),
                 "not written": first("new"),

@@ -18,6 +18,9 @@ from environments.tensor_graphs.rules.verification.instances import Instance, In
 
 _NUM_INSTANCES = 3
 _MOST_GRAPHS = 400
+_MOST_DRAWS = 200
+_OF_MATRICES = ("MatMul", "Transpose")
+_RANKS: tuple[set[int], ...] = (set(), {2}, {4})
 
 
 class NoCosts:
@@ -72,13 +75,15 @@ class Derivations:
         """Return whether a chain leads from the source of a rule to its target.
 
         That must be so in each of three random instances of the rule, whose shapes and attributes
-        fulfil its conditions. Its restrictions do not count. The last rule of a chain of three or
-        more may also be read backwards: it is an equality.
+        fulfil its conditions, and which TASO's generator has: matrices that are transposed by
+        [1, 0], or images, joined and cut along the first two axes. The rule's restrictions do not
+        count. The last rule of a chain of three or more may also be read backwards: it is an
+        equality.
         """
         drawer = InstanceDrawer(rule, seed, ("float32",))
         for _ in range(_NUM_INSTANCES):
-            instance = drawer.draw_applicable()
-            if instance is None or not instance.targets:
+            instance = _usual(drawer)
+            if instance is None:
                 return False
             source, target = (
                 _graph(instance, places) for places in (instance.sources, instance.targets)
@@ -107,6 +112,31 @@ class Derivations:
                     if len(reached) >= _MOST_GRAPHS:
                         return
             border = near
+
+
+def _usual(drawer: InstanceDrawer) -> Instance | None:
+    """Draw an instance of a kind that TASO's generator has; None if that does not come."""
+    for _ in range(_MOST_DRAWS):
+        instance = drawer.draw_applicable()
+        if instance is None or not instance.targets:
+            return None
+        if _is_usual(instance):
+            return instance
+    return None
+
+
+def _is_usual(instance: Instance) -> bool:
+    """Whether all tensors are matrices, or all images, or single numbers; see `taso_operators`."""
+    shapes = [kind.shape or () for kind in instance.bindings.types.values()]
+    ranks = {len(shape) for shape in shapes if shape not in ((), (1,))}
+    steps = instance.computation.steps
+    if ranks not in _RANKS or (4 in ranks and any(step.op in _OF_MATRICES for step in steps)):
+        return False
+    attributes = [dict(step.attributes) for step in steps]
+    return all(
+        values.get("axis", 0) in (0, 1) and values.get("perm", (1, 0)) == (1, 0)
+        for values in attributes
+    )
 
 
 def _key(graph: Graph) -> int:

@@ -19,6 +19,8 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 from environments.tensor_graphs.rules.generation.enumerate import Enumeration
@@ -63,11 +65,12 @@ class Generator:
       max_size: largest number of operators in an expression; by default that of the vocabulary.
       rules: rules that exist already; rules that they imply are not generated.
       num_instances: number of instances in which a rule must be right.
+      processor_s: processor time after which no more rules are considered.
 
     Attributes:
       rules: the rules that were found, right and new.
       counts: the counts of each of STAGES, by name of the vocabulary; of an exhaustive one also of
-        its distinct expressions.
+        its distinct expressions, and of the proposals that there was no time to consider.
     """
 
     def __init__(
@@ -76,6 +79,7 @@ class Generator:
         max_size: int | None = None,
         rules: Sequence[Rule] = (),
         num_instances: int = 300,
+        processor_s: float = math.inf,
     ) -> None:
         self.rules: list[Rule] = []
         self.counts: dict[str, collections.Counter[str]] = {}
@@ -83,6 +87,7 @@ class Generator:
         self._max_size = max_size
         self._known = list(rules)
         self._num_instances = num_instances
+        self._end_s = time.process_time() + processor_s
         self._before = {canonical(rule) for rule in rules}
         self._seen = set(self._before)
 
@@ -106,13 +111,22 @@ class Generator:
             counts["expressions"] += enumeration.num_expressions
             if vocabulary.is_exhaustive:
                 counts["distinct"] += enumeration.num_distinct
-            # General and short rules come first, so that they imply the special ones that follow.
+            # General and short rules come first, so that they imply the special ones that follow;
+            # nothing implies those that replace several expressions.
             proposals = sorted(
                 make_proposals(enumeration.candidates, worlds, counts, vocabulary.is_exhaustive),
-                key=lambda new: (new.size, -len(new.rule.variables), len(str(new.rule))),
+                key=lambda new: (
+                    new.size,
+                    vocabulary.is_exhaustive and -len(new.rule.source),
+                    -len(new.rule.variables),
+                    len(str(new.rule)),
+                ),
             )
             rewriters: dict[int, Rewriter] = {}
             for proposal in proposals:
+                if time.process_time() > self._end_s:
+                    counts["not reached"] += 1
+                    continue
                 rule = self._consider(proposal, rewriters, counts, vocabulary)
                 for right in (rule, rule and self._reversed(rule, proposal)):
                     if right is not None:

@@ -169,7 +169,7 @@ def _conv(use: Use) -> None:
     groups = use.choose("group", lambda: groups, alike=False)
     per_group = draw.size()
     if data is not None and len(data) > 1:
-        per_group = max(1, data[1] // groups)
+        per_group = max(1, data[1] // max(1, groups))
     elif weight is not None and len(weight) > 1:
         per_group = weight[1]
     channels = draw.size() * groups

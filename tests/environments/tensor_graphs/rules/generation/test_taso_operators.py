@@ -67,6 +67,9 @@ def test_sums_and_products_of_one_operator():
     ]
     counts = generator.counts["tiny"]
     assert (counts["candidates"], counts["not expressible"], counts["distinct"]) == (7, 5, 8)
+    # Without time nothing is considered, and the two that could be rules are counted.
+    late = Generator(0, processor_s=-1.0)
+    assert late.run([vocabulary]) == [] and late.counts["tiny"]["not reached"] == 2
 
 
 def test_sums_of_two_operators_are_associative_in_both_directions():

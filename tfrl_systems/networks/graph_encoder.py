@@ -307,7 +307,7 @@ class GraphEncoder(snt.Module):
         self.globals_norm = Norm(width, "globals_norm")
         if block == FULL:
             self.edges = linear(generator, (features.edges, width), "edges")
-        self.rounds = [
+        self.rounds: list[Any] = [
             FullRound(width, generator, f"round{number}")
             if block == FULL
             else Round(width, features.edges, generator, f"round{number}", has_globals)

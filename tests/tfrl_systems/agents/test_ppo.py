@@ -156,7 +156,7 @@ def test_two_policies_are_clipped_each_by_itself():
 
 @pytest.mark.parametrize("is_relative", [False, True])
 def test_two_policies_learn_from_returns_of_their_own(is_relative, monkeypatch):
-    """V(s) and V(s, x) of one update; what they are not the same in is their last layer alone."""
+    """Whatever an update learns from has a column for the rule and one for the location."""
     settings = {"two_policies": True, "num_epochs": 1, "relative_advantages": is_relative, **TINY}
     agent = make_agent(ppo, head="hierarchical", **settings)
     updates = updates_of(agent, monkeypatch)

@@ -19,7 +19,8 @@ are those that use the tensors of v (edges v → w). g is the global vector of t
 That is the block "two_way". It departs from the full GN block (thesis, Algorithm 2): edges keep
 their features, a message reads its sender and its edge but neither its receiver nor g, messages go
 against the edges, too, and g reads no edges. The reasons: whether a rule matches hangs on who uses
-a tensor as well as on what makes it, and products for each edge are most of the full block's time.
+a tensor as well as on what makes it, and edges without vectors of their own are cheaper to learn.
+`tools/studies/encoders.py` compares both.
 
 The block "full" is Algorithm 2 (`FullRound`), for edges u → v with vectors e of their own:
 
@@ -307,7 +308,7 @@ class GraphEncoder(snt.Module):
         self.globals_norm = Norm(width, "globals_norm")
         if block == FULL:
             self.edges = linear(generator, (features.edges, width), "edges")
-        self.rounds = [
+        self.rounds: list[Any] = [
             FullRound(width, generator, f"round{number}")
             if block == FULL
             else Round(width, features.edges, generator, f"round{number}", has_globals)

@@ -18,7 +18,7 @@ global vector g and its own r.
 
 LocalHead is a PointerHead without g, behind an encoder whose nodes do not get g either. It judges a
 match by its neighbourhood alone, so it cannot memorise what merely identifies a model, such as the
-number of nodes.
+number of nodes. (Nodes of full GN blocks get g all the same.)
 
 HierarchicalHead is the thesis's way to choose (3.2.3). From g alone it first chooses the rule, then
 the location given the rule, both by number:

@@ -142,11 +142,11 @@ def _refused_percent(policy: GraphPolicy, about: Record) -> float:
     from tfrl_systems.systems.tensor_graphs import learning as graph_learning
     from tfrl_systems.systems.tensor_graphs.problem import Problem
 
-    sizes = {name: policy.settings[name] for name in (*SIZES, "max_steps")}
-    flags = {name: bool(policy.settings[name]) for name in ("may_stop", "constants")}
+    names = (*SIZES, "max_steps", "may_stop", "constants")
+    fields: dict[str, Any] = {name: policy.settings[name] for name in names}
     environment = graph_learning.make_environment(
         Problem(models=(about["model"],), objective="analytic"),
-        Settings(masked=False, truncate=True, **sizes, **flags),
+        Settings(masked=False, truncate=True, **fields),
     )
     generator, steps, refused = np.random.default_rng(about["seed"]), 0, 0
     for _ in range(about["played"]):

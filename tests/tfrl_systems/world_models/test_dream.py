@@ -135,18 +135,6 @@ def test_what_disagreement_costs():
         np.testing.assert_allclose(reward, expected, rtol=1e-4, atol=1e-6)
 
 
-def test_temperature_widens_dreams():
-    model = make_model()
-    state = starts_of(model).drawn(1, True, np.random.default_rng(0))
-    many = tf.nest.map_structure(lambda array: np.repeat(array, 2000, axis=0), state)
-    actions, seed = np.ones(2000, np.int32), np.array([1, 2], np.int32)
-    spreads = []
-    for temperature in (0.0, 0.25, 1.0, 4.0):
-        after, _, _ = dreams.Dream(model, temperature).step(many, actions, seed)
-        spreads.append(float(np.mean(np.std(after.latents, axis=0))))
-    assert spreads[0] < 1e-2 and spreads == sorted(set(spreads))
-
-
 def test_memories_are_those_of_the_episodes(fitted, remember, unseen, monkeypatch):
     """The memory before step t is what t steps leave behind; at the start it is empty."""
     monkeypatch.setattr(dreams, "_EPISODES_AT_ONCE", 7)

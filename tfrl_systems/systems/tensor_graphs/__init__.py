@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from tfrl_systems.training.online import OnlineTask
 
 # The reward pays for the cheapest graph of an episode, because users get that one, not the last.
+# The thesis pays for each step alone (3.2.4) and lets NO-OP end an episode (3.2.3): reward=runtime,
+# may_stop=true, constants=true and max_locations=200, with head=hierarchical, graph_block=full,
+# two_policies=true and graph_rounds=5 for its agent (3.1.1, 3.3).
 # Sizes of 0 are filled in from the models (`learning.with_room`).
 _ENVIRONMENT = EnvironmentSettings(
     reward="least_and_runtime",

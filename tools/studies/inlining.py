@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -29,7 +28,7 @@ from tools.studies.savings import (
     of_variants,
     points,
 )
-from tools.studies.study import Picture, Record, Study, Table, Trial, mean, values_of
+from tools.studies.study import Picture, Record, Study, Table, Trial, mean
 
 LEARNED = "learned"
 FIXED = ("always", "never", "cost<-5", "cost<-20", "cost<-35")
@@ -379,10 +378,10 @@ changed.""",
     [
         Table(
             "Percent saved in the linked images of held-out C++ projects (code, unwind tables, "
-            "read-only data), mean over projects and seeds; of policies fitted in an iteration, "
-            "and of the one that is written in the end.",
+            "read-only data), mean over projects, its mean (range) over seeds; of policies fitted "
+            "in an iteration, and of the one that is written in the end.",
             ("policy",),
-            {"": lambda records: f"{statistics.fmean(values_of(records, 'percent')):.2f}"},
+            {"": mean("percent")},
             across="column",
             derive=of_variants,
             label="part",

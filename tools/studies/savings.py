@@ -20,6 +20,7 @@ Sizes = Mapping[str, Sequence[int]]
 ORACLE, NEVER_WORSE = "oracle", "--never-worse"
 _LANGUAGES = {"c++": "C++", "c": "C"}
 _TEXT, _CODE = 0, 1
+_WRITTEN = "written in the end"
 # Name of a figure -> the parts of an image that are added up.
 IMAGE_PARTS = {
     "code_percent": ("text_bytes",),
@@ -192,22 +193,24 @@ def of_parts(records: Records) -> Iterator[Record]:
 
 
 def of_variants(records: Records) -> Iterator[Record]:
-    """Yield the saving in each project's image: of each iteration, and of the written policy."""
-    for record in records:
-        for variant in record["written"]:
-            for number in _numbers(record, variant):
-                for image in _images(record, f"{variant}/{number}"):
-                    percent = image["loaded_percent"]
-                    yield {"policy": variant, "column": f"fitted in {number}", "percent": percent}
-    worst: dict[str, float] = {}
-    for record in records:
-        for variant, written in record["written"].items():
-            for image in _images(record, f"{variant}/{written}"):
-                percent = image["loaded_percent"]
-                worst[variant] = min(percent, worst.get(variant, percent))
-                yield {"policy": variant, "column": "written in the end", "percent": percent}
-    for variant, percent in worst.items():
-        yield {"policy": variant, "column": "its worst project", "percent": percent}
+    """Yield what the policies of each variant save in images, for each seed: mean over projects.
+
+    The policies are those of each iteration, and the written one; of that also the worst project.
+    """
+    for _, folds in _by_seed(records):
+        for variant in folds[0]["written"]:
+            percents: dict[str, list[float]] = collections.defaultdict(list)
+            for fold in folds:
+                written = fold["written"][variant]
+                columns = {f"fitted in {number}": number for number in _numbers(fold, variant)}
+                for column, number in {**columns, _WRITTEN: written}.items():
+                    images = _images(fold, f"{variant}/{number}")
+                    percents[column] += [image["loaded_percent"] for image in images]
+            for column, of_projects in percents.items():
+                percent = statistics.fmean(of_projects)
+                yield {"policy": variant, "column": column, "percent": percent}
+            worst = min(percents[_WRITTEN])
+            yield {"policy": variant, "column": "its worst project", "percent": worst}
 
 
 def points(records: Records) -> Iterable[Record]:

@@ -144,3 +144,6 @@ def test_the_table_of_causes():
     text = writing.to_markdown(inlining.CAUSES.tables[0], [parts])
     assert "| part | fitted in 1 | fitted in 2 | written in the end | its worst project |" in text
     assert "| learned | 12.50 | -12.50 | -12.50 | -37.50 |" in text
+    # With another seed, in which q is not there: 12.5 everywhere.
+    text = writing.to_markdown(inlining.CAUSES.tables[0], [parts, record(1, FIRST)])
+    assert "| learned | 12.50 | 0.00 (-12.50..12.50) | 0.00 (-12.50..12.50) | -12.50 (" in text

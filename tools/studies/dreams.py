@@ -156,8 +156,8 @@ for about a second, and so is what the policy comes to.""",
             derive=_with_costs,
         ),
         Table(
-            "Curves, by iteration. Mean (range) over seeds. Rewards are percent of the cost of the "
-            "model's own graph, so they need no scaling to compare.",
+            "Curves, by iteration. Mean (range) over seeds. Rewards are in percent of what the "
+            "model's own graph costs and moves, so they need no scaling to compare.",
             ("model", "label", "figure"),
             {"": mean("value", "{:.3g}")},
             across="iteration",

@@ -103,7 +103,7 @@ def _trials(options: Encoders) -> Iterator[Trial]:
 
 
 class _Chance:
-    """Draws what is allowed with equal chances, as if it were a policy's network."""
+    """Draws what is listed, or without a list any pair of numbers, with equal chances."""
 
     def new_episode(self) -> _Chance:
         return self
@@ -112,6 +112,10 @@ class _Chance:
         """Do nothing after an action."""
 
     def parameters(self, observation: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        if "action_mask" not in observation:
+            masks = observation["location_masks"]
+            counts, zeros = masks.sum(axis=-1), np.zeros(masks.shape[:2], np.float32)
+            return {"rule_logits": zeros, "place_logits": masks[:, 0] * 0.0, "num_places": counts}
         is_allowed = observation["action_mask"]
         logits = np.where(is_allowed, np.float32(0), np.float32(-1e9))
         return {"logits": logits, "actions": observation["actions"]}
@@ -181,15 +185,15 @@ def _measure(about: Record, workdir: pathlib.Path) -> Record:
     path, figures = learning.trained(about, workdir, models=models, objective="analytic")
     policy = GraphPolicy.load(path, about["seed"])
     chance = GraphPolicy(_Chance(), policy.settings, about["seed"])
+    masked = about["settings"].get("masked", True)
     # Episode 0 is the one of the likeliest actions.
     drawn = range(1, 1 + about["played"])
     likeliest, *others = _saved(policy, about, range(1 + about["played"]))
     return {
         **figures,
         **{"likeliest": likeliest, "drawn": others, "by_chance": _saved(chance, about, drawn)},
-        "refused": None if about["settings"].get("masked", True) else _refused_percent(
-            policy, about
-        ),
+        "refused": None if masked else _refused_percent(policy, about),
+        "refused_by_chance": None if masked else _refused_percent(chance, about),
         **(_timed(about) if about["timed"] else {}),
     }  # fmt: skip
 
@@ -197,13 +201,14 @@ def _measure(about: Record, workdir: pathlib.Path) -> Record:
 def _rows(records: Records) -> Iterator[Record]:
     """Yield a row for each variant, and before them one for chance on the same model."""
     begun = set()
+    refused = {record["model"]: record.get("refused_by_chance") for record in records}
     for record in records:
         about = {name: record[name] for name in ("model", "seed")}
         if tuple(about.values()) not in begun:
             begun.add(tuple(about.values()))
             drawn = record["by_chance"]
             yield {**about, "label": CHANCE, "drawn_mean": statistics.fmean(drawn),
-                   "drawn_best": min(drawn)}  # fmt: skip
+                   "drawn_best": min(drawn), "refused": refused[about["model"]]}  # fmt: skip
         drawn = record["drawn"]
         yield {**record, "drawn_mean": statistics.fmean(drawn), "drawn_best": min(drawn)}
 

@@ -35,7 +35,8 @@ def test_what_is_refused(study, tmp_path, no_saved_models):
     status, text, records = study("masks", "--model", model, "--variant", "no masks", *SMALL)
     ((_, record),) = records.items()
     # Nearly all pairs of numbers are those of no match.
-    assert status == 0 and 50 < record["measured"]["refused"] <= 100
+    by_policy, by_chance = (record["measured"][key] for key in ("refused", "refused_by_chance"))
+    assert status == 0 and 50 < by_policy <= 100 and 50 < by_chance <= 100
     assert "refused without masks" in text
 
 
@@ -44,10 +45,10 @@ def test_the_table_by_hand():
     shared = {"model": "m", "by_chance": [0.0, -2.0], "drawn": [-1.0, -3.0]}
     records = [
         {**shared, "seed": seed, "label": label, "likeliest": likeliest, "steps": 9,
-         "learning_s": 1.0, "refused": None}
+         "learning_s": 1.0, "refused": None, "refused_by_chance": 98.0}
         for seed, label, likeliest in ((0, "a", -4.0), (0, "b", -5.0), (1, "a", -6.0))
     ]  # fmt: skip
     *_, chance, a, b = writing.to_markdown(encoders.MASKS.tables[0], records).splitlines()
-    assert chance == "| m, chance |  | -1.00% | -2.00% |  |  |  |"
+    assert chance == "| m, chance |  | -1.00% | -2.00% |  |  | 98% |"
     assert a == "| m, a | -5.00% (-6.00%..-4.00%) | -2.00% | -3.00% | 9 | 1 |  |"
     assert b == "| m, b | -5.00% | -2.00% | -3.00% | 9 | 1 |  |"

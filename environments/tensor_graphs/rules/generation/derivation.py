@@ -84,8 +84,8 @@ class Derivations:
         That must be so in each of three random instances of the rule, whose shapes and attributes
         fulfil its conditions, and which TASO's generator has: matrices that are transposed by
         [1, 0], or images, joined and cut along the first two axes, and windows without dilations
-        and groups. The rule's restrictions do not count. The last rule of a chain of three or more may also be read backwards: it is an
-        equality.
+        and groups. The rule's restrictions do not count. The last rule of a chain of three or more
+        may also be read backwards: it is an equality.
         """
         drawer = InstanceDrawer(rule, seed, ("float32",))
         for _ in range(_NUM_INSTANCES):

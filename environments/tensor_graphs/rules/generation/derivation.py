@@ -135,7 +135,7 @@ def _usual(drawer: InstanceDrawer) -> Instance | None:
 def _is_usual(instance: Instance) -> bool:
     """Whether all tensors are matrices, or all images, or single numbers; see `taso_operators`."""
     shapes = [kind.shape or () for kind in instance.bindings.types.values()]
-    ranks = {len(shape) for shape in shapes if shape not in ((), (1,))}
+    ranks = {len(shape) for shape in shapes if shape}
     steps = instance.computation.steps
     if ranks not in _RANKS or (4 in ranks and any(step.op in _OF_MATRICES for step in steps)):
         return False

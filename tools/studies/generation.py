@@ -195,14 +195,15 @@ def _stage(*names: str) -> Cell:
 
 
 def written_rules(records: Records) -> Iterator[Record]:
-    """Yield a record for each written rule, and one more in the row of all of them."""
+    """Yield a record for each written rule in the row of its kind, then in the row of all."""
+    placed = []
     for record in _of_kind("compare")(records):
-        for name, place in record["written"].items():
-            where = "within" if place["operators"] and place["small"] else "larger"
+        for place in record["written"].values():
+            where = "within" if place["small"] else "larger"
             where = where if place["operators"] else "outside"
-            about = {"rule": name, "where": where, "how": place["how"]}
-            yield {"of": record["of"], **about}
-            yield {"of": "all", **about}
+            placed.append({"of": record["of"], "where": where, "how": place["how"]})
+    yield from placed
+    yield from ({**record, "of": "all"} for record in placed)
 
 
 def _count(where: Sequence[str], how: Sequence[str] = ("", "itself", "chain")) -> Cell:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -19,6 +19,13 @@ from environments.tensor_graphs.rules.verification.instances import Instance, In
 _NUM_INSTANCES = 3
 _MOST_GRAPHS = 400
 _MOST_DRAWS = 200
+_USUAL: Mapping[str, tuple[object, ...]] = {
+    "axis": (0, 1),
+    "perm": ((1, 0),),
+    "group": (1,),
+    "dilations": ((1, 1),),
+    "ceil_mode": (0,),
+}
 _OF_MATRICES = ("MatMul", "Transpose")
 _RANKS: tuple[set[int], ...] = (set(), {2}, {4})
 
@@ -76,9 +83,9 @@ class Derivations:
 
         That must be so in each of three random instances of the rule, whose shapes and attributes
         fulfil its conditions, and which TASO's generator has: matrices that are transposed by
-        [1, 0], or images, joined and cut along the first two axes. The rule's restrictions do not
-        count. The last rule of a chain of three or more may also be read backwards: it is an
-        equality.
+        [1, 0], or images, joined and cut along the first two axes, and windows without dilations
+        and groups. The rule's restrictions do not count. The last rule of a chain of three or more
+        may also be read backwards: it is an equality.
         """
         drawer = InstanceDrawer(rule, seed, ("float32",))
         for _ in range(_NUM_INSTANCES):
@@ -128,14 +135,12 @@ def _usual(drawer: InstanceDrawer) -> Instance | None:
 def _is_usual(instance: Instance) -> bool:
     """Whether all tensors are matrices, or all images, or single numbers; see `taso_operators`."""
     shapes = [kind.shape or () for kind in instance.bindings.types.values()]
-    ranks = {len(shape) for shape in shapes if shape not in ((), (1,))}
+    ranks = {len(shape) for shape in shapes if shape}
     steps = instance.computation.steps
     if ranks not in _RANKS or (4 in ranks and any(step.op in _OF_MATRICES for step in steps)):
         return False
-    attributes = [dict(step.attributes) for step in steps]
     return all(
-        values.get("axis", 0) in (0, 1) and values.get("perm", (1, 0)) == (1, 0)
-        for values in attributes
+        value in _USUAL[name] for step in steps for name, value in step.attributes if name in _USUAL
     )
 
 

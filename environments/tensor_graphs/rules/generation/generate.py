@@ -112,12 +112,13 @@ class Generator:
             if vocabulary.is_exhaustive:
                 counts["distinct"] += enumeration.num_distinct
             # General and short rules come first, so that they imply the special ones that follow;
-            # nothing implies those that replace several expressions.
+            # nothing implies those that replace several expressions, and what depends on where
+            # a Split cuts is mostly of little use.
             proposals = sorted(
                 make_proposals(enumeration.candidates, worlds, counts, vocabulary.is_exhaustive),
                 key=lambda new: (
                     new.size,
-                    vocabulary.is_exhaustive and -len(new.rule.source),
+                    vocabulary.is_exhaustive and (-len(new.rule.source), len(new.rule.conditions)),
                     -len(new.rule.variables),
                     len(str(new.rule)),
                 ),

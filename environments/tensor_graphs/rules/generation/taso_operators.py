@@ -10,8 +10,8 @@ constants. It differs here:
 - TASO has one world, of tensors with 4 x 4 or 4 x 4 x 5 x 5 elements. There are several here, of at
   most 4 x 4 x 4 x 4 elements (the thesis's limit), so that rules which need equal sizes are told
   from those that do not.
-- Relu of a convolution is two operators here, and TASO's one. A convolution's strides and groups
-  are names, and TASO's numbers.
+- Relu of a convolution is two operators here, and TASO's one. A convolution's strides, pads and
+  dilations are names, and TASO's numbers. TASO's grouped convolutions are left out.
 - Left out: the identity matrix, which no array of our language makes, and the kernel of a pool,
   whose 1 / 9 is no float and so no number of `operators.field`.
 - Sums, products by element and Concat have two different operands, as there. But there an operator
@@ -54,24 +54,23 @@ def _taso_matrix_world(draw: Draw) -> tuple[Shapes, Mapping[str, Any]]:
 
 def _taso_image_world(draw: Draw) -> tuple[Shapes, Mapping[str, Any]]:
     """Images and kernels of at most 4 x 4 x 4 x 4, padded so that a convolution keeps the size."""
-    batch, more = 2, draw.rng.randint(2, 4)
-    groups, sizes = draw.rng.choice((1, 1, 2)), (draw.rng.randint(3, 4), draw.rng.randint(3, 4))
-    channels = draw.rng.choice((2, 4)) if groups > 1 else draw.rng.randint(2, 4)
+    more, channels = draw.rng.randint(2, 4), draw.rng.randint(2, 4)
+    sizes = draw.rng.randint(3, 4), draw.rng.randint(3, 4)
     kernel = draw.rng.choice(((3, 3), (3, 3), (1, 3), (3, 1), (1, 1)))
-    image, weight = (batch, channels, *sizes), (channels, channels // groups, *kernel)
+    image, weight = (2, channels, *sizes), (channels, channels, *kernel)
     shapes = {"x": image, "y": image, "w": weight, "v": weight}
     kind = draw.rng.choice(("equal",) * 3 + ("batches", "channels", "kernels", "enlarged"))
     if kind == "batches":
         shapes["y"] = (3, *image[1:])
-    elif kind == "channels" and groups == 1:
-        shapes |= {"y": (batch, more, *sizes), "v": (channels, more, *kernel)}
-    elif kind == "kernels" and groups == 1:
+    elif kind == "channels":
+        shapes |= {"y": (2, more, *sizes), "v": (channels, more, *kernel)}
+    elif kind == "kernels":
         shapes["v"] = (more, *weight[1:])
     elif kind == "enlarged":
         kernel = (1, 1)
         shapes |= {"w": (*weight[:2], 1, 1), "v": (*weight[:2], 3, 3)}
     pads = (kernel[0] // 2, kernel[1] // 2) * 2
-    attributes = {"p": pads, "s": (1, 1), "d": (1, 1), "g": groups, "i": draw.rng.randint(0, 1)}
+    attributes = {"p": pads, "s": (1, 1), "d": (1, 1), "i": draw.rng.randint(0, 1)}
     return {**shapes, "c": ()}, {**attributes, "k": (3, 3), "q": (1, 1, 1, 1)}
 
 
@@ -88,7 +87,7 @@ _CUTS = {
 }
 _WIDER = f"(list {' '.join(f'(+ (nth $p {side}) 1)' for side in range(4))})"
 _IMAGES = make_leaves("?x", "?y")
-_KERNELS = make_leaves("?w", "?v", "(identity_kernel (dim ?x 1) $g 2 (dtype ?x))")
+_KERNELS = make_leaves("?w", "?v", "(identity_kernel (dim ?x 1) 1 2 (dtype ?x))")
 _NUMBERS = make_leaves("?c", "(full 1.0 (list) (dtype ?x))")
 
 TASO: tuple[Vocabulary, ...] = (
@@ -115,7 +114,7 @@ TASO: tuple[Vocabulary, ...] = (
         "taso images",
         (*_IMAGES, *_KERNELS, *_NUMBERS),
         join(
-            make_moves("Conv", 2, 1, _KERNELS, group="$g", pads=["$p", _WIDER], **_STEPS),
+            make_moves("Conv", 2, 1, _KERNELS, pads=["$p", _WIDER], **_STEPS),
             make_moves("AveragePool", 1, 1, _KERNELS, count_include_pad="$i", **_POOL_3),
             make_moves("MaxPool", 1, 1, _KERNELS, **_POOL_3),
             make_moves("Pad", 1, 1, _IMAGES, pads="(list 0 0 1 1 0 0 1 1)"),

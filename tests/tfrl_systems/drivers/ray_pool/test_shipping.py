@@ -124,10 +124,11 @@ def _add(wanted, parts, directory, taken):
 
 
 def test_two_workers_at_once_take_the_files_once(wanted, parts, tmp_path):
-    fork = multiprocessing.get_context("fork")
-    receiver, sender = fork.Pipe(duplex=False)
+    # Not forked: this process has threads.
+    spawning = multiprocessing.get_context("spawn")
+    receiver, sender = spawning.Pipe(duplex=False)
     arguments = (wanted, parts, tmp_path / "copies", sender)
-    workers = [fork.Process(target=_add, args=arguments) for _ in range(2)]
+    workers = [spawning.Process(target=_add, args=arguments) for _ in range(2)]
     for worker in workers:
         worker.start()
     for worker in workers:

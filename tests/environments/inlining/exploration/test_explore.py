@@ -10,7 +10,6 @@ import pytest
 from environments.inlining.collection.episode import compile_under
 from environments.inlining.collection.store import TrajectoryStore
 from environments.inlining.collection.variation import Variation, site_keys
-from environments.inlining.compilers.embedded import EmbeddedLlvm
 from environments.inlining.exploration.explore import ExplorationConfig, explore
 from environments.inlining.heuristics import Default, make_heuristic
 from tests.environments.inlining.small_modules import (
@@ -70,24 +69,6 @@ define void @b() minsize optsize {
   ret void
 }
 """
-
-
-class Counting(EmbeddedLlvm):
-    """Counts its compiles."""
-
-    num_compiles = 0
-
-    def compile(self, module):
-        self.num_compiles += 1
-        return super().compile(module)
-
-
-@pytest.fixture(scope="module")
-def counting():
-    compiler = Counting(timeout_s=60)
-    assert compiler.announced
-    yield compiler
-    compiler.close()
 
 
 @pytest.fixture

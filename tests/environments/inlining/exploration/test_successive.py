@@ -10,7 +10,7 @@ from environments.inlining.collection.tasks import perform
 from environments.inlining.exploration.explore import ExplorationConfig
 from environments.inlining.exploration.successive import ExploreSuccessively
 from environments.inlining.heuristics import Default
-from tests.environments.inlining.exploration.test_explore import SAVING, Counting, pairs
+from tests.environments.inlining.exploration.test_explore import SAVING, pairs
 from tests.environments.inlining.small_modules import Replay, play, write_module
 
 # The calls are a -> check, b -> check, a0 -> leaf0, b0 -> leaf0, and π, LLVM's default, refuses
@@ -43,14 +43,6 @@ class Gaps:
     def __call__(self, features):
         self.steps.append(features[:, self._place].tolist())
         return np.array(GAPS[len(self.steps) - 1])[self.steps[-1]]
-
-
-@pytest.fixture(scope="module")
-def counting():
-    compiler = Counting(timeout_s=60)
-    assert compiler.announced
-    yield compiler
-    compiler.close()
 
 
 @pytest.fixture

@@ -122,7 +122,11 @@ _RANGES: Mapping[str, Callable[[Any], bool]] = {
 
 
 def make_parts(
-    config: Config, time_step_spec: ts.TimeStep, action_spec: Any, has_spread: bool = False
+    config: Config,
+    time_step_spec: ts.TimeStep,
+    action_spec: Any,
+    has_spread: bool = False,
+    two_policies: bool = False,
 ) -> tuple[Any, Any, adam.Adam]:
     """Make networks and optimizer; only the configuration's seed decides the initial weights.
 
@@ -131,6 +135,7 @@ def make_parts(
       time_step_spec: time step spec of the environment.
       action_spec: action spec of the environment.
       has_spread: whether the value network learns how far returns lie from their mean, too.
+      two_policies: whether it has a value for each of two policies; see `ppo.TwoPolicyAgent`.
 
     Returns:
       The actor network and the value network, from `graph_actors` if observations are graphs with a
@@ -139,7 +144,7 @@ def make_parts(
     std = config.action_std, config.state_dependent_std
     actor = make_actor(config, time_step_spec, action_spec, *std)
     _, generator = _generators(config)
-    value = actor.make_value(config, generator, has_spread)
+    value = actor.make_value(config, generator, has_spread, two_policies)
     value.create_variables()
     variables = [*actor.trainable_variables, *value.trainable_variables]
     return actor, value, adam.Adam(config.learning_rate, variables, config.gradient_clipping)

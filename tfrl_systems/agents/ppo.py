@@ -140,7 +140,11 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
     ) -> None:
         self._config = config
         self.actor_network, self.value_network, self.optimizer = policy_gradients.make_parts(
-            config, time_step_spec, action_spec, config.relative_advantages
+            config,
+            time_step_spec,
+            action_spec,
+            has_spread=config.relative_advantages,
+            two_policies=config.two_policies,
         )
         super().__init__(
             time_step_spec,

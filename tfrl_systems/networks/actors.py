@@ -119,14 +119,18 @@ class Actor(network.Network):
         raise NotImplementedError
 
     def make_value(
-        self, config: Any, generator: np.random.Generator, has_spread: bool
+        self,
+        config: Any,
+        generator: np.random.Generator,
+        has_spread: bool,
+        two_policies: bool = False,
     ) -> network.Network:
         """Make a value network for the same observations; see `ValueNetwork`.
 
         Raises:
           UserError: there are to be two policies, but actions are no pairs.
         """
-        if getattr(config, "two_policies", False):
+        if two_policies:
             raise UserError(
                 "two_policies: expected graphs with pairs (rule, location) as actions, found other "
                 "observations; set it to false"

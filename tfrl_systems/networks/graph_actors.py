@@ -168,10 +168,14 @@ class GraphActorNetwork(Actor):
         return any(observation_spec.keys() >= set(names) for names in (NEEDED, _WITHOUT_LIST))
 
     def make_value(
-        self, config: Any, generator: np.random.Generator, has_spread: bool
+        self,
+        config: Any,
+        generator: np.random.Generator,
+        has_spread: bool,
+        two_policies: bool = False,
     ) -> GraphValueNetwork:
         """Make a value network that shares the encoder."""
-        num_rules = self._num_rules if getattr(config, "two_policies", False) else 0
+        num_rules = self._num_rules if two_policies else 0
         return GraphValueNetwork(self, generator, has_spread, num_rules)
 
     def call(

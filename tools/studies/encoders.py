@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tfrl_systems.settings import option
-from tools.studies import graphs, learning
+from tools.studies import graphs, learning, runtimes
 from tools.studies.study import Record, Records, Study, Table, Trial, median
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "no masks": {"masked": False},
     "no masks, two policies": {"masked": False, "two_policies": True},
 }
-# Table 4.1 of the thesis, the smallest first.
-THESIS_MODELS = ("squeezenet-1.1", "resnet-18", "resnet-50", "inception-v3", "bert-base")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,7 +61,7 @@ class Encoders(learning.Options):
 class Hierarchies(Encoders):
     """What is compared; see `Encoders`."""
 
-    models: tuple[str, ...] = option(THESIS_MODELS, flag="--model", metavar="FILE|NAME")
+    models: tuple[str, ...] = option(runtimes.THESIS_GRAPHS, flag="--model", metavar="FILE|NAME")
     variants: tuple[str, ...] = option(
         ("pointer", "hierarchical", "two policies"),
         flag="--variant", metavar="NAME", choices=tuple(VARIANTS),

@@ -18,11 +18,6 @@ from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.environment import Model
 from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.rules import files, library
-from environments.tensor_graphs.rules.generation.derivation import (
-    Derivations,
-    is_within,
-    num_operators,
-)
 from environments.tensor_graphs.rules.generation.generate import Generator
 from environments.tensor_graphs.rules.generation.prune import canonical
 from environments.tensor_graphs.rules.generation.taso_operators import TASO
@@ -31,11 +26,15 @@ from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.search import Budget, search
 from environments.tensor_graphs.selection.blocking import divided
 from tfrl_systems.settings import option
+from tools.studies.derivation import (
+    Derivations,
+    is_within,
+    num_operators,
+)
 from tools.studies.graphs import slug
+from tools.studies.runtimes import THESIS_GRAPHS
 from tools.studies.study import Cell, Record, Records, Study, Table, Trial, first, total
 
-# Those of the thesis (table 4.1).
-MODELS = ("squeezenet-1.1", "resnet-18", "resnet-50", "inception-v3", "bert-base")
 VOCABULARIES = {vocabulary.name: vocabulary for vocabulary in TASO}
 WRITTEN, GENERATED, BOTH = RULE_SETS = ("written", "generated", "both")
 _FILE = "rules.json"
@@ -63,7 +62,7 @@ class Generation:
     size: int = option(3, metavar="N", minimum=1)
     minutes: float = option(60.0, metavar="N", positive=True)
     instances: int = option(100, metavar="N", minimum=1)
-    models: tuple[str, ...] = option(MODELS, flag="--model", metavar="FILE|NAME")
+    models: tuple[str, ...] = option(THESIS_GRAPHS, flag="--model", metavar="FILE|NAME")
     searches: tuple[str, ...] = option(("taso", "regions"), flag="--search", metavar="NAME")
     expansions: int = option(5000, metavar="N", minimum=1)
     seed: int = option(0, metavar="S", minimum=0)
@@ -211,7 +210,7 @@ def _count(where: Sequence[str], how: Sequence[str] = ("", "itself", "chain")) -
 
 
 _ALL = ("outside", "larger", "within")
-STUDY = Study(
+GENERATION = Study(
     """Rules that a generator finds over TASO's operators, against the package's written ones.
 
 Generates rules over each vocabulary, up to each size; the thesis takes its rules from TASO's

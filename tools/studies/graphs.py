@@ -247,7 +247,8 @@ def measure(about: Record, workdir: pathlib.Path) -> Record:
             plays.append({**play, "way": way})
         if about.get("measure_seconds"):
             plays.append({**_measured(policy, model, about), "way": "measured"})
-    return {**figures, "plays": plays}
+    training = learning.training_curves(workdir)
+    return {**figures, "training": training, "plays": plays}
 
 
 def _measured(policy: str, model: str, about: Record) -> Record:

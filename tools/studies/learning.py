@@ -9,8 +9,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import tensorflow as tf
-
 from tfrl_systems import experiments
 from tfrl_systems.experiments.arguments import read_assignments
 from tfrl_systems.settings import option
@@ -95,7 +93,6 @@ def trained(about: Record, workdir: pathlib.Path, **problem: Any) -> tuple[str, 
         "waiting_s": result["seconds"]["waiting"],
         "policy_sha256": result["policy_sha256"],
         "world_model": result.get("world_model"),
-        "training": training_curves(workdir),
         "last": _numbers(evaluation.get("last", evaluations[-1])),
         "last_tenth": _numbers(evaluation.get("last_tenth", {})),
         "curve": [
@@ -106,6 +103,8 @@ def trained(about: Record, workdir: pathlib.Path, **problem: Any) -> tuple[str, 
 
 def training_curves(workdir: pathlib.Path) -> dict[str, list[list[float]]]:
     """Return what TensorBoard shows of a run's learning: points [iteration, value] by figure."""
+    import tensorflow as tf
+
     curves: dict[str, list[list[float]]] = {}
     for path in sorted((workdir / "tensorboard").rglob("*.checkpoint-*")):
         for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():

@@ -28,7 +28,7 @@ STUDIES: dict[str, tuple[str, str]] = {
     "masks": ("encoders", "MASKS"),
     "dreams": ("dreams", "DREAMS"),
     "temperatures": ("dreams", "TEMPERATURES"),
-    "generation": ("generation", "STUDY"),
+    "generation": ("generation", "GENERATION"),
     "files": ("files", "FILES"),
     "pools": ("pools", "POOLS"),
     "scaling": ("scaling", "SCALING"),

@@ -35,7 +35,7 @@ def test_the_table_of_written_rules_by_hand():
         "e": {"operators": True, "small": True, "how": ""},
     }
     text = writing.to_markdown(
-        generation.STUDY.tables[1], [{"kind": "compare", "of": "layout", "written": places}]
+        generation.GENERATION.tables[1], [{"kind": "compare", "of": "layout", "written": places}]
     )
     # Five rules: one with other operators, one larger and contained; three within reach.
     assert "| layout | 5 | 1 | 1 | 1 | 3 | 1 | 1 | 1 |" in text

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from environments.tensor_graphs.rules.generation.enumerate import Move
 from environments.tensor_graphs.rules.generation.vocabulary import (
     Shapes,
     Vocabulary,
@@ -90,6 +91,18 @@ _IMAGES = make_leaves("?x", "?y")
 _KERNELS = make_leaves("?w", "?v", "(identity_kernel (dim ?x 1) 1 2 (dtype ?x))")
 _NUMBERS = make_leaves("?c", "(full 1.0 (list) (dtype ?x))")
 
+
+def _joined_and_cut(kind: str) -> list[list[Move]]:
+    """Return the moves that join two tensors, and cut them where two were joined."""
+    return [
+        make_moves("Concat", 2, is_distinct=True, axis=["0", "1"]),
+        *(
+            make_moves("Split", outputs=2, axis=axis, split=_CUTS[f"{kind} {axis}"])
+            for axis in "01"
+        ),
+    ]
+
+
 TASO: tuple[Vocabulary, ...] = (
     Vocabulary(
         "taso matrices",
@@ -99,11 +112,7 @@ TASO: tuple[Vocabulary, ...] = (
             make_moves("Add Mul", 2, is_distinct=True),
             make_moves("Relu", 1, 1, _NUMBERS),
             make_moves("Transpose", perm="(list 1 0)"),
-            make_moves("Concat", 2, is_distinct=True, axis=["0", "1"]),
-            *(
-                make_moves("Split", outputs=2, axis=axis, split=_CUTS[f"matrix {axis}"])
-                for axis in "01"
-            ),
+            *_joined_and_cut("matrix"),
         ),
         _taso_matrix_world,
         num_worlds=16,
@@ -120,11 +129,7 @@ TASO: tuple[Vocabulary, ...] = (
             make_moves("Pad", 1, 1, _IMAGES, pads="(list 0 0 1 1 0 0 1 1)"),
             make_moves("Add Mul", 2, is_distinct=True),
             make_moves("Relu", 1, 1, _NUMBERS),
-            make_moves("Concat", 2, is_distinct=True, axis=["0", "1"]),
-            *(
-                make_moves("Split", outputs=2, axis=axis, split=_CUTS[f"image {axis}"])
-                for axis in "01"
-            ),
+            *_joined_and_cut("image"),
         ),
         _taso_image_world,
         num_worlds=12,

@@ -7,13 +7,13 @@ import dataclasses
 import pytest
 
 from environments.tensor_graphs.rules import library
-from environments.tensor_graphs.rules.generation.derivation import (
+from environments.tensor_graphs.rules.generation.taso_operators import TASO
+from tests.environments.tensor_graphs.rules.making import make
+from tools.studies.derivation import (
     Derivations,
     is_within,
     num_operators,
 )
-from environments.tensor_graphs.rules.generation.taso_operators import TASO
-from tests.environments.tensor_graphs.rules.making import make
 
 JOINED = "(Concat ?x ?y :axis $a)"
 RULES = (

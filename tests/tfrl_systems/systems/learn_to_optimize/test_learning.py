@@ -38,7 +38,7 @@ OF_AGENT = {
     "world_model": DREAMING,
 }
 ROOT = pathlib.Path(__file__).parents[4]
-PIPES = Collect("pipes", 1)
+PIPES = Collect("pipes", 2)
 HERE = Collect()
 
 

@@ -47,8 +47,8 @@ class Generation:
     Attributes:
       vocabularies: a vocabulary of `tfrl rules generate`; may be repeated.
       size: the most operators on a side; smaller sizes are tried first, each by itself.
-      minutes: the most processor time for a vocabulary and a size; smaller rules come first, and
-        what is not considered by then is counted.
+      minutes: the most processor time for a vocabulary and a size, of which two share an hour;
+        smaller rules come first, and what is not considered by then is counted.
       instances: random shapes and attributes to verify a rule with.
       models: a model to search; may be repeated.
       searches: a search; may be repeated.
@@ -60,7 +60,7 @@ class Generation:
         tuple(VOCABULARIES), flag="--vocabulary", metavar="NAME", choices=tuple(VOCABULARIES)
     )
     size: int = option(3, metavar="N", minimum=1)
-    minutes: float = option(60.0, metavar="N", positive=True)
+    minutes: float = option(30.0, metavar="N", positive=True)
     instances: int = option(100, metavar="N", minimum=1)
     models: tuple[str, ...] = option(THESIS_GRAPHS, flag="--model", metavar="FILE|NAME")
     searches: tuple[str, ...] = option(("taso", "regions"), flag="--search", metavar="NAME")

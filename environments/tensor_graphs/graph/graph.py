@@ -58,7 +58,7 @@ class Graph:
     """
 
     __slots__ = (
-        "_constants", "_hash", "_keys", "_next", "_order", "_users",
+        "_constants", "_dependencies", "_hash", "_keys", "_next", "_order", "_users",
         "header", "inputs", "nodes", "output_names", "outputs",
     )  # fmt: skip
 
@@ -75,6 +75,7 @@ class Graph:
         self._next = 0
         self._order: tuple[int, ...] | None = None
         self._hash: int | None = None
+        self._dependencies: dict[int, int] = {}
 
     def edit(self) -> Edit:
         """Begin an edit, which makes another graph from this one."""
@@ -91,6 +92,27 @@ class Graph:
     def is_constant(self, node: int) -> bool:
         """Return whether a node depends on constants alone, and is computed on writing a model."""
         return node in self._constants
+
+    def dependencies(self, node: int) -> int:
+        """Return what a node depends on, itself included: bit k is set for node k.
+
+        What it depends on must hold no cycle. The sets of all nodes below are kept, so that asking
+        again costs nothing.
+        """
+        masks = self._dependencies
+        todo = [node]
+        while todo:
+            number = todo[-1]
+            mask = 1 << number
+            for ref in self.nodes[number].inputs if number not in masks else ():
+                if ref is not None and ref.node not in masks:
+                    todo.append(ref.node)
+                elif ref is not None:
+                    mask |= masks[ref.node]
+            if todo[-1] == number:
+                masks.setdefault(number, mask)
+                todo.pop()
+        return masks[node]
 
     def order(self) -> tuple[int, ...]:
         """Return what outputs depend on, and the model's inputs: each node after its own inputs.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -302,6 +302,10 @@ def _used_variables(plan: Plan) -> list[set[int]]:
 
 def _roots_below(graph: Graph, node: int, roots: Sequence[int]) -> set[int]:
     """Return the roots that a node depends on or is, except those behind another root."""
+    below = _among(roots, graph.dependencies(node))
+    if all(_among(below, graph.dependencies(root)) == {root} for root in below):
+        return below
+    # Only where roots depend on each other, it takes a walk to see which of them is behind.
     reached: set[int] = set()
     seen = {node}
     todo = [node]
@@ -315,6 +319,10 @@ def _roots_below(graph: Graph, node: int, roots: Sequence[int]) -> set[int]:
                 seen.add(used)
                 todo.append(used)
     return reached
+
+
+def _among(numbers: Iterable[int], mask: int) -> set[int]:
+    return {number for number in numbers if mask >> number & 1}
 
 
 def with_computed_attributes(rule: Rule) -> Rule:

@@ -114,6 +114,21 @@ def test_a_node_becomes_constant_when_its_inputs_do():
     assert change.rewired == (root.node,)
 
 
+def test_what_a_node_depends_on():
+    """Add(Relu(x), Tanh(Relu(x))) depends on all four nodes, and Tanh not on the sum."""
+    graph, (x, relu, tanh) = chain("Relu", "Tanh")
+    edit = graph.edit()
+    total = edit.add("Add", [relu, tanh], (), [TYPE])
+    edit.set_outputs([total], ["y"])
+    graph, _ = edit.finish()
+    masks = [1 << ref.node for ref in (x, relu, tanh, total)]
+    expected = [sum(masks[: number + 1]) for number in range(4)]
+    # In both orders: the sets below are kept.
+    assert [graph.dependencies(ref.node) for ref in (x, relu, tanh, total)] == expected
+    again, _ = graph.edit().finish()
+    assert [again.dependencies(ref.node) for ref in (total, tanh, relu, x)] == expected[::-1]
+
+
 def test_structure_alone_decides_the_hash():
     """Equal graphs that were made differently have other numbers for their nodes."""
     direct, _ = chain("Relu", "Tanh")

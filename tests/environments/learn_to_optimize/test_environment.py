@@ -179,7 +179,7 @@ def test_the_discount_is_that_of_steps_within_an_episode():
     assert [float(step.discount) for step in steps] == [1, 0.25, 0.25, 0]
 
 
-@pytest.mark.parametrize("batch_size", [None, 3])
+@pytest.mark.parametrize("batch_size", [None, 1, 3])
 def test_an_action_outside_of_the_box_is_clipped(batch_size):
     environment = LearnToOptimizeEnvironment("ackley", 3, 1, batch_size=batch_size)
     action = np.tile(np.float32([-1.5, np.inf]), (batch_size or 1, 1))

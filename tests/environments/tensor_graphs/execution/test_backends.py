@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import re
+import time
 
 import numpy as np
 import pytest
@@ -30,6 +31,13 @@ def test_backends() -> None:
         )
     with pytest.raises(UserError, match="no backend 'tensorrt'; there are onnxruntime-disable"):
         backends.backend("tensorrt")
+
+
+def test_a_timer_counts_its_runs_alone() -> None:
+    timer = backends.backend().open(chain("Relu")).timer({"x": np.zeros([64, 64], np.float32)})
+    begin_s = time.process_time()
+    counted_s = timer(3)
+    assert 0 <= counted_s <= time.process_time() - begin_s
 
 
 def test_what_cannot_be_run(tmp_path: pathlib.Path) -> None:

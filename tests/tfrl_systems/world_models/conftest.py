@@ -26,7 +26,7 @@ def fitted(lend) -> WorldModel:
     def fit(directory: pathlib.Path) -> None:
         replay = Replay(model)
         replay.add(chain.played_by_chance(100, seed=0, max_steps=14))
-        Fitter(model, 4e-3).fit(replay, 1000, 16, np.random.default_rng(0))
+        Fitter(model, 4e-3).fit(replay, 1250, 16, np.random.default_rng(0))
         directory.mkdir()
         np.savez(directory / "variables.npz", *(variable.numpy() for variable in model.variables))
 

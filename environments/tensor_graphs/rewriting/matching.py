@@ -9,6 +9,7 @@ because such a node costs nothing when the model runs.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any
@@ -179,21 +180,23 @@ def is_acyclic(graph: Graph, match: Match) -> bool:
     before it.
     """
     roots = [ref.node for ref in match.replaced]
-    uses = _used_variables(match.plan)
-    below = [
-        set().union(*(_roots_below(graph, match.refs[number].node, roots) for number in used))
-        for used in uses
-    ]
-    done: set[int] = set()
-    while len(done) < len(roots):
-        ready = [
-            number
-            for number in range(len(roots))
-            if number not in done and all(roots.index(root) in done for root in below[number])
-        ]
+    mask = _bits(roots)
+    below = []
+    for used in _used_variables(match.plan):
+        behind = 0
+        for number in used:
+            behind |= _roots_below(graph, match.refs[number].node, roots, mask)
+        below.append(behind)
+    if not any(below):
+        return True
+    done, todo = 0, range(len(roots))
+    while todo:
+        ready = [number for number in todo if not below[number] & ~done]
         if not ready:
             return False
-        done.update(ready)
+        todo = [number for number in todo if number not in ready]
+        # Of several outputs of one node, the first stands for the node.
+        done |= _bits(roots[number] for number in ready if roots.index(roots[number]) == number)
     return True
 
 
@@ -292,18 +295,23 @@ def _crossings(rule: Rule) -> tuple[int, ...]:
     return tuple(sorted(crossings))
 
 
-def _used_variables(plan: Plan) -> list[set[int]]:
+@functools.lru_cache(maxsize=4096)
+def _used_variables(plan: Plan) -> tuple[frozenset[int], ...]:
     """Return, for each result of a plan, the numbers of the variables that it is computed from."""
-    used: list[set[int]] = [{number} for number in range(plan.num_variables)]
+    used = [frozenset([number]) for number in range(plan.num_variables)]
     for step in plan.steps:
-        used.append(set().union(*(used[place.node] for place in step.inputs if place is not None)))
-    return [used[place.node] for place in plan.results]
+        inputs = (used[place.node] for place in step.inputs if place is not None)
+        used.append(frozenset().union(*inputs))
+    return tuple(used[place.node] for place in plan.results)
 
 
-def _roots_below(graph: Graph, node: int, roots: Sequence[int]) -> set[int]:
-    """Return the roots that a node depends on or is, except those behind another root."""
-    below = _among(roots, graph.dependencies(node))
-    if all(_among(below, graph.dependencies(root)) == {root} for root in below):
+def _roots_below(graph: Graph, node: int, roots: Sequence[int], mask: int) -> int:
+    """Return the roots that a node depends on or is, except those behind another root, as bits."""
+    below = graph.dependencies(node) & mask
+    if not below & (below - 1):
+        return below
+    among = [root for root in roots if below >> root & 1]
+    if all(graph.dependencies(root) & below == 1 << root for root in among):
         return below
     # Only where roots depend on each other, it takes a walk to see which of them is behind.
     reached: set[int] = set()
@@ -318,11 +326,14 @@ def _roots_below(graph: Graph, node: int, roots: Sequence[int]) -> set[int]:
             if used not in seen:
                 seen.add(used)
                 todo.append(used)
-    return reached
+    return _bits(reached)
 
 
-def _among(numbers: Iterable[int], mask: int) -> set[int]:
-    return {number for number in numbers if mask >> number & 1}
+def _bits(numbers: Iterable[int]) -> int:
+    mask = 0
+    for number in numbers:
+        mask |= 1 << number
+    return mask
 
 
 def with_computed_attributes(rule: Rule) -> Rule:

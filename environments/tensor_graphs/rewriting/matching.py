@@ -189,7 +189,7 @@ def is_acyclic(graph: Graph, match: Match) -> bool:
         below.append(behind)
     if not any(below):
         return True
-    done, todo = 0, range(len(roots))
+    done, todo = 0, list(range(len(roots)))
     while todo:
         ready = [number for number in todo if not below[number] & ~done]
         if not ready:

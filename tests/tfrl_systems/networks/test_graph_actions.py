@@ -32,6 +32,13 @@ def test_listed_actions_by_hand():
     np.testing.assert_allclose(counts, shares, atol=0.03)
 
 
+def test_the_probability_of_a_rule_is_that_of_its_actions():
+    """Rule 3 has one action of odds 1, rule 0 two of odds 2 and 5, and rule 2 none."""
+    actions = np.int32([[[3, 2]], [[0, 0]], [[0, 3]], [[2, 0]]])
+    shares = np.exp(listed(1, 2, 5).rule_log_prob(actions).numpy())
+    np.testing.assert_allclose(shares, [[1 / 8], [7 / 8], [7 / 8], [0]], rtol=1e-6)
+
+
 def test_listed_actions_are_made_again_of_what_is_kept():
     distribution = listed(1, 2, 5)
     parameters = distribution_utils.get_parameters(distribution)

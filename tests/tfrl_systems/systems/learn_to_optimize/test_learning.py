@@ -52,7 +52,13 @@ def function(tmp_path, monkeypatch):
 
 
 class Stopping(experiments.Reporter):
-    """Stops the run after its first iteration, as Ctrl-C does."""
+    """Stops the run after its first iteration, as Ctrl-C does, and keeps what was said."""
+
+    def __init__(self):
+        self.lines = []
+
+    def say(self, message):
+        self.lines.append(message)
 
     def task(self, name, total):
         def advance(steps: int = 1) -> None:
@@ -99,9 +105,14 @@ def train(function, agent, workdir, collect=HERE, shape=(2, 1), reporter=None, *
 def test_a_run_counts_what_the_function_saw(function, agent, shape, collect, tmp_path):
     """Also where it was stopped between, and went on."""
     name, seen = function
+    reporter = Stopping()
     with pytest.raises(KeyboardInterrupt):
-        train(name, agent, tmp_path / "run", collect, shape, Stopping())
+        train(name, agent, tmp_path / "run", collect, shape, reporter)
     before = seen()
+    if agent != "bc_max":
+        # 2 chunks · 3 episodes · 3 points, for ES at both ends of each direction.
+        each = 36 if agent == "es" else 18
+        assert f"{each} in each of 2 iterations" in "\n".join(reporter.lines)
     whole = train(name, agent, tmp_path / "run", collect, shape)
     assert whole["function_evaluations"] == seen() > before > 0
     assert "truth_evaluations" not in whole and "mse" not in whole["evaluation"]["last"]

@@ -243,7 +243,8 @@ inlining, and with the policy inside clang as by `tfrl build`.
   thin-lto, full-lto   the same as gc-icf, -flto=thin or full
 It compares what is linked, the processor time of the build, and the instructions that a small
 program (drivers/) executes with the library under valgrind. It needs cmake (3.28 for lightgbm),
-lld, llvm-ar and a clang whose plugins can be built; without valgrind instructions are not counted.""",
+lld, llvm-ar and a clang whose plugins can be built; without valgrind no instructions are
+counted.""",
     Ladder,
     _trials,
     measure,

@@ -51,11 +51,12 @@ evaluate() {
     --corpus "$CORPUS/heldout" --link
 }
 
-# Needs cmake and a clang with headers; without them it says what to install, and the rest is done.
+# Needs cmake, lld and a clang with headers; without them it says what to install, and the rest is
+# done.
 build_twice() {
-  "$PYTHON" -m tools.studies libraries --policy "$WORKDIR/policy" --project zxing -o runs/builds ||
-    say "       left out; once that is there: $PYTHON -m tools.studies libraries" \
-      "--policy $WORKDIR/policy --project zxing -o runs/builds"
+  local command=("$PYTHON" -m tools.studies ladder --policy "$WORKDIR/policy" --project zxing)
+  command+=(--rung gc-icf --way policy -o runs/ladder)
+  "${command[@]}" || say "       left out; once that is there: ${command[*]}"
 }
 
 stage 1 "Python environment (.venv)" make_environment default

@@ -18,7 +18,7 @@ STUDIES: dict[str, tuple[str, str]] = {
     "baselines": ("inlining", "BASELINES"),
     "causes": ("inlining", "CAUSES"),
     "bc_max": ("bc_max_figures", "BC_MAX"),
-    "libraries": ("libraries", "LIBRARIES"),
+    "ladder": ("ladder", "LADDER"),
     "graphs": ("graphs", "GRAPHS"),
     "searches": ("graphs", "SEARCHES"),
     "runtimes": ("runtimes", "RUNTIMES"),

@@ -1,0 +1,119 @@
+"""The ladder: changes worked by hand, and a small project on two of its rungs."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.requirements import need_programs, skip_if
+from tests.tfrl_systems.cli.small_project import CLANGS, find_clang, write_sources
+from tools.studies import cmake_builds, ladder, writing
+
+
+def build(project, way, code, threshold=None, rung="gc-icf", tables=50):
+    """One build: its image has this much code, and tables, and 50 bytes of read-only data."""
+    sizes = {"text_bytes": code, "unwind_bytes": tables, "rodata_bytes": 50, "file_bytes": 2 * code}
+    return {
+        **{"project": project, "rung": rung, "way": way, "threshold": threshold},
+        **{"images": {f"lib{project}.so": sizes}, "cpu_s": 10.0, "instructions": None},
+        **{"steered": 3, "compiles": 4},
+    }
+
+
+RECORDS = [
+    build("a", "-Oz", 100),
+    build("a", "threshold", 90, 0),
+    build("a", "threshold", 98, 15),
+    {**build("a", "policy", 80), "cpu_s": 11.0, "instructions": 5},
+    build("b", "-Oz", 200, tables=0),
+    build("b", "threshold", 230, 0, tables=0),
+    build("b", "threshold", 190, 15, tables=0),
+    build("b", "policy", 210, tables=0),
+    # At a rung of its own a build is compared with nothing else.
+    build("b", "policy", 210, rung="plain"),
+]
+
+
+def rows_of(number):
+    lines = writing.to_markdown(ladder.LADDER.tables[number], RECORDS).splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[4:]]
+
+
+def test_changes_under_the_policy():
+    """The whole of a has 200 bytes, of which the policy leaves 180; b has 250, and gets 260."""
+    assert rows_of(0) == [
+        ["gc-icf, a, liba.so", "3 of 4", "-20.00%", "+0.00%", "+0.00%"]
+        + ["-10.00%", "-20.00%", "+10.0%", ""],
+        ["gc-icf, b, libb.so", "3 of 4", "+5.00%", "", "+0.00%", "+4.00%", "+5.00%", "+0.0%", ""],
+        ["gc-icf, mean", "", "-7.50% (-20.00%..+5.00%)", "+0.00%", "+0.00%"]
+        + ["-3.00% (-10.00%..+4.00%)", "-7.50% (-20.00%..+5.00%)", "+5.0% (+0.0%..+10.0%)", ""],
+    ]
+
+
+def test_the_best_threshold():
+    """0 is better for a, but in the mean it is 15: (-2 - 5) / 2 against (-10 + 15) / 2."""
+    assert rows_of(1) == [
+        ["gc-icf, a, liba.so", "0", "-10.00%", "-5.00%", "-20.00%", "-10.00%"],
+        ["gc-icf, b, libb.so", "15", "-5.00%", "-4.00%", "+5.00%", "+4.00%"],
+        ["gc-icf, mean", "15", "-3.50% (-5.00%..-2.00%)", "-2.50% (-4.00%..-1.00%)"]
+        + ["-7.50% (-20.00%..+5.00%)", "-3.00% (-10.00%..+4.00%)"],
+    ]
+
+
+def test_images_of_both_builds_count():
+    with_program, without = build("a", "-Oz", 100), build("a", "policy", 50)
+    with_program["images"]["program"] = with_program["images"]["liba.so"]
+    changes = [(row["image"], row["code"]) for row in ladder.changes([with_program, without])]
+    assert changes == [("liba.so", pytest.approx(-50)), ("", pytest.approx(-50))]
+
+
+@pytest.fixture
+def compiler():
+    clangs = [find_clang(name) for name in CLANGS]
+    path = next((path for path, _ in clangs if path), "")
+    need_programs("cmake")
+    if not path:
+        skip_if("; ".join(missing for _, missing in clangs))
+    path = path.replace("++", "")
+    skip_if(cmake_builds.Compiler(path).why_no_rungs())
+    return path
+
+
+@pytest.mark.study
+def test_a_project_of_your_own(compiler, plugin_cache, tmp_path, monkeypatch, study):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(plugin_cache))
+    source = write_sources(tmp_path / "shapes")
+    words = ("--policy", "never", "--compiler", compiler, "--threshold", -50)
+    rungs = ("--rung", "thin-lto", "--rung", "gc-icf")
+    status, text, records = study("ladder", *words, *rungs, "--source", source)
+    assert status == 0 and len(records) == 6
+    measured = {name: record["measured"] for name, record in records.items()}
+    plain, steered = measured["shapes-gc-icf-Oz"], measured["shapes-gc-icf-policy"]
+    assert (plain["steered"], steered["steered"], steered["compiles"]) == (0, 3, 3)
+    assert plain["images"].keys() == {"libshapes.so", "program"} and plain["cpu_s"] > 0
+    assert steered["instructions"] is None
+    # Neither way inlines `twice`, and both say so in the same code.
+    fixed = measured["shapes-gc-icf-threshold-50"]
+    assert (
+        fixed["images"]["libshapes.so"]["text_bytes"]
+        > (plain["images"]["libshapes.so"]["text_bytes"])
+    )
+    assert measured["shapes-thin-lto-policy"]["steered"] == 0
+    rows = [line for line in text.splitlines() if "libshapes.so" in line]
+    assert [row.split(",")[0] for row in rows] == ["| gc-icf", "| thin-lto"] * 2
+    assert "3 of 3 | +" in rows[0] and "| -50 | +" in rows[2]
+
+
+@pytest.mark.study
+def test_a_project_that_cannot_be_built(compiler, tmp_path, study):
+    source = write_sources(tmp_path / "broken")
+    (source / "main.cpp").write_text("int main() { return undeclared; }\n")
+    words = ("--compiler", compiler, "--source", source, "--rung", "plain")
+    status, text, _ = study("ladder", *words)
+    assert status == 1 and "build.log" in text
+    assert "expected another name" in study("ladder", *words, "--source", source)[1]
+    assert "--policy DIR|NAME" in study("ladder", *words, "--way", "policy")[1]
+
+
+def test_without_cmake(tmp_path, monkeypatch, study):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "apt-get install cmake" in study("ladder")[1]

@@ -1,0 +1,290 @@
+"""CMake projects built for size at rungs from plain to full LTO, with policies and without."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import shutil
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from environments.errors import UsageError, UserError
+from environments.inlining.plugin.compiler import why_no_plugins
+from tfrl_systems.settings import option
+from tools.studies import learning
+from tools.studies.cmake_builds import RUNGS, TREES, Build, Compiler, Tree, unpack
+from tools.studies.study import Record, Records, Study, Table, Trial, first, mean
+
+_COMPILERS = tuple(f"clang-{version}" for version in range(30, 18, -1))
+_THRESHOLDS = (-50, 0, 15, 30, 50)
+PLAIN, FIXED, POLICY = "-Oz", "threshold", "policy"
+# Name of a figure -> the parts of an image that are added up.
+_PARTS = {
+    "code": ("text_bytes",),
+    "tables": ("unwind_bytes",),
+    "rodata": ("rodata_bytes",),
+    "loaded": ("text_bytes", "unwind_bytes", "rodata_bytes"),
+    "file": ("file_bytes",),
+}
+_OF_BUILD = {"cpu": "cpu_s", "instructions": "instructions"}
+_PERCENT = "{:+.2f}%"
+Sizes = Mapping[str, int]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Ladder:
+    """What is built, how, and with which policy.
+
+    Attributes:
+      policy: a policy's directory or name; "" for none.
+      compiler: a clang from LLVM 19 on; by default the newest on PATH.
+      projects: one of the projects held out of the corpus; may be repeated. By default all of them,
+        or none with --source.
+      sources: a CMake project of your own; may be repeated.
+      cmake: one of CMake's options, for --source; may be repeated.
+      rungs: one of the rungs; may be repeated. By default all of them.
+      ways: what -Oz alone is compared with; may be repeated. By default both.
+      thresholds: one of LLVM's -inline-threshold; may be repeated. By default -50, 0, 15, 30, 50.
+      processes: compilers at a time.
+    """
+
+    policy: str = option("", metavar="DIR|NAME")
+    compiler: str = option("", metavar="CLANG")
+    projects: tuple[str, ...] = option((), flag="--project", metavar="NAME", choices=tuple(TREES))
+    sources: tuple[pathlib.Path, ...] = option((), flag="--source", metavar="DIR")
+    cmake: tuple[str, ...] = option((), flag="--option", metavar="OPTION")
+    rungs: tuple[str, ...] = option((), flag="--rung", metavar="RUNG", choices=tuple(RUNGS))
+    ways: tuple[str, ...] = option((), flag="--way", metavar="WAY", choices=(FIXED, POLICY))
+    thresholds: tuple[int, ...] = option((), flag="--threshold", metavar="N")
+    processes: int = option(2, metavar="N", minimum=1)
+
+
+def _trials(options: Ladder) -> Iterator[Trial]:
+    """Yield a trial for each rung, project and way; -Oz alone comes first.
+
+    Raises:
+      UserError: cmake, lld or a clang whose plugins can be built is missing.
+      UsageError: two projects have the same name, or the policy is missing.
+    """
+    if shutil.which("cmake") is None:
+        raise UserError("expected cmake, found none; install it: apt-get install cmake")
+    newest = next((name for name in _COMPILERS if shutil.which(name)), "clang")
+    compiler = options.compiler or newest
+    if reason := why_no_plugins(compiler) or Compiler(compiler).why_no_rungs():
+        raise UserError(reason)
+    names = options.projects or (() if options.sources else tuple(sorted(TREES)))
+    sources = dict.fromkeys(names, "")
+    for source in options.sources:
+        if source.resolve().name in sources:
+            raise UsageError(f"--source {source}: expected another name, found a second one of it")
+        sources[source.resolve().name] = str(source.resolve())
+    ways = list(_ways(options))
+    for rung in (rung for rung in RUNGS if rung in (options.rungs or RUNGS)):
+        for name, place in sources.items():
+            about = {
+                **{"rung": rung, "project": name, "source": place, "compiler": compiler},
+                **{"options": options.cmake if place else (), "processes": options.processes},
+            }
+            for file, way in ways:
+                yield Trial(f"{name}-{rung}-{file}", {**about, **way})
+
+
+def _ways(options: Ladder) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the ways of building: a name for files, and the part of a trial that says which."""
+    ways = options.ways or (FIXED, POLICY)
+    if POLICY in options.ways and not options.policy:
+        raise UsageError(f"--way {POLICY}: expected a policy beside it, found none; name one by "
+                         "--policy DIR|NAME")  # fmt: skip
+    default = {"policy": "default", "policy_sha256": "", "threshold": None}
+    yield "Oz", {**default, "way": PLAIN}
+    for threshold in dict.fromkeys(options.thresholds or _THRESHOLDS) if FIXED in ways else ():
+        yield f"{FIXED}{threshold}", {**default, "way": FIXED, "threshold": threshold}
+    if POLICY in ways and options.policy:
+        digest = learning.digest_of(options.policy)
+        chosen = {"policy": options.policy, "policy_sha256": digest}
+        yield POLICY, {**default, **chosen, "way": POLICY}
+
+
+def measure(about: Record, workdir: pathlib.Path) -> Record:
+    """Build a project at one rung in one way; return sizes, processor time and instructions.
+
+    Only what the programs said remains in `workdir`.
+
+    Raises:
+      UserError: the project cannot be configured or built, or its driver fails.
+    """
+    name, workdir = about["project"], workdir.absolute()
+    shutil.rmtree(workdir, ignore_errors=True)
+    workdir.mkdir(parents=True)
+    tree = Tree(tuple(about["options"])) if about["source"] else TREES[name]
+    unpacked, directory = workdir / "source", workdir / "build"
+    source = pathlib.Path(about["source"]) if about["source"] else unpack(name, unpacked)
+    if tree.is_in_source:
+        directory = source
+    compiler = Compiler(about["compiler"])
+    build = Build(name, tree, source, directory, workdir / "build.log", compiler)
+    build.configure(RUNGS[about["rung"]], about["threshold"])
+    measured = build.make(about["policy"], about["processes"])
+    measured["instructions"] = build.count_instructions(tuple(measured["images"]))
+    for scratch in (unpacked, workdir / "build"):
+        shutil.rmtree(scratch, ignore_errors=True)
+    (workdir / "driver").unlink(missing_ok=True)
+    return measured
+
+
+def _change(size: float | None, default: float | None) -> float | None:
+    """Return a change in percent; None if one of both is not there, or there was nothing."""
+    return None if size is None or not default else 100 * (size / default - 1)
+
+
+def _changes(images: Iterable[tuple[Sizes, Sizes]]) -> dict[str, float | None]:
+    """Return by how much images together differ from the default's, in percent, by figure.
+
+    Args:
+      images: the sizes of each image, and those of the default's.
+    """
+    pairs = list(images)
+    return {
+        figure: _change(*(sum(pair[side][part] for pair in pairs for part in parts)
+                          for side in (0, 1)))
+        for figure, parts in _PARTS.items()
+    }  # fmt: skip
+
+
+def changes(records: Records) -> Iterator[Record]:
+    """Yield how the images of each build differ from those of -Oz alone at the same rung.
+
+    Of each build there is a record for each image that both have; its figures are changes in
+    percent, None where there is nothing to compare. The last, whose image is "", has all images of
+    the project together.
+    """
+    plain = {
+        (record["rung"], record["project"]): record for record in records if record["way"] == PLAIN
+    }
+    for record in records:
+        default = plain.get((record["rung"], record["project"]))
+        if record["way"] == PLAIN or default is None:
+            continue
+        of_build = {figure: _change(record[of], default[of]) for figure, of in _OF_BUILD.items()}
+        both = {
+            image: (sizes, default["images"][image])
+            for image, sizes in record["images"].items()
+            if image in default["images"]
+        }
+        for image, pair in both.items():
+            yield {**record, **of_build, "image": image, **_changes([pair])}
+        yield {**record, **of_build, "image": "", **_changes(both.values())}
+
+
+def _by_rung(records: Iterable[Record]) -> Iterator[list[Record]]:
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        groups.setdefault(record["rung"], []).append(record)
+    yield from groups.values()
+
+
+def _with_mean(records: Sequence[Record]) -> Iterator[Record]:
+    """Yield the records of images, then those of whole projects as parts of a mean."""
+    yield from (record for record in records if record["image"])
+    yield from ({**record, "project": "mean"} for record in records if not record["image"])
+
+
+def of_policy(records: Records) -> Iterator[Record]:
+    """Yield the changes by the policy: at each rung those of images, then the mean's."""
+    for rung in _by_rung(change for change in changes(records) if change["way"] == POLICY):
+        yield from _with_mean(rung)
+
+
+def best_thresholds(records: Records) -> Iterator[Record]:
+    """Yield the fixed threshold that leaves the least code, and what the policy leaves.
+
+    Of each image it is the best for this image; of the mean the one that is best for the mean of
+    all projects.
+    """
+    for rung in _by_rung(changes(records)):
+        policy = {(row["project"], row["image"]): row for row in rung if row["way"] == POLICY}
+        fixed: dict[tuple[str, str], list[Record]] = {}
+        whole: dict[int, list[Record]] = {}
+        for row in rung:
+            if row["way"] == FIXED and row["code"] is not None:
+                fixed.setdefault((row["project"], row["image"]), []).append(row)
+                if not row["image"]:
+                    whole.setdefault(row["threshold"], []).append(row)
+        chosen = [min(rows, key=_code) for (_, image), rows in fixed.items() if image]
+        # A threshold that some project has not been built with yet would not be compared fairly.
+        complete = [rows for rows in whole.values() if len(rows) == max(map(len, whole.values()))]
+        if complete:
+            chosen += min(complete, key=lambda rows: statistics.fmean(map(_code, rows)))
+        yield from _with_mean(
+            [
+                {**row, "policy_changes": policy.get((row["project"], row["image"]), {})}
+                for row in chosen
+            ]
+        )
+
+
+def _code(row: Record) -> float:
+    return row["code"]
+
+
+LADDER = Study(
+    """CMake projects built for size at rungs from plain to full LTO, with policies and without.
+
+    python -m tools.studies ladder --policy runs/quickstart/policy -o runs/ladder
+
+Unpacks the projects that were held out of the corpus (corpus_projects.json) and builds each as a
+shared library by a stock clang and lld, at each rung: with -Oz alone, with fixed thresholds for
+inlining, and with the policy inside clang as by `tfrl build`.
+  plain      nothing more
+  gc-icf     -ffunction-sections -fdata-sections, and lld's --gc-sections --icf=all
+  no-tables  the same, -fno-unwind-tables -fno-asynchronous-unwind-tables; functions that an
+             exception may pass through keep their tables
+  thin-lto, full-lto   the same as gc-icf, -flto=thin or full
+It compares what is linked, the processor time of the build, and the instructions that a small
+program (drivers/) executes with the library under valgrind. It needs cmake (3.28 for lightgbm),
+lld, llvm-ar and a clang whose plugins can be built; without valgrind no instructions are
+counted.""",
+    Ladder,
+    _trials,
+    measure,
+    [
+        Table(
+            "Change under the policy against -Oz alone at the same rung.",
+            ("rung", "project", "image"),
+            {
+                "compiles steered": first(
+                    lambda build: (
+                        f"{build['steered']} of {build['compiles']}"
+                        if build["project"] != "mean"
+                        else None
+                    )
+                ),
+                "code": mean("code", _PERCENT),
+                "unwind tables": mean("tables", _PERCENT),
+                "read-only data": mean("rodata", _PERCENT),
+                "all three": mean("loaded", _PERCENT),
+                "stripped file": mean("file", _PERCENT),
+                "build's processor time": mean("cpu", "{:+.1f}%"),
+                "instructions": mean("instructions", _PERCENT),
+            },
+            derive=of_policy,
+            label="rung, library",
+        ),
+        Table(
+            "The fixed threshold that leaves the least code, and the policy.",
+            ("rung", "project", "image"),
+            {
+                "threshold": first("threshold"),
+                "its code": mean("code", _PERCENT),
+                "its code, tables, read-only data": mean("loaded", _PERCENT),
+                "policy's code": mean(lambda row: row["policy_changes"].get("code"), _PERCENT),
+                "policy's code, tables, read-only data": mean(
+                    lambda row: row["policy_changes"].get("loaded"), _PERCENT
+                ),
+            },
+            derive=best_thresholds,
+            label="rung, library",
+        ),
+    ],
+)

@@ -15,13 +15,14 @@ from environments import machine
 _TIMEOUT_S = 10.0
 
 
-def cache_variables(directory: pathlib.Path) -> dict[str, str]:
+def cache_variables(directory: pathlib.Path, margin: str) -> dict[str, str]:
     """Return environment variables that keep the objects of one policy apart.
 
     Args:
       directory: what clangs load. Its name depends on all that is in it.
+      margin: what takes the place of the policy's own margin; "" for nothing.
     """
-    digest = directory.name
+    digest = "-".join(filter(None, [directory.name, margin]))
     files = sorted(os.fspath(path) for path in directory.iterdir() if path.name[0] != ".")
     extra = [_ccache_setting("extra_files_to_hash", "CCACHE_EXTRAFILES"), *files]
     space = [_ccache_setting("namespace", "CCACHE_NAMESPACE"), digest]

@@ -12,6 +12,9 @@ import subprocess
 
 from environments import machine
 
+COMPILE_ANEW = {"CCACHE_RECACHE": "1", "SCCACHE_RECACHE": "1"}
+"""Environment variables by which caches keep objects and hand out none."""
+
 _TIMEOUT_S = 10.0
 
 

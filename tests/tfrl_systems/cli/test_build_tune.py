@@ -9,6 +9,7 @@ import pytest
 
 from tests.tfrl_systems.cli.small_project import objects, run
 from tests.tfrl_systems.systems.inlining.constant_policy import write_constant_policy
+from tfrl_systems.systems.inlining.policies import load_policy
 
 # LLVM inlines each call, and each copy is larger than a call.
 CLEAR = """\
@@ -160,3 +161,21 @@ def test_what_cannot_be_tuned(tfrl, one_clang, tree, policies, policy, status, e
     ran = tfrl("build", "--policy", name, "--tune", "--", "touch", "ran")
     assert ran.status == status and expected in ran.err
     assert (tree / "ran").exists() == (status == 0)
+
+
+def test_clangs_that_do_not_get_the_margin_are_told_of(tfrl, one_clang, tree, policies):
+    """As in a build that gives its compilers some variables only."""
+    ours = " ".join(
+        f'{name}="${name}"'
+        for name in ("CCC_OVERRIDE_OPTIONS", "TFRL_INLINING_LOG", "TFRL_INLINING_CONFIG")
+    )
+    shell = f'env -i PATH="$PATH" {ours} make CXX={one_clang}'
+    build = ("build", "--policy", policies["cautious"])
+    ran = tfrl(*build, "--tune", "--json", "--", "sh", "-c", shell)
+    told = "clangs did not get TFRL_INLINING_MARGIN, so 1 is not their margin"
+    assert ran.status == 0 and told in ran.json["tuning"]["reason"]
+    assert (tree / "log").read_text() == 2 * "built\n"
+    fields = {"version": 1, "policy": load_policy(str(policies["cautious"])).fingerprint}
+    (tree / "tfrl.margins").write_text(json.dumps(fields | {"margin": 1}))
+    run("make", "clean", cwd=tree)
+    assert told in tfrl(*build, "--", "sh", "-c", shell).err

@@ -85,8 +85,8 @@ With link-time optimisation (-flto) LLVM inlines when it links, so nothing is st
 
 --tune builds with five margins: the policy's own, three near it, and LLVM alone. A margin says how
 sure the policy must be to depart from LLVM. The total of code, unwind tables and read-only data in
-the images that COMMAND links decides; a margin by which one of them is larger than plain is out. The
-tree is left with the best, and tfrl.margins in the directory that COMMAND builds in says so to
+the images that COMMAND links decides; a margin by which one of them is larger than plain is out.
+The tree is left with the best, and tfrl.margins in the directory that COMMAND builds in says so to
 later builds with the same policy.
 
 --tune costs about six builds. Before each but the first, the objects and images that COMMAND has
@@ -95,8 +95,8 @@ there before stays as it is: clean the tree first if all of it is to count. If C
 does not write one of them again, they are put back.
 
 Clangs learn of the policy from environment variables (CCC_OVERRIDE_OPTIONS, TFRL_INLINING_LOG,
-TFRL_INLINING_CONFIG and, for --tune, TFRL_INLINING_MARGIN), so a build that gives its compilers an
-environment of its own, as SCons and Bazel do, has to let these through.
+TFRL_INLINING_CONFIG and, with --tune and tfrl.margins, TFRL_INLINING_MARGIN), so a build that gives
+its compilers an environment of its own, as SCons and Bazel do, has to let these through.
 
 Make and Ninja compile only what has changed: to have everything decided by the policy, clean first.
 ccache and sccache know the policy and give no objects of another one; Go gets a cache for each.

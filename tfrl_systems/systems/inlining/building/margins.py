@@ -16,6 +16,7 @@ from typing import Any
 from environments import files
 from environments.errors import UserError
 from environments.inlining.heuristics import Policy
+from environments.inlining.plugin.steering import Compile
 from tfrl_systems.reporting import Reporter
 from tfrl_systems.systems.inlining.policy import votes
 from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
@@ -95,6 +96,14 @@ def describe(margin: Margin, own: Margin) -> str:
     if margin.is_plain:
         return "plain LLVM decides, with which this tree is smallest"
     return f"the margin is {margin}" + ("" if margin.is_own else f" in place of {own}")
+
+
+def why_lost(margin: Margin, compiles: Sequence[Compile]) -> str:
+    """Return why some compiles were with the policy's own margin; "" if none was."""
+    steered = [compile_ for compile_ in compiles if not compile_.reason]
+    if margin.steps is None or all(compile_.margin == margin.steps for compile_ in steered):
+        return ""
+    return f"clangs did not get TFRL_INLINING_MARGIN, so {margin} is not their margin; pass it on"
 
 
 def write(directory: pathlib.Path, policy: Policy, margin: Margin, sizes: Mapping[str, int]) -> str:

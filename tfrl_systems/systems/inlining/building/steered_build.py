@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from environments.errors import UsageError, UserError
+from environments.inlining.plugin.object_caches import COMPILE_ANEW
 from environments.inlining.plugin.source import PolicySource, heuristic_source, source_of
 from environments.inlining.plugin.steering import Compile, Steering, steer
 from environments.inlining.plugin.toolchain import Toolchain, find_toolchain
@@ -117,6 +118,8 @@ def _build_once(
             compiles = steering.compiles()
             steering.clean_fragments()
             excuse = steering.why_no_log()
+            if lost := margins.why_lost(margin, compiles):
+                reporter.say(lost)
     changes = look(roots, began_ns, settings.compared)
     plain = _plain(compiles, changes, is_heard=steering is not None and not excuse)
     steered = sum(not compile.reason for compile in compiles)
@@ -196,6 +199,8 @@ def _now_ns() -> int:
 def _run(settings: Build, steering: Steering | None) -> int:
     """Run the command to its end; return its exit status, as a shell would."""
     environment = {**os.environ, **(steering.environment if steering is not None else {})}
+    if settings.tuned:
+        environment |= COMPILE_ANEW  # each clang is to tell which margin it got
     output = _STDERR if settings.quiet else None
     with _passing_on() as pass_on_to:
         try:

@@ -176,13 +176,12 @@ class _Tree:
             return f"the command ended with status {status} under the margin {margin}"
         if missing := sorted(set(self._written) - set(outcome.written)):
             return f"expected the command to write {missing[0]} again, found that it did not"
-        steered = [compile_ for compile_ in outcome.compiles if not compile_.reason]
-        if margin.steps is not None and any(clang.margin != margin.steps for clang in steered):
-            return "clangs did not get TFRL_INLINING_MARGIN; let it through to them"
+        if lost := margins.why_lost(margin, outcome.compiles):
+            return lost
         if self._num_builds > 1:
             is_new = bool(outcome.compiles or outcome.changes.objects)
             return "" if is_new else "expected the command to compile again, found that it did not"
-        if not steered:
+        if all(compile_.reason for compile_ in outcome.compiles):
             return "no compile was steered, so all margins make the same"
         if not outcome.changes.new_images:
             return "expected the command to link an image, found none whose size could be compared"

@@ -172,10 +172,10 @@ def test_clangs_that_do_not_get_the_margin_are_told_of(tfrl, one_clang, tree, po
     shell = f'env -i PATH="$PATH" {ours} make CXX={one_clang}'
     build = ("build", "--policy", policies["cautious"])
     ran = tfrl(*build, "--tune", "--json", "--", "sh", "-c", shell)
-    told = "clangs did not get TFRL_INLINING_MARGIN, so 1 is not their margin"
-    assert ran.status == 0 and told in ran.json["tuning"]["reason"]
+    message = "clangs did not get TFRL_INLINING_MARGIN, so 1 is not their margin"
+    assert ran.status == 0 and message in ran.json["tuning"]["reason"]
     assert (tree / "log").read_text() == 2 * "built\n"
     fields = {"version": 1, "policy": load_policy(str(policies["cautious"])).fingerprint}
     (tree / "tfrl.margins").write_text(json.dumps(fields | {"margin": 1}))
     run("make", "clean", cwd=tree)
-    assert told in tfrl(*build, "--", "sh", "-c", shell).err
+    assert message in tfrl(*build, "--", "sh", "-c", shell).err

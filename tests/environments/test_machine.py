@@ -28,7 +28,7 @@ def test_the_home_of_an_unknown_user_is_the_root(home, monkeypatch, tmp_path):
         monkeypatch.setenv("HOME", home)
     assert machine.home_directory() == pathlib.Path("/")
     assert machine.cache_directory() == pathlib.Path("/.cache/tfrl")
-    variables = object_caches.cache_variables(tmp_path)
+    variables = object_caches.cache_variables(tmp_path, "")
     assert variables["GOCACHE"] == f"/.cache/go-build-{tmp_path.name}"
     assert find_project_root(tmp_path) == tmp_path
     monkeypatch.setenv("XDG_CACHE_HOME", "~nobody-of-this-name/x")

@@ -34,6 +34,13 @@ def add_parser(subparsers: Any) -> None:
         metavar="DIR",
         help="a plain build of the same tree, whose images are shown beside",
     )
+    parser.add_argument(
+        "--tune",
+        action="store_true",
+        dest="tuned",
+        help="build about six times, with several margins, and keep what links smallest; never "
+        "larger than plain",
+    )
     shared.add_json(parser)
     parser.add_argument(
         "command", nargs=argparse.REMAINDER, metavar="COMMAND", help="what builds, after --"
@@ -50,6 +57,7 @@ def run(options: argparse.Namespace) -> int:
             policy=options.policy,
             compilers=options.compilers,
             compared=options.compare,
+            tuned=options.tuned,
             quiet=options.json,
             reporter=terminal,
         )

@@ -5,15 +5,17 @@
 // needs nothing else. Only call sites in functions with the attribute minsize (-Oz) are decided by
 // the policy. All others, and all where something is not as expected, get LLVM's own decision.
 //
-// Environment variables, for whoever wants to look in. The first two name a file to append to.
+// Environment variables. The first two name a file to append to.
 //   TFRL_INLINING_LOG        a line of JSON for each module: what was decided, or why nothing was
 //   TFRL_INLINING_ROWS       all call sites of each module, for training (recording.h). The policy
 //                            then decides in all functions, as by LLVM's interactive channel
 //   TFRL_INLINING_VARIATION  a file that says where not to follow the policy (recording.h)
+//   TFRL_INLINING_MARGIN     a number in place of the policy's own margin (margin.h)
 
 #include "files.h"
 #include "history.h"
 #include "left_callers.h"
+#include "margin.h"
 #include "policy.h"
 #include "recorded_options.h"
 #include "recording.h"
@@ -112,7 +114,7 @@ public:
   bool decide(bool LlvmInlines) {
     for (std::size_t I = 0; I < Places.size(); ++I)
       Needed[I] = Values[Places[I]];
-    return tfrl::policy::decide(Needed.data(), LlvmInlines);
+    return tfrl::policy::decide(Needed.data(), LlvmInlines, tfrl::margin().Steps);
   }
 
   std::vector<std::string> Names;
@@ -154,6 +156,7 @@ public:
                    {"decisions", NumDecisions},
                    {"departures", NumDepartures},
                    {"left", NumLeft},
+                   {"margin", tfrl::margin().Steps},
                    {"policy_ns", Time.total()}}));
   }
 
@@ -303,6 +306,8 @@ template <class Test> bool anyDefined(const Module &M, Test Has) {
 
 // Why a module is not steered; nullptr if it is.
 const char *whyNot(const Module &M) {
+  if (!tfrl::margin().Fault.empty())
+    return tfrl::margin().Fault.c_str();
   if (tfrl::isRecorded())
     return nullptr;
   // Clang marks what it compiles for link-time optimisation so. The linker will inline by LLVM's
@@ -372,6 +377,8 @@ void registerCallbacks(PassBuilder &Builder) {
               "the policy for this clang\n";
     return;
   }
+  if (!tfrl::margin().Fault.empty())
+    errs() << "warning: " << tfrl::margin().Fault << ", LLVM decides\n";
   liftGrowthLimit();
   Builder.registerAnalysisRegistrationCallback([](ModuleAnalysisManager &MAM) {
     Manager = &MAM;

@@ -24,6 +24,7 @@ _ADVISOR = (
     "files.h",
     "history.h",
     "left_callers.h",
+    "margin.h",
     "policy.h",
     "recorded_options.h",
     "recording.h",

@@ -67,6 +67,7 @@ class PluginClang(SystemClang):
         with guardian.make_directory() as private:
             rows, varied = pathlib.Path(private) / "rows", pathlib.Path(private) / "variation"
             environment = {"TFRL_INLINING_ROWS": os.fspath(rows), "TFRL_INLINING_LOG": ""}
+            environment["TFRL_INLINING_MARGIN"] = ""  # the policy's own
             if variation is not None:
                 varied.write_text(json.dumps(variation), encoding="utf-8")
                 environment["TFRL_INLINING_VARIATION"] = os.fspath(varied)

@@ -12,16 +12,20 @@ import subprocess
 
 from environments import machine
 
+COMPILE_ANEW = {"CCACHE_RECACHE": "1", "SCCACHE_RECACHE": "1"}
+"""Environment variables by which caches keep objects and hand out none."""
+
 _TIMEOUT_S = 10.0
 
 
-def cache_variables(directory: pathlib.Path) -> dict[str, str]:
+def cache_variables(directory: pathlib.Path, margin: str) -> dict[str, str]:
     """Return environment variables that keep the objects of one policy apart.
 
     Args:
       directory: what clangs load. Its name depends on all that is in it.
+      margin: what takes the place of the policy's own margin; "" for nothing.
     """
-    digest = directory.name
+    digest = "-".join(filter(None, [directory.name, margin]))
     files = sorted(os.fspath(path) for path in directory.iterdir() if path.name[0] != ".")
     extra = [_ccache_setting("extra_files_to_hash", "CCACHE_EXTRAFILES"), *files]
     space = [_ccache_setting("namespace", "CCACHE_NAMESPACE"), digest]

@@ -48,10 +48,12 @@ namespace policy {{
 
 const char *const Name = "{name}";
 const bool IsLlvms = {str(name == "default").lower()};
+const bool HasMargin = false;
+const std::int64_t OwnMargin = 0;
 const std::size_t NumFeatures = {int("cost" in name)};
 const char *const Features[] = {{{features}}};
 
-bool decide(const std::int64_t *Row, bool LlvmInlines) {{
+bool decide(const std::int64_t *Row, bool LlvmInlines, std::int64_t) {{
   (void)Row, (void)LlvmInlines;
   return {rule};
 }}

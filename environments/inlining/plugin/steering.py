@@ -30,6 +30,7 @@ from environments.inlining.plugin.toolchain import MINIMUM_VERSION, Toolchain
 
 _LOG = "TFRL_INLINING_LOG"
 _CONFIG = "TFRL_INLINING_CONFIG"
+_MARGIN = "TFRL_INLINING_MARGIN"
 _OPTIONS = "CCC_OVERRIDE_OPTIONS"
 _NO_PLUGIN = "no plugin was built for this clang"  # as steer.c says it
 _TIMEOUT_S = 60.0
@@ -45,6 +46,7 @@ class Compile:
       decisions: call sites that the policy decided.
       departures: how many of them LLVM itself would have decided otherwise.
       policy_us: time that the derived features and the policy took, in microseconds.
+      margin: the margin that the policy decided by, in 2^-24 of a logit.
     """
 
     source: str
@@ -52,6 +54,7 @@ class Compile:
     decisions: int = 0
     departures: int = 0
     policy_us: float = 0.0
+    margin: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,6 +123,7 @@ class Steering:
             decisions=int(line.get("decisions", 0)),
             departures=int(line.get("departures", 0)),
             policy_us=int(line.get("policy_ns", 0)) / 1e3,
+            margin=int(line.get("margin", 0)),
         )
 
 
@@ -129,6 +133,7 @@ def steer(
     policy: PolicySource,
     clangs: Sequence[str] = (),
     excuses: Mapping[int, str] | None = None,
+    margin: int | None = None,
 ) -> Iterator[Steering]:
     """Prepare plugins for some clangs of different versions.
 
@@ -138,6 +143,7 @@ def steer(
       clangs: all clangs that the command may call, also those that no plugin is for; () for those
         of the toolchains.
       excuses: why a version of LLVM has no toolchain, by its major number.
+      margin: what takes the place of the policy's own, in 2^-24 of a logit; None for nothing.
 
     Yields:
       How to start a command; valid inside the context.
@@ -160,7 +166,9 @@ def steer(
     with _private_directory() as private:
         place, directory, refusals = _place(libraries, names, private)
         log = private / "log"
-        environment = {**_loading(place, log), **cache_variables(directory)}
+        number = "" if margin is None else str(margin)
+        environment = {**_loading(place, log), **cache_variables(directory, number)}
+        environment[_MARGIN] = number
         yield Steering(environment, log, (*failures, *refusals), excuses)
 
 

@@ -323,9 +323,9 @@ def test_what_ccache_is_told_by_its_own_file_is_kept(tmp_path, monkeypatch):
     plugins = tmp_path / "set-1"
     plugins.mkdir()
     (plugins / "steer.so").touch()
-    variables = cache_variables(plugins)
+    variables = cache_variables(plugins, "7")
     assert variables["CCACHE_EXTRAFILES"] == f"/mine:{plugins}/steer.so"
-    assert variables["CCACHE_NAMESPACE"] == "ours-set-1"
+    assert variables["CCACHE_NAMESPACE"] == "ours-set-1-7"
 
 
 def test_objects_of_every_format_are_seen(tfrl, one_clang, project):

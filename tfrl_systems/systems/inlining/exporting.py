@@ -109,7 +109,7 @@ def _try(plugin: pathlib.Path, toolchain: Toolchain) -> None:
         done = subprocess.run(
             [*command, "-o", "probe.o"],
             cwd=directory,
-            env={**os.environ, "TFRL_INLINING_LOG": os.fspath(log)},
+            env={**os.environ, "TFRL_INLINING_LOG": os.fspath(log), "TFRL_INLINING_MARGIN": ""},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

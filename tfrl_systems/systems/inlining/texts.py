@@ -73,6 +73,7 @@ Runs COMMAND, and lets a policy decide what its clangs inline.
   tfrl build --policy runs/quickstart/policy -- make -j8
   tfrl build --policy default -- ninja -C b          as COMMAND alone: LLVM's own decisions
   tfrl build --policy DIR --compare plain/ -- ninja  sizes beside those of a plain build in plain/
+  tfrl build --policy DIR --tune -- make -j8         never larger than plain: the best of several
 
 The tree stays configured as it is. Only functions that are compiled for size (-Oz) are decided by
 the policy; -Os, as CMake's MinSizeRel has it, is not enough. Each stock clang from LLVM 19 on is
@@ -82,9 +83,20 @@ compiled as it would be alone, and named at the end. The exit status is COMMAND'
 
 With link-time optimisation (-flto) LLVM inlines when it links, so nothing is steered.
 
-Clangs learn of the policy from environment variables (CCC_OVERRIDE_OPTIONS, TFRL_INLINING_LOG and
-TFRL_INLINING_CONFIG), so a build that gives its compilers an environment of its own, as SCons and
-Bazel do, has to let these through.
+--tune builds with five margins: the policy's own, three near it, and LLVM alone. A margin says how
+sure the policy must be to depart from LLVM. The total of code, unwind tables and read-only data in
+the images that COMMAND links decides; a margin by which one of them is larger than plain is out.
+The tree is left with the best, and tfrl.margins in the directory that COMMAND builds in says so to
+later builds with the same policy.
+
+--tune costs about six builds. Before each but the first, the objects and images that COMMAND has
+written since --tune began are removed, and no other files, so that it writes them again. What was
+there before stays as it is: clean the tree first if all of it is to count. If COMMAND fails, or
+does not write one of them again, they are put back.
+
+Clangs learn of the policy from environment variables (CCC_OVERRIDE_OPTIONS, TFRL_INLINING_LOG,
+TFRL_INLINING_CONFIG and, with --tune and tfrl.margins, TFRL_INLINING_MARGIN), so a build that gives
+its compilers an environment of its own, as SCons and Bazel do, has to let these through.
 
 Make and Ninja compile only what has changed: to have everything decided by the policy, clean first.
 ccache and sccache know the policy and give no objects of another one; Go gets a cache for each.

@@ -15,15 +15,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from environments.errors import UsageError, UserError
+from environments.inlining.plugin.object_caches import COMPILE_ANEW
 from environments.inlining.plugin.source import PolicySource, heuristic_source, source_of
 from environments.inlining.plugin.steering import Compile, Steering, steer
 from environments.inlining.plugin.toolchain import Toolchain, find_toolchain
 from tfrl_systems.reporting import Reporter
+from tfrl_systems.systems.inlining.building import margins, tuning
 from tfrl_systems.systems.inlining.building.compilers_of_tree import candidates, find_clangs
-from tfrl_systems.systems.inlining.building.trees_on_disk import Made, look, roots_of, unheard
+from tfrl_systems.systems.inlining.building.margins import Margin
+from tfrl_systems.systems.inlining.building.trees_on_disk import (
+    Made,
+    directories_of,
+    look,
+    roots_of,
+    unheard,
+)
 from tfrl_systems.systems.inlining.policies import load_policy
 
 _STDERR = 2
+_PLAIN = "plain LLVM decides"
 _NOTHING_TO_DO = "default is LLVM's own policy and needs no plugin"
 _UNHEARD = (
     "no clang told of it: it came from a compiler cache, its clang did not get this build's "
@@ -45,6 +55,7 @@ class Build:
       compilers: the clangs to steer; () for those that the tree and PATH name.
       compared: a plain build of the same tree; None for none.
       quiet: whether the command's output goes to stderr.
+      tuned: whether to build with several margins and keep the best; see `tuning`.
     """
 
     command: Sequence[str]
@@ -52,14 +63,16 @@ class Build:
     compilers: Sequence[str] = ()
     compared: pathlib.Path | None = None
     quiet: bool = False
+    tuned: bool = False
 
 
 def build(settings: Build, reporter: Reporter) -> dict[str, Any]:
     """Run a build with its clangs steered; return what `tfrl build --json` prints.
 
     Raises:
-      UserError: there is no such policy or command. A plugin that cannot be built is no error: the
-        command then runs as it would alone, and the reporter says why.
+      UserError: there is no such policy or command, or the tree's tfrl.margins is damaged. A plugin
+        that cannot be built is no error: the command then runs as it would alone, and the reporter
+        says why.
     """
     if not settings.command or shutil.which(settings.command[0]) is None:
         raise UsageError(
@@ -72,14 +85,31 @@ def build(settings: Build, reporter: Reporter) -> dict[str, Any]:
             f"--compare: expected the directory of a plain build, found {settings.compared}, which "
             "is none; build the same tree there without tfrl"
         )
-    source = source_of(load_policy(settings.policy))
+    policy = load_policy(settings.policy)
+    source = source_of(policy)
+
+    def build_fn(margin: Margin, reporter: Reporter) -> tuning.Outcome:
+        return _build_once(settings, source, margin, reporter)
+
+    if settings.tuned:
+        return tuning.tune(policy, settings.command, build_fn, reporter)
+    directories = directories_of(settings.command)
+    return build_fn(margins.read(directories, policy, reporter), reporter).report
+
+
+def _build_once(
+    settings: Build, source: PolicySource, margin: Margin, reporter: Reporter
+) -> tuning.Outcome:
+    """Run the command once, with a margin."""
     roots = roots_of(settings.command)
     with contextlib.ExitStack() as stack:
-        steering, excuse = _prepare(settings, source, roots, stack)
+        steering, excuse = None, _PLAIN
+        if not margin.is_plain:
+            steering, excuse = _prepare(settings, source, roots, margin, stack)
         if steering is not None:
             for failure in steering.failures:
                 reporter.say(failure)
-        elif excuse != _NOTHING_TO_DO:
+        elif excuse not in (_NOTHING_TO_DO, _PLAIN):
             reporter.say(f"{excuse}; the command runs as it would alone")
         began_ns = _now_ns()
         status = _run(settings, steering)
@@ -88,10 +118,12 @@ def build(settings: Build, reporter: Reporter) -> dict[str, Any]:
             compiles = steering.compiles()
             steering.clean_fragments()
             excuse = steering.why_no_log()
+            if lost := margins.why_lost(margin, compiles):
+                reporter.say(lost)
     changes = look(roots, began_ns, settings.compared)
     plain = _plain(compiles, changes, is_heard=steering is not None and not excuse)
     steered = sum(not compile.reason for compile in compiles)
-    return {
+    report = {
         "status": status,
         "compiles": steered + len(plain) + (0 if steering is not None else len(changes.objects)),
         "steered": steered,
@@ -102,6 +134,7 @@ def build(settings: Build, reporter: Reporter) -> dict[str, Any]:
         "reason": excuse,
         "images": changes.images,
     }
+    return tuning.Outcome(compiles, changes, report)
 
 
 def _plain(compiles: Sequence[Compile], changes: Made, is_heard: bool) -> list[dict[str, str]]:
@@ -126,6 +159,7 @@ def _prepare(
     settings: Build,
     source: PolicySource,
     roots: Sequence[pathlib.Path],
+    margin: Margin,
     stack: contextlib.ExitStack,
 ) -> tuple[Steering | None, str]:
     """Return how to steer; None and the reason if nothing can be steered."""
@@ -147,7 +181,7 @@ def _prepare(
             return None, f"expected a clang, found none called {', '.join(settings.compilers)}"
         return None, "; ".join(excuses.values()) or "no clang of LLVM 19 or newer was found"
     try:
-        steering = steer(list(toolchains.values()), source, list(clangs), excuses)
+        steering = steer(list(toolchains.values()), source, list(clangs), excuses, margin.steps)
         return stack.enter_context(steering), ""
     except UserError as error:
         return None, str(error)
@@ -165,6 +199,8 @@ def _now_ns() -> int:
 def _run(settings: Build, steering: Steering | None) -> int:
     """Run the command to its end; return its exit status, as a shell would."""
     environment = {**os.environ, **(steering.environment if steering is not None else {})}
+    if settings.tuned:
+        environment |= COMPILE_ANEW  # each clang is to tell which margin it got
     output = _STDERR if settings.quiet else None
     with _passing_on() as pass_on_to:
         try:
@@ -246,4 +282,6 @@ def to_text(report: Mapping[str, Any]) -> str:
     if rows:
         header = ["image", *parts, *["change"] * len(parts)]
         lines.append(format_table(header, rows))
+    if "tuning" in report:
+        lines += filter(None, [tuning.to_text(report["tuning"])])
     return "\n".join(lines)

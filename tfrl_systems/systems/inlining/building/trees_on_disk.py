@@ -37,8 +37,8 @@ _CLANG = b"clang version"
 _PARTS = ("text_bytes", "unwind_bytes", "rodata_bytes", "file_bytes")
 
 
-def roots_of(command: Sequence[str]) -> list[pathlib.Path]:
-    """Return the directories that a command names, and the current one; none inside another."""
+def directories_of(command: Sequence[str]) -> list[pathlib.Path]:
+    """Return the directories that a command names, and the current one, the outermost first."""
     named = set()
     with contextlib.suppress(OSError):  # The current directory may have been removed.
         named.add(pathlib.Path.cwd())
@@ -46,8 +46,13 @@ def roots_of(command: Sequence[str]) -> list[pathlib.Path]:
         for text in (word, word.partition("=")[2], word[2:] if word.startswith("-C") else ""):
             if text and files.is_directory(text):
                 named.add(pathlib.Path(text).resolve())
+    return sorted(named, key=lambda path: (len(path.parts), path))
+
+
+def roots_of(command: Sequence[str]) -> list[pathlib.Path]:
+    """Return the directories of `directories_of` that are inside no other."""
     roots: list[pathlib.Path] = []
-    for path in sorted(named, key=lambda path: len(path.parts)):
+    for path in directories_of(command):
         if not any(path.is_relative_to(root) for root in roots):
             roots.append(path)
     return roots
@@ -109,14 +114,18 @@ class Made:
     Attributes:
       foreign: objects of other compilers, and which these are.
       objects: clang's objects, and those of formats that do not say which compiler made them.
+      unsigned: objects that do not say which compiler made them.
       linked: images of which a part was compiled by clang.
       images: the linked images, as `tfrl build --json` prints them.
+      new_images: which of them were linked now.
     """
 
     foreign: dict[str, str]
     objects: list[str]
+    unsigned: list[str]
     linked: list[str]
     images: list[dict[str, Any]]
+    new_images: list[str]
 
 
 def look(roots: Sequence[pathlib.Path], began_ns: int, compared: pathlib.Path | None) -> Made:
@@ -129,7 +138,7 @@ def look(roots: Sequence[pathlib.Path], began_ns: int, compared: pathlib.Path | 
         shown even if they were not linked now.
     """
     names = set() if compared is None else {entry.name for entry in _files_below(compared)}
-    changes = Made({}, [], [], [])
+    changes = Made({}, [], [], [], [], [])
     for root, path, is_new in _binaries(roots, began_ns, names):
         try:
             if _is_other_object(path):
@@ -145,11 +154,14 @@ def look(roots: Sequence[pathlib.Path], began_ns: int, compared: pathlib.Path | 
                     changes.objects.append(shown(path))
                 elif b"GCC:" in comment and not (b"clang" in comment or b"LLVM" in comment):
                     changes.foreign[shown(path)] = "compiled by GCC"
+                elif not comment:  # clang's with -fno-ident, or an assembler's
+                    changes.unsigned.append(shown(path))
             if kind in _IMAGES and _OF_CMAKE not in path.parts and (is_new or twin is not None):
                 image = {"path": shown(path), **_sizes(path)}
                 if twin is not None:
                     image |= {f"default_{part}": size for part, size in _sizes(twin).items()}
                 changes.images.append(image)
+                changes.new_images.extend([shown(path)] if is_new else [])
                 if is_new and _CLANG in comment:
                     changes.linked.append(shown(path))
         except (OSError, ELFError, UserError):

@@ -55,6 +55,8 @@ namespace policy {{
 
 const char *const Name = "{policy.fingerprint}";
 const bool IsLlvms = false;
+const bool HasMargin = {str(policy.baseline_place is not None).lower()};
+const std::int64_t OwnMargin = {_int64(votes.steps_of(policy.margin))};
 const std::size_t NumFeatures = {len(policy.feature_names)};
 const char *const Features[] = {{{features}}};
 
@@ -69,25 +71,23 @@ def _decide(policy: Any) -> str:
     """Return the function that adds the margin; see `CallSitePolicy` and `votes.half_steps`."""
     baseline, scope = policy.baseline_place, policy.scope_place
     if baseline is None:
-        return "bool decide(const std::int64_t *Row, bool) { return votes(Row) > 0; }\n"
-    inside, outside = (_margin(policy, margin) for margin in (policy.margin, policy.outside_margin))
-    if scope is None:
-        body = f"  return {inside};"
-    else:
-        body = f"  return Row[{scope}] == 1 ? {inside} : {outside};"
+        return """\
+bool decide(const std::int64_t *Row, bool, std::int64_t) { return votes(Row) > 0; }
+"""
+    margin = "Margin"
+    if scope is not None:
+        outside = _int64(votes.steps_of(policy.outside_margin))
+        margin = f"Row[{scope}] == 1 ? Margin : {outside}"
     return f"""\
-bool decide(const std::int64_t *Row, bool) {{
+bool decide(const std::int64_t *Row, bool, std::int64_t Margin) {{
   const bool Inlines = Row[{baseline}] > 0;
-{body}
+  const std::int64_t Steps = {margin};
+  if (Steps >= {_int64(votes.steps_of(votes.NEVER))})
+    return Inlines; // whatever the votes are
+  const std::int64_t Added = 2 * Steps * {policy.num_models} + 1;
+  return 2 * votes(Row) + (Inlines ? Added : -Added) > 0;
 }}
 """
-
-
-def _margin(policy: Any, margin: float) -> str:
-    if margin >= votes.NEVER:
-        return "Inlines"
-    added = int(votes.half_steps(0, 1, margin, policy.num_models))
-    return f"(2 * votes(Row) + (Inlines ? INT64_C({added}) : INT64_C({-added})) > 0)"
 
 
 def _networks(policy: Any, arrays: Mapping[str, np.ndarray]) -> str:

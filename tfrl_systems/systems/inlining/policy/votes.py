@@ -26,6 +26,11 @@ NEVER = 2.0 * MAX_LOGIT
 """A margin that no logit reaches: with it, a policy never departs from its baseline."""
 
 
+def steps_of(margin: float) -> int:
+    """Return a margin in fixed point, in which it is exact: as plugins read it."""
+    return round(margin * ONE)
+
+
 def half_steps(votes: Any, towards_baseline: Any, margin: float, num_models: int) -> Any:
     """Return the ensemble's logit with its margin, in halves of a fixed-point step.
 
@@ -42,7 +47,7 @@ def half_steps(votes: Any, towards_baseline: Any, margin: float, num_models: int
     Returns:
       int64 [B]; positive means action 1. Divide by `half_steps_per_logit` for the mean logit.
     """
-    steps = round(margin * ONE) * num_models
+    steps = steps_of(margin) * num_models
     return 2 * votes + towards_baseline * (2 * steps + 1)
 
 

@@ -21,13 +21,15 @@ from tfrl_systems.systems.inlining.policy.decision_policy import to_numpy
 MAIN = """
 #include "policy.h"
 #include <cstdio>
+#include <cstdlib>
 #include <vector>
 
-int main() {
+int main(int NumArguments, char **Arguments) {
   using namespace tfrl::policy;
   std::vector<std::int64_t> Row(NumFeatures);
+  const std::int64_t Margin = NumArguments > 1 ? std::atoll(Arguments[1]) : OwnMargin;
   while (std::fread(Row.data(), sizeof Row[0], NumFeatures, stdin) == NumFeatures)
-    std::putchar(decide(Row.data(), false));
+    std::putchar(decide(Row.data(), false, Margin));
 }
 """
 COMPILER = next(
@@ -36,7 +38,8 @@ COMPILER = next(
 )
 
 
-def decide_in_cpp(directory: pathlib.Path, policy: CallSitePolicy, rows: np.ndarray) -> np.ndarray:
+def build_decider(directory: pathlib.Path, policy: CallSitePolicy):
+    """Return a function (rows, margin in 2^-24 of a logit...) -> decisions, which C++ takes."""
     (directory / "policy.cpp").write_text(to_cpp(policy))
     (directory / "main.cpp").write_text(MAIN)
     include = ROOT / "environments" / "inlining" / "plugin"
@@ -45,26 +48,31 @@ def decide_in_cpp(directory: pathlib.Path, policy: CallSitePolicy, rows: np.ndar
     sources = [directory / name for name in ("main.cpp", "policy.cpp")]
     command = [*COMPILER, *options, f"-I{include}", *sources, "-o", program]
     subprocess.run(command, check=True, timeout=300)
-    needed = np.ascontiguousarray(rows[:, policy.columns(NAMES)])
-    process = subprocess.run([program], input=needed.tobytes(), capture_output=True, check=True)
-    return np.frombuffer(process.stdout, np.int8)
+
+    def decide(rows: np.ndarray, *margin: int) -> np.ndarray:
+        needed = np.ascontiguousarray(rows[:, policy.columns(NAMES)])
+        words = [program, *map(str, margin)]
+        process = subprocess.run(words, input=needed.tobytes(), capture_output=True, check=True)
+        return np.frombuffer(process.stdout, np.int8)
+
+    return decide
 
 
 @pytest.mark.parametrize("scope", ["", "flag"])
 def test_decides_as_numpy_does(scope, tmp_path):
     learned = decision_rows.draw(3000, 31)
     fitted = decision_rows.fit(learned, decision_rows.labels(learned), scope_feature=scope)
-    policy = to_numpy(fitted).with_margins(0.125, 1.5 if scope else 128.0)
+    outside = 1.5 if scope else 128.0
+    policy = to_numpy(fitted).with_margins(0.125, outside)
     rows = np.concatenate([decision_rows.draw(5000, 32), decision_rows.wild(500, 33)])
     expected = policy.begin("module", NAMES)(rows, 0)
     assert 0 < np.mean(expected != (rows[:, 1] > 0)) < 0.5
-    np.testing.assert_array_equal(decide_in_cpp(tmp_path, policy, rows), expected)
-
-
-def test_a_policy_that_never_departs_does_not_ask_its_model():
-    policy = to_numpy(decision_rows.trained()).with_margins(128.0)
-    _, decide = to_cpp(policy).split("bool decide")
-    assert "return Inlines;" in decide and "votes(" not in decide
+    decide = build_decider(tmp_path, policy)
+    np.testing.assert_array_equal(decide(rows), expected)
+    # The same program with other margins: one that only rounding to 2^-24 makes exact, and never.
+    for margin in (0.125, -0.25, 1 / 3, 2.0, 128.0):
+        expected = policy.with_margins(margin, outside).begin("module", NAMES)(rows, 0)
+        np.testing.assert_array_equal(decide(rows, round(margin * 2**24)), expected)
 
 
 @pytest.mark.parametrize("name", ['a"; #include "/etc/passwd', "a\nb", "", "a b"])

@@ -1,0 +1,83 @@
+"""The margin of a compile comes from its environment: one plugin serves all of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+from environments.errors import UserError
+from environments.inlining.plugin.building import build_plugin
+from environments.inlining.plugin.source import heuristic_source
+from environments.inlining.plugin.toolchain import find_toolchain
+from tests.environments.inlining.small_modules import (
+    HAND_WORKED,
+    HAND_WORKED_DEFAULT,
+    write_module,
+)
+
+# A policy that departs everywhere as long as its margin is below 5; its own is 5.
+SOURCE = (
+    heuristic_source("never")
+    .replace("HasMargin = false", "HasMargin = true")
+    .replace("OwnMargin = 0", "OwnMargin = 5")
+    .replace("bool LlvmInlines, std::int64_t", "bool LlvmInlines, std::int64_t Margin")
+    .replace("return false", "return Margin < 5 ? !LlvmInlines : LlvmInlines")
+)
+EXPECTED = "TFRL_INLINING_MARGIN: expected a whole number from -2^31 to 2^31, found "
+
+
+@pytest.fixture
+def compile_with(clang, plugin_cache, monkeypatch, tmp_path):
+    """Compiles by a source and a margin; returns the object, the log's line and stderr."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(plugin_cache))
+    try:
+        toolchain = find_toolchain(clang.executable)
+    except UserError as error:
+        pytest.skip(str(error))
+    module = write_module(tmp_path, "hand", HAND_WORKED, text=True)
+    command = [*clang.command(module)[:-1], str(tmp_path / "object.o")]
+
+    def compile_(source: str, margin: str) -> tuple[bytes, dict, str]:
+        log = pathlib.Path(tmp_path / "log")
+        log.unlink(missing_ok=True)
+        own = {"TFRL_INLINING_LOG": str(log), "TFRL_INLINING_MARGIN": margin}
+        plugin = f"-fpass-plugin={build_plugin(toolchain, source)}"
+        done = subprocess.run(
+            [*command, plugin], env={**os.environ, **own}, capture_output=True, text=True
+        )
+        assert done.returncode == 0
+        return (tmp_path / "object.o").read_bytes(), json.loads(log.read_text()), done.stderr
+
+    return compile_
+
+
+def test_a_margin_takes_the_place_of_the_policys_own(compile_with):
+    for text, margin, departs in (
+        ("", 5, False),
+        ("5", 5, False),
+        ("4", 4, True),
+        ("-2147483648", -(2**31), True),
+        ("2147483648", 2**31, False),
+    ):
+        _, log, stderr = compile_with(SOURCE, text)
+        assert (log["steered"], log["margin"], stderr) == (True, margin, "")
+        assert (log["departures"] > 0) == departs
+        assert departs or log["decisions"] == len(HAND_WORKED_DEFAULT)
+
+
+@pytest.mark.parametrize("clang", ["clang-22"], indirect=True)
+def test_what_is_no_margin_is_said_and_llvm_decides(compile_with):
+    plain, _, _ = compile_with(heuristic_source("default"), "")
+    texts = ("x", "1.5", " 1", "1 ", "0x1", "+1", "--1", "2147483649", "9" * 30, '"\n7')
+    for text in texts:
+        steered, log, stderr = compile_with(SOURCE, text)
+        assert steered == plain
+        shown = text.replace("\n", " ")
+        assert not log["steered"] and log["reason"] == f"{EXPECTED}{shown}; until it is unset"
+        assert f"warning: {log['reason']}, LLVM decides\n" in stderr
+    _, log, _ = compile_with(heuristic_source("never"), "5")
+    assert not log["steered"] and "this policy has no margin" in log["reason"]

@@ -85,7 +85,8 @@ With link-time optimisation (-flto) LLVM inlines when it links, so nothing is st
 
 --tune builds with five margins: the policy's own, three near it, and LLVM alone. A margin says how
 sure the policy must be to depart from LLVM. The total of code, unwind tables and read-only data in
-the images that COMMAND links decides; a margin by which one of them is larger than plain is out.
+the images that COMMAND links decides; a margin by which the code of one of them, or its total, is
+larger than plain is out.
 The tree is left with the best, and tfrl.margins in the directory that COMMAND builds in says so to
 later builds with the same policy.
 

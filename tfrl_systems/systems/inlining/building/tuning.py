@@ -21,7 +21,7 @@ from tfrl_systems.systems.inlining.building.set_aside import set_aside
 from tfrl_systems.systems.inlining.building.trees_on_disk import Made, directories_of
 
 PARTS = ("text_bytes", "unwind_bytes", "rodata_bytes")
-"""What counts of an image; the stripped file is only shown."""
+"""What counts of an image, the code first; the stripped file is only shown."""
 
 # From a policy's own margin, in logits. Judged on other people's projects, margins are too small
 # more often than too large, so most of these are more cautious.
@@ -65,11 +65,15 @@ class Trial:
         return sum(image[part] for image in self.images.values() for part in parts or PARTS)
 
     def larger_than(self, plain: Trial) -> list[str]:
-        """Return the images that are larger than those of a plain build."""
+        """Return the images of which the code, or all that counts, is larger than in a plain build.
+
+        People who build without unwind tables, or share them, gain by the code alone.
+        """
         return [
             path
             for path, image in self.images.items()
-            if sum(image[part] - plain.images[path][part] for part in PARTS) > 0
+            for change in [[image[part] - plain.images[path][part] for part in PARTS]]
+            if change[0] > 0 or sum(change) > 0
         ]
 
 

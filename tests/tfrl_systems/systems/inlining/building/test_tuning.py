@@ -35,10 +35,11 @@ def trial(margin: Margin, *images: tuple[int, int]) -> Trial:
         ([(10, 5), (6, 0)], [(10, 5), (5, 0)], [(9, 5), (5, 0)], [(11, 5), (6, 0)], LARGE),
         # LARGE has the least total, 17, but its second image is larger than plain's: 7 > 6.
         ([(10, 5), (6, 0)], [(10, 5), (5, 0)], [(5, 5), (7, 0)], [(11, 5), (6, 0)], SMALL),
-        # More code is no loss where the tables shrink as much, so the own margin has plain's total.
-        ([(12, 4)], [(11, 5)], [(11, 5)], [(11, 5)], OWN),
-        # Then plain.
+        # Of equals the own margin, then plain.
+        ([(10, 6)], [(11, 5)], [(11, 5)], [(11, 5)], OWN),
         ([(12, 5)], [(11, 5)], [(11, 5)], [(11, 5)], PLAIN),
+        # More code is a loss, however much the tables shrink.
+        ([(12, 0)], [(11, 4)], [(11, 5)], [(11, 5)], SMALL),
         ([(12, 5)], [(13, 5)], [(14, 5)], [(11, 5)], PLAIN),
     ],
 )

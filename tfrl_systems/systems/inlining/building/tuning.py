@@ -69,12 +69,12 @@ class Trial:
 
         People who build without unwind tables, or share them, gain by the code alone.
         """
-        return [
-            path
-            for path, image in self.images.items()
-            for change in [[image[part] - plain.images[path][part] for part in PARTS]]
-            if change[0] > 0 or sum(change) > 0
-        ]
+        larger = []
+        for path, image in self.images.items():
+            changes = [image[part] - plain.images[path][part] for part in PARTS]
+            if changes[0] > 0 or sum(changes) > 0:
+                larger.append(path)
+        return larger
 
 
 def tune(

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from environments.errors import UserError
+from environments.inlining.linking.images import PARTS
 from tfrl_systems.reporting import Terminal
 from tfrl_systems.systems.inlining.building import steered_build
 from tools.distributions import default_cache, download_all
@@ -32,7 +33,6 @@ _OPTIONS = (
 # Runs a build with its output in a file; the other words stay words, of which the build's
 # directory is one.
 _LOGGED = ("sh", "-c", 'log=$1; shift; exec "$@" >>"$log" 2>&1', "sh")
-_SIZES = ("text_bytes", "unwind_bytes", "rodata_bytes", "file_bytes")
 
 
 class Rung(NamedTuple):
@@ -260,7 +260,9 @@ class Build:
         driver = self.tree.driver
         if driver is None or shutil.which("valgrind") is None:
             return None
-        name = next((name for name in images if pathlib.Path(name).name.startswith(driver[0])), "")
+        name = next(
+            (name for name in images if pathlib.Path(name).name.startswith(driver.library)), ""
+        )
         library, program = self.directory / name, self.log.with_name("driver")
         self.run(
             *(self.compiler.cxx, "-O2", f"-std={driver.standard}", "-Wno-deprecated-declarations"),
@@ -318,7 +320,7 @@ def _images_below(
         path = pathlib.Path(image["path"]).resolve()
         if path.is_relative_to(directory.resolve()):
             name = path.relative_to(directory.resolve()).as_posix()
-            yield name, {size: image[size] for size in _SIZES}
+            yield name, {size: image[size] for size in PARTS}
 
 
 def _children_s() -> float:

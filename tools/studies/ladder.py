@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from environments.errors import UsageError, UserError
+from environments.inlining.linking.images import LOADED_PARTS
 from environments.inlining.plugin.compiler import why_no_plugins
 from tfrl_systems.settings import option
 from tools.studies import learning
@@ -24,7 +25,7 @@ _PARTS = {
     "code": ("text_bytes",),
     "tables": ("unwind_bytes",),
     "rodata": ("rodata_bytes",),
-    "loaded": ("text_bytes", "unwind_bytes", "rodata_bytes"),
+    "loaded": LOADED_PARTS,
     "file": ("file_bytes",),
 }
 _OF_BUILD = {"cpu": "cpu_s", "instructions": "instructions"}

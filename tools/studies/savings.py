@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from environments.inlining.linking.images import LOADED_PARTS
 from tools.studies.study import Record, Records
 
 Sizes = Mapping[str, Sequence[int]]
@@ -24,7 +25,7 @@ _WRITTEN = "written in the end"
 # Name of a figure -> the parts of an image that are added up.
 IMAGE_PARTS = {
     "code_percent": ("text_bytes",),
-    "loaded_percent": ("text_bytes", "unwind_bytes", "rodata_bytes"),
+    "loaded_percent": LOADED_PARTS,
     "file_percent": ("file_bytes",),
 }
 

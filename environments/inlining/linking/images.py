@@ -56,6 +56,13 @@ class ImageSize:
     file_bytes: int
 
 
+PARTS = tuple(field.name for field in dataclasses.fields(ImageSize))
+"""Names of the sizes of an image."""
+
+LOADED_PARTS = ("text_bytes", "unwind_bytes", "rodata_bytes")
+"""Those of what is loaded and not writable, the code first."""
+
+
 def link(objects: Sequence[pathlib.Path], image: pathlib.Path) -> ImageSize:
     """Link object files into an image; return its sizes.
 

@@ -102,16 +102,17 @@ class Graph:
         masks = self._dependencies
         todo = [node]
         while todo:
-            number = todo[-1]
+            number = todo.pop()
+            if number in masks:
+                continue
+            below = {ref.node for ref in self.nodes[number].inputs if ref is not None}
+            if missing := [used for used in below if used not in masks]:
+                todo += (number, *missing)
+                continue
             mask = 1 << number
-            for ref in self.nodes[number].inputs if number not in masks else ():
-                if ref is not None and ref.node not in masks:
-                    todo.append(ref.node)
-                elif ref is not None:
-                    mask |= masks[ref.node]
-            if todo[-1] == number:
-                masks.setdefault(number, mask)
-                todo.pop()
+            for used in below:
+                mask |= masks[used]
+            masks[number] = mask
         return masks[node]
 
     def order(self) -> tuple[int, ...]:

@@ -147,23 +147,25 @@ def make_observations(policy, model):
 )
 def test_policies_that_training_wrote(small_run, lent_run, trained, system, agent):
     """As users load them: eight threads, each 4,000 answers to its own question."""
-    is_own = (system, agent) == ("inlining", "bc_max")
-    directory = trained / "policy" if is_own else lent_run(system, agent).policy
+    directory = trained / "policy" if agent == "bc_max" else lent_run(system, agent).policy
     generator = np.random.default_rng(7)
     if system == "learn_to_optimize":
         policy = OptimizerPolicy.load(directory)
-        assert count_wrong([policy] * 8, generator.uniform(-1, 1, (8, 1)), 4000) == 0
+        assert (
+            count_wrong([policy] * NUM_THREADS, generator.uniform(-1, 1, (NUM_THREADS, 1)), 4000)
+            == 0
+        )
     elif system == "tensor_graphs":
         policy = GraphPolicy.load(directory)
         (model,) = small_run(system, agent).problem["models"]
-        draw = [lambda seen: policy.draw_all(seen, 1)] * 8
+        draw = [lambda seen: policy.draw_all(seen, 1)] * NUM_THREADS
         assert count_wrong(draw, make_observations(policy, model), 4000) == 0
     else:
         policy = load_policy(str(directory))
         decide = policy.begin("module", policy.feature_names)
         # Small numbers, among which also flags are 0 or 1.
-        rows = generator.integers(0, 3, (8, 4, len(policy.feature_names)))
-        assert count_wrong([lambda features: decide(features, 0)] * 8, rows, 4000) == 0
+        rows = generator.integers(0, 3, (NUM_THREADS, 4, len(policy.feature_names)))
+        assert count_wrong([lambda features: decide(features, 0)] * NUM_THREADS, rows, 4000) == 0
 
 
 def play(player, observations):

@@ -34,7 +34,6 @@ _OTHER_OBJECTS = (
 _OBJECT_SUFFIXES = (".o", ".obj")
 _IMAGES = ("ET_EXEC", "ET_DYN")
 _CLANG = b"clang version"
-_PARTS = ("text_bytes", "unwind_bytes", "rodata_bytes", "file_bytes")
 
 
 def directories_of(command: Sequence[str]) -> list[pathlib.Path]:
@@ -206,4 +205,4 @@ def _twin(path: pathlib.Path, root: pathlib.Path, compared: pathlib.Path) -> pat
 def _sizes(path: pathlib.Path) -> dict[str, int]:
     data = files.read_bytes(path)
     sizes = dataclasses.replace(read_image_size(data), file_bytes=stripped_bytes(data))
-    return {part: getattr(sizes, part) for part in _PARTS}
+    return dataclasses.asdict(sizes)

@@ -13,6 +13,7 @@ from typing import Any
 
 from environments.errors import UsageError, UserError
 from environments.inlining.heuristics import Policy
+from environments.inlining.linking.images import LOADED_PARTS, PARTS
 from environments.inlining.plugin.steering import Compile
 from tfrl_systems.reporting import Reporter, format_table, percent
 from tfrl_systems.systems.inlining.building import margins
@@ -20,11 +21,8 @@ from tfrl_systems.systems.inlining.building.margins import PLAIN, Margin
 from tfrl_systems.systems.inlining.building.set_aside import set_aside
 from tfrl_systems.systems.inlining.building.trees_on_disk import Made, directories_of
 
-PARTS = ("text_bytes", "unwind_bytes", "rodata_bytes")
-"""What counts of an image, the code first; the stripped file is only shown."""
-
-# From a policy's own margin, in logits. Judged on other people's projects, margins are too small
-# more often than too large, so most of these are more cautious.
+# From a policy's own margin, in logits. Most of these are more cautious: the margin was chosen on
+# other projects.
 _OFFSETS = (-0.5, 1.0, 2.5)
 # A policy that hardly ever departs is also tried with margins by which it would.
 _LARGEST_BASE = 3.0
@@ -62,7 +60,7 @@ class Trial:
 
     def size(self, *parts: str) -> int:
         """Return the sum of some parts over all images."""
-        return sum(image[part] for image in self.images.values() for part in parts or PARTS)
+        return sum(image[part] for image in self.images.values() for part in parts or LOADED_PARTS)
 
     def larger_than(self, plain: Trial) -> list[str]:
         """Return the images of which the code, or all that counts, is larger than in a plain build.
@@ -71,7 +69,7 @@ class Trial:
         """
         larger = []
         for path, image in self.images.items():
-            changes = [image[part] - plain.images[path][part] for part in PARTS]
+            changes = [image[part] - plain.images[path][part] for part in LOADED_PARTS]
             if changes[0] > 0 or sum(changes) > 0:
                 larger.append(path)
         return larger
@@ -105,11 +103,17 @@ def tune(
         if not tree.build(margin):
             break
         trials.append(tree.trial)
-    best = choose(trials) if len(trials) == len(choices) else None
+    # It comes last, so that there is none if a build before it failed.
+    plain = next((trial for trial in trials if trial.margin.is_plain), None)
+    best = None if plain is None else choose(trials)
     path = ""
-    if best is not None and (tree.margin == best.margin or tree.build(best.margin)):
+    if (
+        plain is not None
+        and best is not None
+        and (tree.margin == best.margin or tree.build(best.margin))
+    ):
         if tree.trial.images == best.images:
-            path = _write(policy, command, best, trials, tree)
+            path = _write(policy, command, best, plain, tree)
         else:
             tree.problem = f"built twice with the margin {best.margin}, images have other sizes"
     if tree.problem:
@@ -117,7 +121,7 @@ def tune(
     tuning = {
         "file": path,
         "reason": tree.problem,
-        "tried": [_entry(trial, trials, is_best=bool(path) and trial is best) for trial in trials],
+        "tried": [_entry(trial, plain, is_best=bool(path) and trial is best) for trial in trials],
     }
     return {**tree.report, "tuning": tuning}
 
@@ -168,10 +172,9 @@ class _Tree:
     def trial(self) -> Trial:
         """The images of the first build, as they are now."""
         images = {image["path"]: image for image in self.report["images"]}
-        parts = (*PARTS, "file_bytes")
         return Trial(
             self.margin,
-            {path: {part: images[path][part] for part in parts} for path in self._images},
+            {path: {part: images[path][part] for part in PARTS} for path in self._images},
         )
 
     def _problem(self, outcome: Outcome, margin: Margin) -> str:
@@ -222,11 +225,8 @@ def choose(trials: Sequence[Trial]) -> Trial:
     )
 
 
-def _write(
-    policy: Policy, command: Sequence[str], best: Trial, trials: Sequence[Trial], tree: _Tree
-) -> str:
+def _write(policy: Policy, command: Sequence[str], best: Trial, plain: Trial, tree: _Tree) -> str:
     """Write the best margin where later builds look for it; return the path, "" if that fails."""
-    plain = next(trial for trial in trials if trial.margin.is_plain)
     paths = [pathlib.Path(path).absolute() for path in best.images]
     directories = [
         directory
@@ -241,13 +241,12 @@ def _write(
         return ""
 
 
-def _entry(trial: Trial, trials: Sequence[Trial], is_best: bool) -> dict[str, Any]:
+def _entry(trial: Trial, plain: Trial | None, is_best: bool) -> dict[str, Any]:
     """Return a trial as `tfrl build --json` prints it."""
-    plain = next((trial for trial in trials if trial.margin.is_plain), None)
     return {
         "margin": trial.margin.logit,
         "own": trial.margin.is_own,
-        **{part: trial.size(part) for part in (*PARTS, "file_bytes")},
+        **{part: trial.size(part) for part in PARTS},
         "larger": [] if plain is None else trial.larger_than(plain),
         "is_best": is_best,
     }
@@ -255,7 +254,7 @@ def _entry(trial: Trial, trials: Sequence[Trial], is_best: bool) -> dict[str, An
 
 def to_text(tuning: Mapping[str, Any]) -> str:
     """Return what was tried for a reader, as a table; "" if nothing was."""
-    totals = [sum(entry[part] for part in PARTS) for entry in tuning["tried"]]
+    totals = [sum(entry[part] for part in LOADED_PARTS) for entry in tuning["tried"]]
     plain = next(
         (
             total

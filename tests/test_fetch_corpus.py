@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import hashlib
 import io
 import pathlib
@@ -12,6 +13,7 @@ import pytest
 
 from environments.errors import UserError
 from environments.inlining.corpus.modules import Corpus
+from tests.requirements import need_one_of
 from tools import fetch_corpus
 from tools.distributions import download_all, make_finder, pip_settings
 from tools.fetch_corpus import Project
@@ -93,6 +95,7 @@ def test_whole_way_from_distribution_to_corpora(tmp_path, local_index, monkeypat
     fetch_corpus.run(fetch_corpus.parse_arguments(arguments))
     corpus = Corpus.load(tmp_path / "out/train")
     assert [module.name for module in corpus.modules] == ["demo/a.c", "demo/b.c"]
+    assert corpus.num_sources == {"demo": 2}
     assert "train: 2 modules (2 c) of demo" in capsys.readouterr().out
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["all", "train"]
 
@@ -103,11 +106,29 @@ def test_whole_way_from_distribution_to_corpora(tmp_path, local_index, monkeypat
     assert (report.compiled, report.reused) == (0, 2)
 
 
+def test_cpp_is_compiled_a_second_time_as_for_a_shared_library(tmp_path):
+    clang = need_one_of("clang-22", "clang-19")
+    cpp = "int data; int *place() { return &data; }\n"
+    path = make_sdist(tmp_path, extra=[("demo-1.0/lib/c.cc", cpp)])
+    c = make_project(path)
+    both = dataclasses.replace(
+        c, name="both", language="c++", sources=("*.cc",), standard="c++17", files={}
+    )
+    files = {"demo": path, "both": path}
+    fetch_corpus.build([c, both], files, tmp_path / "out", "embedded", 1, also=clang)
+    corpus = Corpus.load(tmp_path / "out/train")
+    again = f"both-{pathlib.Path(clang).name}/c.cc"
+    names = [module.name for module in corpus.modules]
+    assert sorted(names) == sorted([again, "both/c.cc", "demo/a.c", "demo/b.c"])
+    assert [module.name for module in Corpus.load(tmp_path / "out/also").modules] == [again]
+
+
 def test_sources_are_drawn_by_name(tmp_path):
     path = make_sdist(tmp_path)
     project = make_project(path, max_sources=1)
     root = fetch_corpus.extract(project, path, tmp_path / "unpacked")
     (unit,) = fetch_corpus.project_units(project, root)
+    assert fetch_corpus.fitting_sources(project, root) == ["a.c", "b.c"]
     drawn = min(("a.c", "b.c"), key=lambda name: fetch_corpus.digest(f"demo/{name}"))
     assert unit.name == f"demo/{drawn}"
     assert unit.argument_sets == (("-std=gnu11", "-Itfrl", "-DVALUE=value()"),)

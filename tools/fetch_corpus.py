@@ -7,6 +7,11 @@ and `all`, which holds every module (the others are hard links into it). `corpus
 lists the projects with their versions, sources and options. The projects' names alone decide which
 of them are held out (see `split_projects`).
 
+    python -m tools.fetch_corpus -o runs/corpus --also clang-22
+
+compiles C++ a second time, as people build shared libraries: with their own clang and its C++
+library, and with -fPIC. These modules are those of projects NAME-clang-22.
+
 The distributions come from the package index that pip is configured to use (`distributions`).
 """
 
@@ -25,9 +30,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from environments.errors import UserError
 from environments.inlining.corpus.bitcode_compilers import EMBEDDED, find_compiler
-from environments.inlining.corpus.building import BuildReport, build_units, write_subset
+from environments.inlining.corpus.building import (
+    BuildReport,
+    build_units,
+    note_sources,
+    write_subset,
+)
 from environments.inlining.corpus.modules import Corpus, describe, language_of
-from environments.inlining.corpus.units import CompileUnit
+from environments.inlining.corpus.units import BitcodeUnit, CompileUnit, Unit
 from tools import running
 from tools.distributions import Distribution, default_cache, download_all
 
@@ -127,29 +137,45 @@ def extract(project: Project, file: pathlib.Path, directory: pathlib.Path) -> pa
     return directory / root
 
 
-def project_units(project: Project, root: pathlib.Path) -> list[CompileUnit]:
-    """Return what to compile of a project unpacked in `root`: at most `max_sources` sources."""
+def project_units(
+    project: Project, root: pathlib.Path, name: str = "", further_options: Sequence[str] = ()
+) -> list[CompileUnit]:
+    """Return what to compile of a project unpacked in `root`, at most `max_sources` sources.
+
+    Args:
+        project: the project.
+        root: where it is unpacked.
+        name: the project's name in the corpus; by default its own.
+        further_options: of the compiler, behind those of the project.
+    """
+    fit = fitting_sources(project, root)
+    drawn = sorted(fit, key=lambda path: digest(f"{project.name}/{path}"))[: project.max_sources]
+    options = (
+        f"-std={project.standard}",
+        *(f"-I{path}" for path in project.include),
+        *(f"-D{macro}" for macro in project.defines),
+        *further_options,
+    )
+    name = name or project.name
+    return [
+        CompileUnit(f"{name}/{path}", path, root, root, project.language, (options,))
+        for path in sorted(drawn)
+    ]
+
+
+def fitting_sources(project: Project, root: pathlib.Path) -> list[str]:
+    """Return all sources of a project unpacked in `root`, relative to it."""
     paths = {
         path.relative_to(root).as_posix()
         for pattern in project.sources
         for path in root.glob(pattern)
         if language_of(path) == project.language
     }
-    fit = [
-        name
-        for name in paths
-        if not any(fnmatch.fnmatchcase(name, pattern) for pattern in project.exclude)
-    ]
-    drawn = sorted(fit, key=lambda name: digest(f"{project.name}/{name}"))[: project.max_sources]
-    options = (
-        f"-std={project.standard}",
-        *(f"-I{path}" for path in project.include),
-        *(f"-D{macro}" for macro in project.defines),
+    return sorted(
+        path
+        for path in paths
+        if not any(fnmatch.fnmatchcase(path, pattern) for pattern in project.exclude)
     )
-    return [
-        CompileUnit(f"{project.name}/{name}", name, root, root, project.language, (options,))
-        for name in sorted(drawn)
-    ]
 
 
 def build(
@@ -158,29 +184,50 @@ def build(
     output: pathlib.Path,
     compiler: str,
     jobs: int | None,
+    also: str = "",
 ) -> BuildReport:
-    """Compile the projects from their distributions `files`, and write the corpora."""
-    bitcode_compiler = find_compiler(compiler)
+    """Compile the projects from their distributions `files`, and write the corpora.
+
+    `also` is a clang to compile C++ with a second time, as shared libraries; "" for none.
+    """
+    compilers = [find_compiler(name) for name in (compiler, also) if name]
     output.mkdir(parents=True, exist_ok=True)
+    units: dict[str, list[Unit]] = {}
+    again: list[CompileUnit] = []
+    num_sources: dict[str, int] = {}
     with tempfile.TemporaryDirectory(prefix=".sources-", dir=output) as unpacked:
-        units: dict[str, list[CompileUnit]] = {}
         for project in projects:
             root = extract(project, files[project.name], pathlib.Path(unpacked, project.name))
-            units[project.name] = project_units(project, root.absolute())
+            units[project.name] = [*project_units(project, root.absolute())]
+            num_sources[project.name] = len(fitting_sources(project, root))
+            if also and project.language == "c++":
+                name = _again(project.name, also)
+                again += project_units(project, root.absolute(), name, ("-fPIC",))
+                num_sources[name] = num_sources[project.name]
         every = [unit for name in sorted(units) for unit in units[name]]
-        report = build_units(
-            every, output / "all", bitcode_compiler, jobs, _show, COMPILE_TIMEOUT_S
-        )
+        how = jobs, _show, COMPILE_TIMEOUT_S
+        if again:
+            build_units(again, output / "also", compilers[-1], *how)
+            modules = Corpus.load(output / "also").modules
+            every += [BitcodeUnit(module.name, module.path) for module in modules]
+        report = build_units(every, output / "all", compilers[0], *how)
+    note_sources(output / "all", num_sources)
     sizes: dict[str, dict[str, int]] = {"c++": {}, "c": {}}
     for project in projects:
         sizes[project.language][project.name] = len(units[project.name])
     split = split_projects(sizes)
+    split |= {_again(name, also): part for name, part in split.items()}
     corpus = Corpus.load(output / "all")
     for part in SPLITS:
         mine = [name for name in corpus.projects if split[name] == part]
         if mine:
             write_subset(corpus.select(mine), output / part)
     return report
+
+
+def _again(name: str, compiler: str) -> str:
+    """Return what a project is called that is compiled a second time."""
+    return f"{name}-{pathlib.PurePath(compiler).name}"
 
 
 def _show(done: int, total: int, name: str) -> None:
@@ -197,6 +244,7 @@ def parse_arguments(arguments: Iterable[str] | None = None) -> argparse.Namespac
     parser.add_argument("-o", "--output", type=pathlib.Path, default=pathlib.Path("runs/corpus"))
     parser.add_argument("--cache", type=pathlib.Path, default=default_cache("sdists"))
     parser.add_argument("--compiler", default=EMBEDDED, help="embedded, or a clang >= 17")
+    parser.add_argument("--also", default="", metavar="CLANG", help="see above")
     parser.add_argument("--jobs", type=int, help="compilers at a time; one for each processor")
     parser.add_argument("--project", action="append", help="only these projects; repeatable")
     return parser.parse_args(None if arguments is None else list(arguments))
@@ -213,7 +261,8 @@ def run(arguments: argparse.Namespace) -> None:
         projects = tuple(project for project in projects if project.name in arguments.project)
     # Not made from fewer, because figures would not compare.
     files = download_all({project.name: project for project in projects}, arguments.cache)
-    report = build(projects, files, arguments.output, arguments.compiler, arguments.jobs)
+    how = arguments.compiler, arguments.jobs, arguments.also
+    report = build(projects, files, arguments.output, *how)
     if sys.stderr.isatty():
         print(file=sys.stderr)
     for failure in report.not_compiled:

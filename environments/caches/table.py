@@ -84,7 +84,7 @@ class PluginCache(UserCache):
         return self.directories().clear()
 
 
-COMPILES = UserCache("compiles", "compiles of modules", 2_000_000_000, version=3)
+COMPILES = UserCache("compiles", "compiles of modules", 2_000_000_000, version=4)
 COSTS = UserCache("costs", "measured times of operators", 200_000_000, version=5)
 VERIFIED_RULES = UserCache("verified_rules", "rules verified here", 5_000_000, version=1)
 MINIMA = UserCache("minima", "minima of functions", 50_000_000, version=1)

@@ -18,8 +18,10 @@ def add_parser(subparsers: Any) -> None:
     parser = shared.add_verb_of_few(
         subparsers, "build", "your own build, its inlining decided by a policy"
     )
-    parser.usage = "tfrl build --policy DIR|NAME [options] -- COMMAND..."
-    parser.add_argument("--policy", required=True, metavar="DIR|NAME", help="what decides")
+    parser.usage = "tfrl build [options] -- COMMAND..."
+    parser.add_argument(
+        "--policy", metavar="DIR|NAME", help="what decides (default: the installation's own)"
+    )
     parser.add_argument(
         "--compiler",
         action="append",

@@ -29,10 +29,10 @@ def _fill(name: str, parser: shared.LazyParser) -> None:
     parser.add_argument(
         "--policy",
         action="append",
-        required=True,
+        required=not system.default_policy,
         dest="policies",
         metavar="DIR|NAME",
-        help="a policy's directory or name; may be repeated",
+        help=f"a policy's directory or name; may be repeated{shared.default_of(system)}",
     )
     add_fields(parser, system.evaluation_type or system.problem_type)
     shared.add_seed(parser, "what is left to chance")
@@ -45,7 +45,7 @@ def run(name: str, options: argparse.Namespace) -> int:
     with Terminal() as terminal:
         evaluation = experiments.evaluate(
             name,
-            policies=options.policies,
+            policies=options.policies or [system.default_policy],
             seed=options.seed,
             reporter=terminal,
             **read_fields(options, system.evaluation_type or system.problem_type),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from environments.errors import UsageError
 from tfrl_systems.cli import options as shared
 from tfrl_systems.cli.console import show_result
 from tfrl_systems.experiments.arguments import path_of_file
@@ -21,8 +22,10 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _fill(parser: shared.LazyParser) -> None:
-    parser.add_argument("--policy", required=True, metavar="DIR|NAME", help="what to export")
-    formats = [form for name in system_names() for form in find_system(name).export_formats]
+    systems = [system for system in map(find_system, system_names()) if system.export_formats]
+    defaults = "".join(map(shared.default_of, systems))
+    parser.add_argument("--policy", metavar="DIR|NAME", help=f"what to export{defaults}")
+    formats = [form for system in systems for form in system.export_formats]
     parser.add_argument("--format", required=True, choices=formats, help="the form")
     parser.add_argument(
         "--compiler",
@@ -40,7 +43,13 @@ def run(options: argparse.Namespace) -> int:
     """Export as the command line says."""
     systems = map(find_system, system_names())
     system = next(system for system in systems if options.format in system.export_formats)
-    report, use = system.export(options.policy, options.format, options.compiler, options.output)
+    policy = options.policy or system.default_policy
+    if not policy:
+        raise UsageError(
+            f"export: expected --policy with --format {options.format}, found none; "
+            f"name a directory that tfrl train {system.name} wrote"
+        )
+    report, use = system.export(policy, options.format, options.compiler, options.output)
     compiler = f", for {report['compiler']}" if "compiler" in report else ""
     text = f"{report['path']}: {report['size_bytes']:,} bytes{compiler}\nuse it with: {use}"
     show_result(options, report, text)

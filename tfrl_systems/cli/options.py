@@ -14,6 +14,7 @@ from tfrl_systems.experiments.records import find_system, summary_of, system_nam
 
 if TYPE_CHECKING:
     from tfrl_systems.drivers.collect import Collect
+    from tfrl_systems.training.system import System
 
 
 class LazyParser(argparse.ArgumentParser):
@@ -107,6 +108,13 @@ def add_system_verb(
         of_system = add_verb(systems, name, summary_of(name))
         of_system.fill_fn = functools.partial(fill_fn, name)
         of_system.set_defaults(run=functools.partial(run_fn, name))
+
+
+def default_of(system: System) -> str:
+    """Return what help says of the policy that a verb takes if none is named."""
+    if not system.default_policy:
+        return ""
+    return f" (default: {system.default_policy}, {system.policies[system.default_policy]})"
 
 
 def add_seed(parser: argparse.ArgumentParser, of: str) -> None:

@@ -242,7 +242,7 @@ def bench(system: str, *, reporter: Reporter | None = None, **fields: Any) -> di
 def build(
     command: Sequence[str],
     *,
-    policy: PathLike,
+    policy: PathLike | None = None,
     reporter: Reporter | None = None,
     **fields: Any,
 ) -> dict[str, Any]:
@@ -250,7 +250,7 @@ def build(
 
     Args:
       command: the command and its arguments.
-      policy: a policy's directory or name.
+      policy: a policy's directory or name; None for the one that comes with the installation.
       reporter: receives the progress; see `train`.
       **fields: fields of `systems.inlining.building.steered_build.Build`.
 
@@ -262,7 +262,9 @@ def build(
       UserError: there is no such policy or compiler, or the command does not start.
     """
     building = implementation_of("build")
-    values = {**fields, "command": command, "policy": os.fspath(policy)}
+    values = {**fields, "command": command}
+    if policy is not None:
+        values["policy"] = os.fspath(policy)
     report: dict[str, Any] = building.build(make(building.Build, values), reporter or Terminal())
     return report
 

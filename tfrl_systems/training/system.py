@@ -63,6 +63,7 @@ class System:
       evaluation_type: the same for `evaluate`; None to use `problem_type`.
       bench_type: the same for `bench`; None if the system has no benchmarks.
       policies: the policies that users can name, each with a line that says what it does.
+      default_policy: the one of them that verbs use if none is named; "" if one must be named.
       examples: the help text of each verb: what the verb does, with example commands.
       own_agents: agents that learn in another way here than in other systems, by name.
       refused: agents that do not fit, each with the reason: "expected …, found …, …".
@@ -79,6 +80,7 @@ class System:
     evaluation_type: type | None = None
     bench_type: type | None = None
     policies: Mapping[str, str] = {"random": "actions by chance"}
+    default_policy: str = ""
     examples: Mapping[str, str] = {}
     own_agents: Mapping[str, Agent] = {}
     refused: Mapping[str, str] = {}

@@ -13,6 +13,7 @@ from environments.errors import UsageError, UserError
 from environments.inlining.linking.images import LOADED_PARTS
 from environments.inlining.plugin.compiler import why_no_plugins
 from tfrl_systems.settings import option
+from tfrl_systems.systems.inlining import shipped
 from tools.studies import learning
 from tools.studies.cmake_builds import RUNGS, TREES, Build, Compiler, Tree, unpack
 from tools.studies.study import Record, Records, Study, Table, Trial, first, mean
@@ -38,7 +39,7 @@ class Ladder:
     """What is built, how, and with which policy.
 
     Attributes:
-      policy: a policy's directory or name; "" for none.
+      policy: a policy's directory or name; by default the one in the installation.
       compiler: a clang from LLVM 19 on; by default the newest on PATH.
       projects: one of the projects held out of the corpus; may be repeated. By default all of them,
         or none with --source.
@@ -50,7 +51,7 @@ class Ladder:
       processes: compilers at a time.
     """
 
-    policy: str = option("", metavar="DIR|NAME")
+    policy: str = option(shipped.NAME, metavar="DIR|NAME")
     compiler: str = option("", metavar="CLANG")
     projects: tuple[str, ...] = option((), flag="--project", metavar="NAME", choices=tuple(TREES))
     sources: tuple[pathlib.Path, ...] = option((), flag="--source", metavar="DIR")
@@ -94,15 +95,13 @@ def _trials(options: Ladder) -> Iterator[Trial]:
 def _ways(options: Ladder) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the ways of building: a name for files, and the part of a trial that says which."""
     ways = options.ways or (FIXED, POLICY)
-    if POLICY in options.ways and not options.policy:
-        raise UsageError(f"--way {POLICY}: expected a policy beside it, found none; name one by "
-                         "--policy DIR|NAME")  # fmt: skip
     default = {"policy": "default", "policy_sha256": "", "threshold": None}
     yield "Oz", {**default, "way": PLAIN}
     for threshold in dict.fromkeys(options.thresholds or _THRESHOLDS) if FIXED in ways else ():
         yield f"{FIXED}{threshold}", {**default, "way": FIXED, "threshold": threshold}
-    if POLICY in ways and options.policy:
-        digest = learning.digest_of(options.policy)
+    if POLICY in ways:
+        is_shipped = options.policy == shipped.NAME
+        digest = learning.digest_of(str(shipped.DIRECTORY) if is_shipped else options.policy)
         chosen = {"policy": options.policy, "policy_sha256": digest}
         yield POLICY, {**default, **chosen, "way": POLICY}
 
@@ -232,7 +231,7 @@ def _code(row: Record) -> float:
 LADDER = Study(
     """CMake projects built for size at rungs from plain to full LTO, with policies and without.
 
-    python -m tools.studies ladder --policy runs/quickstart/policy -o runs/ladder
+    python -m tools.studies ladder -o runs/ladder
 
 Unpacks the projects that were held out of the corpus (corpus_projects.json) and builds each as a
 shared library by a stock clang and lld, at each rung: with -Oz alone, with fixed thresholds for

@@ -26,11 +26,13 @@ class Variation:
 
     Attributes:
       flips: named call sites at which the other action is played.
+      callees: functions with the action, 1 to inline, that is played at all named calls of them.
       restored: functions in which LLVM's own decision is played at all named call sites.
       steps: numbers of call sites at which the other action is played.
     """
 
     flips: frozenset[SiteKey] = frozenset()
+    callees: frozenset[tuple[str, int]] = frozenset()
     restored: frozenset[str] = frozenset()
     steps: frozenset[int] = frozenset()
 
@@ -45,12 +47,18 @@ class Variation:
         """
         if step in self.steps or key in self.flips:
             return 1 - decision
-        return default if key is not None and key[0] in self.restored else decision
+        if key is None:
+            return decision
+        for action in (0, 1):
+            if (key[1], action) in self.callees:
+                return action
+        return default if key[0] in self.restored else decision
 
     def to_json(self) -> dict[str, Any]:
         """Return the variation as a plugin reads it; see plugin/recording.h."""
         return {
             "flips": sorted(map(list, self.flips)),
+            "callees": sorted(map(list, self.callees)),
             "restored": sorted(self.restored),
             "steps": sorted(self.steps),
         }

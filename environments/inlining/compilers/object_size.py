@@ -59,7 +59,7 @@ _SYMBOL = np.dtype(
 )
 _RELOCATION = np.dtype([("offset", "<u8"), ("kind", "<u4"), ("symbol", "<u4"), ("addend", "<i8")])
 _EXCEPTION_TABLE = ".gcc_except_table."
-_GROUPS = np.dtype([("key", "<i8"), ("bytes", "<i4")])
+_GROUPS = np.dtype([("key", "<i8"), ("bytes", "<i4"), ("exec_bytes", "<i4")])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,10 +79,11 @@ class ObjectSize:
 
     @property
     def groups(self) -> np.ndarray:
-        """The COMDAT groups by key, a structured array [G] with fields "key" and "bytes".
+        """The COMDAT groups by key: array [G] with fields "key", "bytes" and "exec_bytes".
 
         A group counts with its code, its exception tables, its read-only data and the `.eh_frame`
-        entries of its functions. A linker keeps one of all copies of a group.
+        entries of its functions; "exec_bytes" are its code alone. A linker keeps one of all copies
+        of a group.
         """
         return np.frombuffer(self.packed_groups, _GROUPS)
 
@@ -112,14 +113,18 @@ def _pack(opened: ObjectFile) -> bytes:
     if not opened.groups:
         return b""
     bytes_of_group: collections.Counter[int] = collections.Counter()
+    code_of_group: collections.Counter[int] = collections.Counter()
     sizes, is_text = opened.sections["size"], opened.is_text
     for section, key in opened.groups.items():
         if is_text[section]:
             bytes_of_group[key] += int(sizes[section])
+        if opened.is_executable[section]:
+            code_of_group[key] += int(sizes[section])
     for section, _, size in opened.unwind_entries():
         if section in opened.groups:
             bytes_of_group[opened.groups[section]] += size
-    return np.array(sorted(bytes_of_group.items()), _GROUPS).tobytes()
+    rows = [(key, size, code_of_group[key]) for key, size in sorted(bytes_of_group.items())]
+    return np.array(rows, _GROUPS).tobytes()
 
 
 def _read_any_size(data: bytes) -> ObjectSize:
@@ -147,7 +152,9 @@ def read_sections(data: bytes, subject: str, remedy: str = "") -> list[Section]:
         raise UserError(f"{subject}: expected ELF, found {data[:4]!r} ({error}){remedy}") from error
 
 
-def read_function_bytes(data: bytes, worth: Mapping[int, float] | None = None) -> dict[str, float]:
+def read_function_bytes(
+    data: bytes, worth: Mapping[int, float] | None = None, table_weight: float = 1.0
+) -> dict[str, float]:
     """Return what each function adds to the text column of an x86-64 ELF object, in bytes.
 
     A function adds its code, its entry in `.eh_frame` and, if that has a section of its own, its
@@ -156,6 +163,7 @@ def read_function_bytes(data: bytes, worth: Mapping[int, float] | None = None) -
     Args:
       data: a relocatable object as LLVM emits it.
       worth: what a byte of a COMDAT group counts, by key of the group; 1 for others.
+      table_weight: what a byte of `.eh_frame` and of exception tables counts beside one of code.
 
     Returns:
       Bytes by name of the function.
@@ -173,12 +181,12 @@ def read_function_bytes(data: bytes, worth: Mapping[int, float] | None = None) -
     for section, section_name in enumerate(opened.section_names):
         if section_name.startswith(_EXCEPTION_TABLE):
             size = int(opened.sections[section]["size"])
-            bytes_of_function[section_name.removeprefix(_EXCEPTION_TABLE)] += size * factor.get(
-                section, 1
-            )
+            name = section_name.removeprefix(_EXCEPTION_TABLE)
+            bytes_of_function[name] += table_weight * size * factor.get(section, 1)
     for section, address, size in opened.unwind_entries():
         if (section, address) in at:
-            bytes_of_function[at[section, address]] += size * factor.get(section, 1)
+            name = at[section, address]
+            bytes_of_function[name] += table_weight * size * factor.get(section, 1)
     return dict(bytes_of_function)
 
 

@@ -118,6 +118,16 @@ def build_units(
     return dataclasses.replace(report, seconds=time.monotonic() - started)
 
 
+def note_sources(directory: pathlib.Path, num_sources: Mapping[str, int]) -> None:
+    """Write into a built corpus how many sources its projects have, of which it has a sample."""
+    with _building(directory) as scratch:
+        description = corpus_lib.read_description(directory)
+        facts = dict(description.get(corpus_lib.FACTS_KEY, {}))
+        facts[corpus_lib.SOURCES_KEY] = dict(num_sources)
+        description[corpus_lib.FACTS_KEY] = facts
+        _write_json(scratch, directory / corpus_lib.DESCRIPTION_FILE, description)
+
+
 def write_subset(corpus: corpus_lib.Corpus, output: pathlib.Path) -> None:
     """Write some modules of a built corpus as a corpus of their own.
 

@@ -27,6 +27,7 @@ from environments.errors import UserError
 
 DESCRIPTION_FILE = "corpus_description.json"
 FACTS_KEY = "tfrl"
+SOURCES_KEY = "sources"
 COMMAND_KEY = "global_command_override"
 # ml-compiler-opt's tools ask the user for real options if they find this value; here it means that
 # a module needs no options.
@@ -92,10 +93,13 @@ class Corpus:
     Attributes:
         directory: directory of the corpus.
         modules: all modules in the directory; after `select`, some of them.
+        num_sources: number of all sources of a project, by its name, where the modules are made of
+            a sample of them.
     """
 
     directory: pathlib.Path
     modules: tuple[Module, ...]
+    num_sources: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def load(cls, directory: str | pathlib.Path) -> Corpus:
@@ -108,12 +112,12 @@ class Corpus:
         directory = pathlib.Path(directory)
         description = read_description(directory)
         names = description["modules"]
-        facts = _facts_by_module(description)
+        facts = _facts(description, "modules", dict)
         modules = tuple(
             _load_module(directory, name, description, facts.get(name, {}))
             for name in sorted(set(names))
         )
-        return cls(directory, modules)
+        return cls(directory, modules, _facts(description, SOURCES_KEY, int))
 
     @property
     def projects(self) -> dict[str, tuple[Module, ...]]:
@@ -222,13 +226,13 @@ def _check_description(path: pathlib.Path, description: Any) -> None:
         )
 
 
-def _facts_by_module(description: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """Return this project's facts by module; empty if there are none or they are damaged."""
+def _facts(description: Mapping[str, Any], key: str, kind: type) -> Mapping[str, Any]:
+    """Return what we wrote into the description; empty if it is not there or damaged."""
     ours = description.get(FACTS_KEY)
-    facts = ours.get("modules") if isinstance(ours, dict) else None
+    facts = ours.get(key) if isinstance(ours, dict) else None
     if not isinstance(facts, dict):
         return {}
-    return {name: fact for name, fact in facts.items() if isinstance(fact, dict)}
+    return {name: fact for name, fact in facts.items() if isinstance(fact, kind)}
 
 
 def _load_module(

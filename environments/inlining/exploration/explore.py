@@ -9,7 +9,9 @@ separates their Δbytes. Both begin where the exploration policy is least certai
 The policy makes all of its departures from LLVM at once, so exploration also takes back several of
 them together (`plans.joint_changes`), and divides the Δbytes evenly among them. The Δbytes of a
 decision is its mean over all variations that it took part in: between what it is worth as the last
-of the policy's departures and as the first.
+of the policy's departures and as the first. Where all calls of its callee were changed together, it
+is its share of that: a policy mostly decides alike at all of them, and a function goes away only
+with its last call.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from environments.inlining.corpus.modules import Module
 from environments.inlining.exploration.credit import ATTRIBUTION, attribute
 from environments.inlining.exploration.plans import (
     Planned,
+    callee_changes,
     joint_changes,
     plan_rounds,
     single_change,
@@ -49,6 +52,7 @@ class ExplorationConfig:
     Attributes:
       num_rounds: largest number of compiles that try decisions alone, for each module and policy.
       joint_rounds: largest number of compiles that take several departures back together.
+      callee_rounds: largest number of compiles that inline all calls of a function together.
       refusals: largest number of compiles that try one call site that LLVM itself inlines.
       flips_per_round: largest number of changes in one compile; with 1, none needs `credit`.
       decisions_per_flip: a round is compiled only if it changes at least one decision of this many.
@@ -62,6 +66,7 @@ class ExplorationConfig:
 
     num_rounds: int = 12
     joint_rounds: int = 4
+    callee_rounds: int = 4
     refusals: int = 4
     flips_per_round: int = dataclasses.field(default=1000, metadata={"minimum": 1})
     decisions_per_flip: int = dataclasses.field(default=30, metadata={"minimum": 1})
@@ -135,6 +140,7 @@ class Explore:
         calls = compiler.read_calls(module) if any(len(chosen) > 1 for chosen in rounds) else {}
         compare_fn = self._comparison(base, module.project, calls)
         deltas_of_step: dict[int, list[float]] = collections.defaultdict(list)
+        delta_with_all: dict[int, float] = {}
 
         def cost(compiled: CompiledModule) -> float:
             return self.objective.cost(module.project, compiled.size)
@@ -143,11 +149,18 @@ class Explore:
             varied = compile_under(self.policy, compiler, module, together(chosen))
             best = min(best, varied, key=cost)
             for planned, delta in zip(chosen, compare_fn(chosen, varied), strict=True):
-                if delta is not None:
-                    for step in planned.steps:
-                        deltas_of_step[step].append(delta / len(planned.steps))
-        steps = sorted(deltas_of_step)
-        deltas = [float(np.mean(deltas_of_step[step])) for step in steps]
+                if delta is None:
+                    continue
+                share = delta / len(planned.steps)
+                for step in planned.steps:
+                    if planned.variation.callees:
+                        delta_with_all[step] = share
+                    else:
+                        deltas_of_step[step].append(share)
+        delta_of_step = {step: float(np.mean(deltas)) for step, deltas in deltas_of_step.items()}
+        delta_of_step |= delta_with_all
+        steps = sorted(delta_of_step)
+        deltas = [delta_of_step[step] for step in steps]
         saving = [keys[step] for step, delta in zip(steps, deltas, strict=True) if delta < 0]
         flips = frozenset(key for key in saving if key is not None)
         if flips:
@@ -164,21 +177,25 @@ class Explore:
         self, base: CompiledModule, project: str, calls: Mapping[str, Sequence[str]]
     ) -> Callable[[Sequence[Planned], CompiledModule], list[float | None]]:
         """Return a function of changes and a compile that made them, which returns their Δbytes."""
-        worth = self.objective.of_project(project)
+        worth, table_weight = self.objective.of_project(project), self.objective.table_weight
         base_cost = self.objective.cost(project, base.size)
-        base_bytes = read_function_bytes(base.data, worth)
+        base_bytes = read_function_bytes(base.data, worth, table_weight)
 
         def compare(chosen: Sequence[Planned], varied: CompiledModule) -> list[float | None]:
             if len(chosen) == 1:
                 # The whole difference belongs to this change: also constants, jump tables, padding.
                 return [self.objective.cost(project, varied.size) - base_cost]
             changes = [planned.change for planned in chosen]
-            varied_bytes = read_function_bytes(varied.data, worth)
+            varied_bytes = read_function_bytes(varied.data, worth, table_weight)
             deltas = attribute(changes, base_bytes, varied_bytes, calls)
             # A site that an earlier change removed was never asked about, so nothing changed there.
-            played = set(site_keys(varied.names))
+            played = {key for key in site_keys(varied.names) if key is not None}
+            called = {callee for _, callee, _ in played}
             return [
-                delta if planned.variation.flips <= played else None
+                delta
+                if planned.variation.flips <= played
+                and {callee for callee, _ in planned.variation.callees} <= called
+                else None
                 for planned, delta in zip(chosen, deltas, strict=True)
             ]
 
@@ -199,6 +216,9 @@ class Explore:
             )
 
         rounds = divide(joint_changes(base, keys), config.joint_rounds)
+        tried = {planned.steps[0] for planned in ordered}
+        in_scope = [key if step in tried else None for step, key in enumerate(keys)]
+        rounds += divide(list(callee_changes(base, in_scope)), config.callee_rounds)
         rounds += divide(named, config.num_rounds)
         rounds += [[planned] for planned in unnamed[: config.refusals]]
         if config.budget_bytes:

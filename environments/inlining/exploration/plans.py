@@ -1,16 +1,17 @@
 """Plans: which changes of a policy's compile to try, and which of them in one compile.
 
 A *single* change plays the other action at one call site. A *joint* change takes back all that the
-policy does otherwise than LLVM in one function, or along a chain of calls from it. What a decision
-saves alone and what it saves together with its neighbours can differ in sign: a function goes away
-only when its last call is inlined, and code that two callees share is folded only when both are.
+policy does otherwise than LLVM in one function, or along a chain of calls from it. A *callee's*
+change plays one action at all calls of one function. What a decision saves alone and what it saves
+together with its neighbours can differ in sign: a function goes away only when its last call is
+inlined, and code that two callees share is folded only when both are.
 """
 
 from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from environments.inlining.collection.store import Trajectory
 from environments.inlining.collection.variation import SiteKey, Variation
@@ -72,6 +73,28 @@ def joint_changes(base: Trajectory, keys: Sequence[SiteKey | None]) -> list[Plan
     return planned
 
 
+def callee_changes(base: Trajectory, keys: Sequence[SiteKey | None]) -> Iterator[Planned]:
+    """Yield the change of each function that LLVM leaves several calls of, in their order.
+
+    All these calls are inlined; if the policy inlines all of them, none is.
+
+    Args:
+      base: the policy's compile.
+      keys: the names of its call sites, None for those not to change.
+    """
+    steps_of: dict[str, list[int]] = collections.defaultdict(list)
+    for step, key in enumerate(keys):
+        if key is not None:
+            steps_of[key[1]].append(step)
+    for callee, steps in steps_of.items():
+        action = 1 - int(base.decisions[steps].min())
+        changed = tuple(step for step in steps if base.decisions[step] != action)
+        if len(steps) >= _MIN_JOINT:
+            callers = frozenset(key[0] for step in changed if (key := keys[step]) is not None)
+            variation = Variation(callees=frozenset({(callee, action)}))
+            yield Planned(changed, Change(callers, frozenset({callee})), variation)
+
+
 def _by_size(groups: set[frozenset[str]], steps_in: dict[str, list[int]]) -> list[frozenset[str]]:
     def order(callers: frozenset[str]) -> tuple[int, list[str]]:
         return -sum(len(steps_in[caller]) for caller in callers), sorted(callers)
@@ -124,7 +147,9 @@ def together(planned: Sequence[Planned]) -> Variation:
     """Return the variation that makes all of some changes."""
     if len(planned) == 1:
         return planned[0].variation
+    variations = [change.variation for change in planned]
     return Variation(
-        frozenset().union(*(change.variation.flips for change in planned)),
-        frozenset().union(*(change.variation.restored for change in planned)),
+        frozenset().union(*(variation.flips for variation in variations)),
+        frozenset().union(*(variation.callees for variation in variations)),
+        frozenset().union(*(variation.restored for variation in variations)),
     )

@@ -1,9 +1,9 @@
 """Link the objects of a project, and read how large the image is.
 
 Objects exaggerate what inlining saves: each holds its own copy of a C++ inline function, and a
-linker keeps one of them. A library has no entry point, so its objects are linked whole: nothing is
-left out but further copies. The objects of a single program are linked from its `main`, and what
-the program cannot reach is left out.
+linker keeps one of them. Objects are linked as people link who care for size: what cannot be
+reached goes, and functions of the same code are folded. A library becomes a shared library, whose
+visible functions can all be reached; the objects of a single program are linked from its `main`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,20 @@ _OPTIONS = (
     "muldefs",  # copies of programs' helpers, which only the project's own build keeps apart
     "--unresolved-symbols=ignore-all",  # other libraries are not there
     "--noinhibit-exec",  # nor modules that the corpus leaves out, whose symbols may be hidden
+    "--gc-sections",
+    "--icf=all",
     "--eh-frame-hdr",
     "--build-id=none",
     "--strip-all",
 )
-_WHOLE_LIBRARY = ("-e", "0")
-_PROGRAM = ("-e", "main", "--gc-sections", "--icf=safe")
+_LIBRARY = ("-shared",)
+_PROGRAM = ("-e", "main")
 _TIMEOUT_S = 300.0
 _UNWIND_SECTIONS = (".eh_frame", ".eh_frame_hdr", ".gcc_except_table")
+_OF_DYNAMIC_LINKER = {
+    *("SHT_DYNSYM", "SHT_STRTAB", "SHT_HASH", "SHT_GNU_HASH", "SHT_RELA", "SHT_REL", "SHT_RELR"),
+    *("SHT_GNU_versym", "SHT_GNU_verneed", "SHT_GNU_verdef"),
+}
 _STRIPPED = (".symtab", ".strtab", ".debug", ".zdebug", ".gdb_index")
 # The beginning of ld.lld's message says why it failed; the rest names more symbols.
 _MESSAGE_CHARACTERS = 300
@@ -46,13 +52,15 @@ class ImageSize:
     Attributes:
       text_bytes: executable sections.
       unwind_bytes: .eh_frame, .eh_frame_hdr and .gcc_except_table.
-      rodata_bytes: other sections that are loaded and not writable.
+      rodata_bytes: other sections that are loaded and not writable, but for the next.
+      dynamic_bytes: what the dynamic linker reads: exported symbols, their hashes, relocations.
       file_bytes: the stripped file.
     """
 
     text_bytes: int
     unwind_bytes: int
     rodata_bytes: int
+    dynamic_bytes: int
     file_bytes: int
 
 
@@ -60,7 +68,7 @@ PARTS = tuple(field.name for field in dataclasses.fields(ImageSize))
 """Names of the sizes of an image."""
 
 LOADED_PARTS = ("text_bytes", "unwind_bytes", "rodata_bytes")
-"""Those of what is loaded and not writable, the code first."""
+"""Code, and what a program needs beside it to run and to unwind; the code first."""
 
 
 def link(objects: Sequence[pathlib.Path], image: pathlib.Path) -> ImageSize:
@@ -74,7 +82,7 @@ def link(objects: Sequence[pathlib.Path], image: pathlib.Path) -> ImageSize:
       UserError: the linker refuses the objects.
     """
     mains = [path for path in objects if _defines_main(path)]
-    entry = _PROGRAM if len(mains) == 1 else _WHOLE_LIBRARY
+    entry = _PROGRAM if len(mains) == 1 else _LIBRARY
     # The names go through a file: hundreds of paths can exceed the length of a command line.
     listed = image.with_name(f"{image.name}.objects")
     listed.write_text("".join(f'"{_quoted(path)}"\n' for path in objects), encoding="utf-8")
@@ -101,7 +109,7 @@ def read_image_size(data: bytes) -> ImageSize:
     Raises:
       UserError: `data` is not an ELF file.
     """
-    text = unwind = rodata = 0
+    text = unwind = rodata = dynamic = 0
     for section in read_sections(data, "image"):
         flags, size = section["sh_flags"], section["sh_size"]
         if not flags & SH_FLAGS.SHF_ALLOC or section["sh_type"] == "SHT_NOBITS":
@@ -110,9 +118,11 @@ def read_image_size(data: bytes) -> ImageSize:
             text += size
         elif section.name in _UNWIND_SECTIONS:
             unwind += size
+        elif section["sh_type"] in _OF_DYNAMIC_LINKER:
+            dynamic += size
         elif not flags & SH_FLAGS.SHF_WRITE:
             rodata += size
-    return ImageSize(text, unwind, rodata, len(data))
+    return ImageSize(text, unwind, rodata, dynamic, len(data))
 
 
 def stripped_bytes(data: bytes) -> int:

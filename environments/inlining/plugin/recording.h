@@ -6,7 +6,8 @@
 //   {"source": …, "features": [F names], "functions": [names], "sites": N, "steered": …, "varied": …}
 //
 // TFRL_INLINING_VARIATION names a file of JSON; see Variation in collection/variation.py.
-//   {"flips": [[caller, callee, n], …], "restored": [caller, …], "steps": [number, …]}
+//   {"flips": [[caller, callee, n], …], "callees": [[callee, action], …], "restored": [caller, …],
+//    "steps": [number, …]}
 
 #ifndef TFRL_RECORDING_H
 #define TFRL_RECORDING_H
@@ -60,14 +61,18 @@ public:
     const std::int64_t Count = IsNamed ? ++Met[{Caller, Callee}] : 0;
     if (Steps.count(Number) || (IsNamed && Flips.count({Caller, Callee, Count})))
       return !Decision;
-    return IsNamed && Restored.count(Caller) ? LlvmInlines : Decision;
+    if (!IsNamed)
+      return Decision;
+    if (const auto Place = Callees.find(Callee); Place != Callees.end())
+      return Place->second;
+    return Restored.count(Caller) ? LlvmInlines : Decision;
   }
 
 private:
   bool take(const llvm::json::Object &Fields) {
     const llvm::json::Array *F = Fields.getArray("flips"), *R = Fields.getArray("restored"),
-                              *S = Fields.getArray("steps");
-    if (!F || !R || !S)
+                              *S = Fields.getArray("steps"), *C = Fields.getArray("callees");
+    if (!F || !R || !S || !C)
       return false;
     for (const llvm::json::Value &Value : *F) {
       const llvm::json::Array *Key = Value.getAsArray();
@@ -78,6 +83,14 @@ private:
       if (!Caller || !Callee || !Count)
         return false;
       Flips.insert({Caller->str(), Callee->str(), *Count});
+    }
+    for (const llvm::json::Value &Value : *C) {
+      const llvm::json::Array *Pair = Value.getAsArray();
+      const auto Callee = Pair && Pair->size() == 2 ? (*Pair)[0].getAsString() : std::nullopt;
+      const auto Action = Callee ? (*Pair)[1].getAsInteger() : std::nullopt;
+      if (!Action)
+        return false;
+      Callees[Callee->str()] = *Action != 0;
     }
     for (const llvm::json::Value &Value : *R)
       if (const auto Name = Value.getAsString())
@@ -90,6 +103,7 @@ private:
 
   bool IsRead = false;
   std::set<std::tuple<std::string, std::string, std::int64_t>> Flips;
+  std::map<std::string, bool> Callees;
   std::set<std::string> Restored;
   std::set<std::int64_t> Steps;
   std::int64_t Sites = 0;

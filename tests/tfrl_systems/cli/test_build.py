@@ -92,6 +92,12 @@ def test_only_what_has_changed_is_compiled_again(tfrl, one_clang, monkeypatch, p
     assert [image["path"] for image in report["images"]] == ["program"]
 
 
+def test_nothing_need_be_trained_before(tfrl, one_clang, monkeypatch, project):
+    monkeypatch.setenv("CXXFLAGS", "-Oz")
+    report = tfrl("build", "--json", "--", "make", f"CXX={one_clang}").json
+    assert report["compiles"] == report["steered"] > 0
+
+
 def test_other_compilers_go_their_way(tfrl, one_clang, tmp_path, monkeypatch):
     gcc = need_one_of("g++")
     sources = write_sources(tmp_path / "project")

@@ -48,6 +48,12 @@ def test_json_has_the_documented_fields(trained, holdout, cache, tfrl):
     assert ran.json["failures"] == []
 
 
+def test_without_a_policy_it_is_that_of_the_installation(holdout, cache, tfrl):
+    ran = tfrl("evaluate", "inlining", "--corpus", holdout, "--cache", cache, *ONE_WORKER, "--json")
+    (measured,) = ran.json["policies"]
+    assert measured["policy"] == "shipped" and measured["modules"] == 2
+
+
 def test_the_table_names_policies_and_projects(trained, holdout, cache, tfrl):
     ran = tfrl(
         *("evaluate", "inlining", "--policy", "always", "--policy", "default"),
@@ -90,6 +96,18 @@ def test_linked_images_beside_the_objects(holdout, cache, tfrl):
     lines = tfrl(*arguments).out.splitlines()
     (header,) = (line for line in lines if line.startswith("always, linked"))
     assert header.split()[2:] == ["text", "unwind", "rodata", "file", "text+unwind+rodata"]
+
+
+def test_the_image_of_a_sample_is_called_one(holdout, tmp_path, tfrl, cache):
+    sample = tmp_path / "sample"
+    shutil.copytree(holdout, sample)
+    path = sample / "corpus_description.json"
+    described = json.loads(path.read_text())
+    described["tfrl"] = {"sources": {"delta": 9}}
+    path.write_text(json.dumps(described))
+    arguments = ("evaluate", "inlining", "--policy", "default", "--cache", cache, *ONE_WORKER)
+    assert "linked from 2 of 9" in tfrl(*arguments, "--corpus", sample, "--link").err
+    assert "linked from" not in tfrl(*arguments, "--corpus", sample).err
 
 
 def test_a_module_that_fails_is_named_and_the_rest_goes_on(holdout, tmp_path, tfrl, cache):

@@ -47,6 +47,13 @@ def test_a_policy_that_knows_more_is_refused(tfrl, trained, tmp_path):
     assert not (tmp_path / "model").exists()
 
 
+def test_what_comes_with_the_installation_is_exported_unless_another_is_named(tfrl, tmp_path):
+    ran = tfrl("export", "--format", "mlgo", "-o", tmp_path / "model")
+    assert ran.status == 1 and "shipped" in ran.err and "callee_is_linkonce" in ran.err
+    ran = tfrl("export", "--format", "onnx", "-o", tmp_path / "model.onnx")
+    assert ran.status == 2 and "expected --policy with --format onnx, found none" in ran.err
+
+
 def test_only_what_was_learned_is_a_model(tfrl, tmp_path):
     ran = tfrl("export", "--policy", "never", "--format", "mlgo", "-o", tmp_path / "model")
     assert ran.status == 1 and "expected one that bc_max learned, found 'never'" in ran.err

@@ -111,7 +111,6 @@ def test_a_project_that_cannot_be_built(compiler, tmp_path, study):
     status, text, _ = study("ladder", *words)
     assert status == 1 and "build.log" in text
     assert "expected another name" in study("ladder", *words, "--source", source)[1]
-    assert "--policy DIR|NAME" in study("ladder", *words, "--way", "policy")[1]
 
 
 def test_without_cmake(tmp_path, monkeypatch, study):

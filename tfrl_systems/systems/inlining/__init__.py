@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tfrl_systems.agents.table import Agent
 from tfrl_systems.reporting import Reporter
 from tfrl_systems.settings import Settings
-from tfrl_systems.systems.inlining import tables, texts
+from tfrl_systems.systems.inlining import shipped, tables, texts
 from tfrl_systems.systems.inlining.problem import (
     Benchmarks,
     Evaluation,
@@ -71,12 +71,14 @@ class Inlining(System):
     own_agents = {"bc_max": _BC_MAX}
     collects_by_workers = True
     policies = {
+        shipped.NAME: "learned, and part of the installation",
         "default": "LLVM's own decisions at -Oz",
         "always": "inlines wherever it can",
         "never": "inlines nothing",
         "random": "inlines by chance",
         "cost<N": "inlines where LLVM's cost estimate is below N; -Oz uses 5",
     }
+    default_policy = shipped.NAME
     refused = {
         "world_model": "expected an agent whose policy decides each call site by itself, found "
         "world_model, whose policy remembers the episode, which no compiler does for it; take "

@@ -12,6 +12,7 @@ from environments.inlining.collection.store import Trajectory, TrajectoryStore
 from environments.inlining.compilers.compiler import make_compiler
 from environments.inlining.corpus.modules import Corpus, Module
 from environments.inlining.heuristics import Default, Policy
+from environments.inlining.linking.images import ImageSize
 from tfrl_systems.cpu_time import cpu_s
 from tfrl_systems.drivers.collect import Collect
 from tfrl_systems.reporting import Reporter
@@ -50,7 +51,8 @@ def evaluate(
 ) -> dict[str, Any]:
     """Evaluate, and return what `tfrl evaluate inlining --json` prints; see `System.evaluate`."""
     policies = [load_policy(name, seed) for name in names]
-    modules = Corpus.load(settings.corpus).modules
+    corpus = Corpus.load(settings.corpus)
+    modules = corpus.modules
     of_default = _play(settings, modules, Default(), reporter)
     plays = [
         of_default if _is_default(policy) else _play(settings, modules, policy, reporter)
@@ -73,11 +75,12 @@ def evaluate(
     ]
     if settings.link:
         compiled = [module for module in modules if module.name not in failures]
-        default_images = link_projects(settings, compiled, Default(), reporter)
+        _say_of_samples(corpus, reporter)
+        default_images = _link(settings, compiled, Default(), reporter)
         for entry, policy in zip(described, policies, strict=True):
             images = default_images
             if not _is_default(policy):
-                images = link_projects(settings, compiled, policy, reporter)
+                images = _link(settings, compiled, policy, reporter)
             entry["images"] = images_json(images, default_images)
     return {
         "compiler": make_compiler(settings.compiler).identity,
@@ -87,8 +90,27 @@ def evaluate(
     }
 
 
+def _say_of_samples(corpus: Corpus, reporter: Reporter) -> None:
+    for project, modules in corpus.projects.items():
+        num_sources = corpus.num_sources.get(project, 0)
+        if len(modules) < num_sources:
+            reporter.say(
+                f"{project}: linked from {len(modules)} of {num_sources} sources; more of them "
+                "would share functions, and so save less"
+            )
+
+
 def _is_default(policy: Policy) -> bool:
     return policy.fingerprint == Default.fingerprint
+
+
+def _link(
+    settings: Evaluation, modules: Sequence[Module], policy: Policy, reporter: Reporter
+) -> dict[str, ImageSize]:
+    collect = Collect.with_workers(settings.workers)
+    with make_collector(settings.compiler, TrajectoryStore(), collect) as collector:
+        progress = reporter.task(f"{policy.name}, to link", len(modules))
+        return link_projects(collector, modules, policy, progress, reporter.say)
 
 
 def _play(

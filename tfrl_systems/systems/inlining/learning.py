@@ -21,7 +21,12 @@ from environments.inlining.compilers.object_size import ObjectSize
 from environments.inlining.corpus.modules import Corpus, Module, largest_first
 from environments.inlining.environment import InliningEnvironment, relative_saving
 from environments.inlining.exploration.explore import ExplorationConfig
-from environments.inlining.linking.objective import OBJECT, Objective, make_objective
+from environments.inlining.linking.objective import (
+    Counted,
+    Objective,
+    make_objective,
+    read_counted,
+)
 from tfrl_systems.drivers.collect import Collect
 from tfrl_systems.drivers.episode_runner import EpisodeRunner
 from tfrl_systems.episodes import Experience
@@ -96,6 +101,7 @@ def online_task(run: TrainingRun, collect: Collect, reporter: Reporter) -> Itera
     episodes: EpisodeConfig = run.settings["episodes"]
     num_episodes = run.settings["loop"].episodes_per_chunk
     _check(episodes)
+    counted = read_counted(run.settings["objective"].objective)
     corpora = Corpora.of(run.problem)
     corpora.warn_of_overlap(reporter)
     learned_on = small_modules(corpora.corpus.modules, episodes.max_bitcode_bytes, reporter)
@@ -108,15 +114,14 @@ def online_task(run: TrainingRun, collect: Collect, reporter: Reporter) -> Itera
         default_sizes = _default_sizes(collector, learned_on, reporter)
         modules = [module for module in learned_on if module.name in default_sizes]
         measured_on = corpora.holdout.modules if corpora.holdout is not None else modules
-        name = run.settings["objective"].objective
-        objective = make_corpus_objective(name, collector, corpora.corpus, reporter)
+        objective = make_corpus_objective(counted, collector, corpora.corpus, reporter)
         drawn_from = compiler, modules, default_sizes, objective, num_episodes
         problem = InliningProblem(
             collector,
             measured_on,
             ExplorationConfig(),
             lambda: make_corpus_objective(
-                name, collector, corpora.holdout or corpora.corpus, reporter
+                counted, collector, corpora.holdout or corpora.corpus, reporter
             ),
             reporter.task,
         )
@@ -142,6 +147,8 @@ def imitate(
     """Train with BC-Max, or go on with the run in `workdir`; return the contents of result.json."""
     exploration: ExplorationConfig = run.settings["exploration"]
     scope_feature = SCOPES[run.settings["scope"].scope]
+    judged_by = read_counted(run.settings["objective"].objective)
+    learned_by = judged_by._replace(copies=run.settings["objective"].label_objective)
     compiler = run.problem.compiler
     corpora = Corpora.of(run.problem)
     corpora.warn_of_overlap(reporter)
@@ -154,15 +161,12 @@ def imitate(
         make_collector(compiler, store, collect, requirements=requirements) as collector,
     ):
 
-        def make_problem(corpus: Corpus, modules: Sequence[Module], name: str) -> InliningProblem:
-            make = functools.partial(make_corpus_objective, name, collector, corpus, reporter)
-            return InliningProblem(
-                collector, modules, exploration, make, reporter.task, run.seed, scope_feature
-            )
+        def make_problem(corpus: Corpus, modules: Sequence[Module], by: Counted) -> InliningProblem:
+            make = functools.partial(make_corpus_objective, by, collector, corpus, reporter)
+            how = exploration, make, reporter.task, run.seed, scope_feature
+            return InliningProblem(collector, modules, *how)
 
-        counted = run.settings["objective"]
-        judged_by = counted.objective
-        problem = make_problem(corpora.corpus, learned_on, counted.label_objective)
+        problem = make_problem(corpora.corpus, learned_on, learned_by)
         validation = make_problem(corpora.validation or corpora.corpus, chosen_on, judged_by)
         holdout = None
         if corpora.holdout is not None:
@@ -188,24 +192,23 @@ def imitate(
 
 
 def make_corpus_objective(
-    name: str, collector: Collector, corpus: Corpus, reporter: Reporter
+    counted: Counted, collector: Collector, corpus: Corpus, reporter: Reporter
 ) -> Objective:
     """Make an objective for the projects of a corpus; compile it plainly if that is needed.
 
     Args:
-      name: a name of `OBJECTIVES`.
+      counted: what of an object counts.
       collector: compiles.
       corpus: all modules of the projects.
       reporter: receives the progress.
     """
-    if name == OBJECT.name:
-        return OBJECT
+    if counted.copies == "object":
+        return Objective(table_weight=counted.table_weight)
     ordered = largest_first(corpus.modules)
     sizes = collector.map(CompilePlainly(), ordered, reporter.task("plain -Oz", len(ordered)))
     pairs = zip(ordered, sizes, strict=True)
-    return make_objective(
-        name, [(module, size) for module, size in pairs if isinstance(size, ObjectSize)]
-    )
+    compiled = [(module, size) for module, size in pairs if isinstance(size, ObjectSize)]
+    return make_objective(counted.copies, compiled, counted.table_weight, corpus.num_sources)
 
 
 def _check(episodes: EpisodeConfig) -> None:

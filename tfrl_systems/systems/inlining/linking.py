@@ -5,42 +5,41 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from environments.errors import Failure, UserError
-from environments.inlining.collection.store import TrajectoryStore
+from environments.inlining.collection.collector import Collector
 from environments.inlining.collection.tasks import WriteObject
 from environments.inlining.corpus.modules import Module
 from environments.inlining.heuristics import Policy
 from environments.inlining.linking.images import ImageSize, link
-from tfrl_systems.drivers.collect import Collect
-from tfrl_systems.reporting import Reporter
-from tfrl_systems.systems.inlining.problem import Evaluation
-from tfrl_systems.systems.inlining.workers import make_collector
 
 
 def link_projects(
-    settings: Evaluation, modules: Sequence[Module], policy: Policy, reporter: Reporter
+    collector: Collector,
+    modules: Sequence[Module],
+    policy: Policy,
+    progress: Callable[[int], None],
+    say_fn: Callable[[str], None],
 ) -> dict[str, ImageSize]:
     """Compile modules under a policy and link the objects of each project.
 
     Args:
-      settings: the compiler, and how many of them work at the same time.
+      collector: compiles.
       modules: modules that all compile.
       policy: the policy.
-      reporter: receives the progress.
+      progress: is called with 1 after each module.
+      say_fn: is told which projects cannot be linked, and why; they are left out.
 
     Returns:
-      The sizes of the images by project. Projects that cannot be linked are left out and reported.
+      The sizes of the images by project.
+
+    Raises:
+      UserError: a module does not compile.
     """
-    collect = Collect.with_workers(settings.workers)
-    with (
-        tempfile.TemporaryDirectory(prefix="tfrl-link-") as scratch,
-        make_collector(settings.compiler, TrajectoryStore(), collect) as collector,
-    ):
+    with tempfile.TemporaryDirectory(prefix="tfrl-link-") as scratch:
         directory = pathlib.Path(scratch)
-        progress = reporter.task(f"{policy.name}, to link", len(modules))
         written = collector.map(WriteObject(policy, directory), modules, progress)
         objects: dict[str, list[pathlib.Path]] = {}
         for module, path in zip(modules, written, strict=True):
@@ -53,7 +52,7 @@ def link_projects(
             try:
                 images[project] = link(paths, directory / f"{project}.image")
             except UserError as error:
-                reporter.say(f"not linked: {error}")
+                say_fn(f"not linked: {error}")
         return images
 
 

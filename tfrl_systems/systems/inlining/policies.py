@@ -9,15 +9,18 @@ from environments.errors import UserError
 from environments.files import is_directory
 from environments.inlining.heuristics import HEURISTICS, Policy, make_heuristic
 from tfrl_systems.policies.policy_files import load_policy_json
+from tfrl_systems.systems.inlining import shipped
 from tfrl_systems.systems.inlining.policy.actor_policy import ActorPolicy
 from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
+
+_NAMES = (shipped.NAME, *HEURISTICS)
 
 
 def load_policy(name: str, seed: int = 0) -> Policy:
     """Load the policy called `name`.
 
     Args:
-      name: one of `HEURISTICS`, cost<N, or a directory that `tfrl train` wrote.
+      name: one of `HEURISTICS`, cost<N, `shipped.NAME`, or a directory that `tfrl train` wrote.
       seed: seed of the heuristic `random`.
 
     Raises:
@@ -25,10 +28,12 @@ def load_policy(name: str, seed: int = 0) -> Policy:
     """
     if _is_heuristic(name):
         return make_heuristic(name, seed)
+    if name == shipped.NAME:
+        return CallSitePolicy.load(shipped.DIRECTORY, name)
     directory = pathlib.Path(name)
     if not is_directory(name):
         raise UserError(
-            f"policy: expected a policy directory or one of {', '.join(HEURISTICS)}, cost<N; "
+            f"policy: expected a policy directory or one of {', '.join(_NAMES)}, cost<N; "
             f"found {name!r}, which is neither"
         )
     described = load_policy_json(directory)

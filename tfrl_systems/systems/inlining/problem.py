@@ -6,7 +6,7 @@ import dataclasses
 import pathlib
 
 from environments.caches.table import COMPILES
-from environments.inlining.linking.objective import OBJECTIVES
+from environments.inlining.linking.objective import COPIES
 from environments.machine import num_processors
 from tfrl_systems.settings import option
 
@@ -47,15 +47,17 @@ class ObjectiveConfig:
     """What is to become smaller.
 
     Attributes:
-      objective: what policies are judged by and rewarded for. "image" counts a byte of a function
-        that n objects of the project hold as 1/n, because a linker keeps one copy; "object" counts
-        the objects as they are.
-      label_objective: the same for what bc_max learns from changed decisions; "between" counts
-        1/sqrt(n).
+      objective: what policies are judged by and rewarded for. "image" counts code, unwind tables
+        and read-only data, a byte of a function that n objects of the project hold as 1/n, because
+        a linker keeps one copy; "code" counts the code alone in the same way, for programs without
+        tables; a number between 0 (code) and 1 (image) is what a byte counts that is not code;
+        "object" counts the objects as they are.
+      label_objective: how bc_max counts copies where it learns from changed decisions: "image" 1/n,
+        "between" 1/sqrt(n), "object" 1.
     """
 
-    objective: str = option("image", choices=OBJECTIVES)
-    label_objective: str = option("between", choices=OBJECTIVES)
+    objective: str = option("image", metavar="image|code|object|WEIGHT")
+    label_objective: str = option("between", choices=COPIES)
 
 
 SCOPES = {"linkonce": "callee_is_linkonce", "all": ""}

@@ -14,9 +14,10 @@ Learns which call sites to inline so that objects become smaller than clang -Oz 
 
 bc_max explores around LLVM's own decisions and imitates the best ones. It makes code smallest.
 After each iteration it compiles the modules of --validation with the new policy, and takes the
-margin with which their projects shrink most and none grows. The best iteration's policy is written.
+margin with which their projects shrink most and none grows; they are also linked, and neither the
+code of an image nor all that it loads may grow. The best iteration's policy is written.
 What is to become smaller is the linked program: a function that n objects hold counts 1/n in each
-(--set objective=object counts the objects themselves).
+(--set objective=code counts code without unwind tables, object the objects themselves).
 It can begin with the policies of other runs, and imitates in each module the one that did best.
 ppo and reinforce begin with LLVM's own decisions, too. They get one reward at the end of each
 compile, and so need many more compiles.
@@ -25,14 +26,15 @@ EVALUATE = """\
 Compiles every module of a corpus under each policy and compares the objects with those of LLVM's
 own -Oz decisions.
 
+  tfrl evaluate inlining --corpus runs/corpus/heldout --link
   tfrl evaluate inlining --policy runs/first/policy --policy default --corpus runs/corpus/heldout
   tfrl evaluate inlining --policy runs/first/policy --corpus runs/mine --never-worse --json
   tfrl evaluate inlining --policy runs/first/policy --corpus runs/mine --link
 
 Sizes are the text column of llvm-size (code, read-only data, unwind tables); "exec" counts
-executable sections only. --link also links the objects of each project with the built-in lld, so
-that copies of functions are merged, and compares the images: a program from its main, a library
-whole.
+executable sections only. --link also links the objects of each project with the built-in lld as
+people do who care for size, with --gc-sections and --icf=all, and compares the images: a program
+from its main, a library as a shared one.
 """
 BENCH = """\
 Measures what learning costs, compared with plain compiling. All ways compile the same modules in
@@ -67,13 +69,14 @@ policy of the usual size is fitted to LLVM's own decisions.
 """
 
 BUILD = """\
-Runs COMMAND, and lets a policy decide what its clangs inline.
+Runs COMMAND, and lets a policy decide what its clangs inline. Without --policy it is the one that
+comes with the installation, so that nothing need be trained.
 
-  tfrl build --policy runs/quickstart/policy -- cmake --build b
+  tfrl build -- make -j8
+  tfrl build --tune -- cmake --build b               never larger than plain: the best of several
   tfrl build --policy runs/quickstart/policy -- make -j8
   tfrl build --policy default -- ninja -C b          as COMMAND alone: LLVM's own decisions
-  tfrl build --policy DIR --compare plain/ -- ninja  sizes beside those of a plain build in plain/
-  tfrl build --policy DIR --tune -- make -j8         never larger than plain: the best of several
+  tfrl build --compare plain/ -- ninja               sizes beside those of a plain build in plain/
 
 The tree stays configured as it is. Only functions that are compiled for size (-Oz) are decided by
 the policy; -Os, as CMake's MinSizeRel has it, is not enough. Each stock clang from LLVM 19 on is
@@ -104,7 +107,7 @@ ccache and sccache know the policy and give no objects of another one; Go gets a
 """
 
 EXPORT = """\
-  tfrl export --policy runs/my/policy --format clang-plugin --compiler clang-19 -o inliner.so
+  tfrl export --format clang-plugin --compiler clang-19 -o inliner.so
   clang-19 -Oz -fpass-plugin=./inliner.so -c x.c
 
 clang-plugin is one file for one clang and needs nothing else installed. It decides where functions

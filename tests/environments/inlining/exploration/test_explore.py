@@ -22,7 +22,8 @@ from tests.environments.inlining.small_modules import (
 
 # LLVM fills up the last function's unwind entry to a multiple of 8.
 PADDING_BYTES = 4
-PAPER = ExplorationConfig(num_rounds=100, flips_per_round=1)
+PAPER = ExplorationConfig(num_rounds=100, callee_rounds=0, flips_per_round=1)
+ALONE = ExplorationConfig(callee_rounds=0)
 
 
 def pairs(count: int) -> str:
@@ -82,7 +83,7 @@ def deltas_by_step(explored):
 
 def test_one_compile_tells_what_many_would(counting, module):
     counting.num_compiles = 0
-    together = explore(counting, module, Default(), TrajectoryStore(), ExplorationConfig())
+    together = explore(counting, module, Default(), TrajectoryStore(), ALONE)
     # The base and two rounds, because each leaf has two callers; nothing saves bytes.
     assert counting.num_compiles == 3
     assert np.array_equal(together.best.decisions, together.base.decisions)
@@ -104,7 +105,7 @@ def test_one_compile_tells_what_many_would(counting, module):
 
 def test_what_saves_is_changed_together_and_kept_as_best(counting, tmp_path):
     module = write_module(tmp_path, "saving", SAVING)
-    explored = explore(counting, module, Default(), TrajectoryStore(), ExplorationConfig())
+    explored = explore(counting, module, Default(), TrajectoryStore(), ALONE)
     assert explored.base.decisions.tolist() == [0, 0]
     assert sorted(explored.steps.tolist()) == [0, 1] and (explored.deltas < 0).all()
     assert explored.best.decisions.tolist() == [1, 1]
@@ -117,7 +118,7 @@ def test_only_sites_in_scope_are_tried(counting, module):
     store = TrajectoryStore()
 
     def steps_within(scope_feature):
-        config = ExplorationConfig()
+        config = ALONE
         return explore(counting, module, Default(), store, config, None, scope_feature).steps
 
     # All callees of the module are internal, and none is C++'s inline function.
@@ -130,11 +131,11 @@ def test_only_sites_in_scope_are_tried(counting, module):
 def test_nothing_is_explored_twice(counting, module, tmp_path):
     path = tmp_path / "cache.sqlite"
     store = TrajectoryStore(path)
-    first = explore(counting, module, Default(), store, ExplorationConfig())
+    first = explore(counting, module, Default(), store, ALONE)
     counting.num_compiles = 0
     store.close()
     store = TrajectoryStore(path)
-    again = explore(counting, module, Default(), store, ExplorationConfig())
+    again = explore(counting, module, Default(), store, ALONE)
     played = play(counting, module, Default(), store)
     assert counting.num_compiles == 0
     assert deltas_by_step(again) == deltas_by_step(first)
@@ -148,15 +149,15 @@ def test_nothing_is_explored_twice(counting, module, tmp_path):
             and recalled.size == trajectory.size
         )
     # How much to explore is part of what is asked for; which modules are small enough is not.
-    larger = dataclasses.replace(ExplorationConfig(), max_bitcode_bytes=1)
+    larger = dataclasses.replace(ALONE, max_bitcode_bytes=1)
     explore(counting, module, Default(), store, larger)
     assert counting.num_compiles == 0
-    explore(counting, module, Default(), store, ExplorationConfig(num_rounds=1))
+    explore(counting, module, Default(), store, ExplorationConfig(num_rounds=1, callee_rounds=0))
     assert counting.num_compiles == 2
 
 
 def test_the_least_certain_sites_come_first(counting, module):
-    config = ExplorationConfig(num_rounds=1, flips_per_round=1)
+    config = ExplorationConfig(num_rounds=1, callee_rounds=0, flips_per_round=1)
     names = play(counting, module, Default(), TrajectoryStore()).names
     for wanted in range(6):
 
@@ -172,7 +173,8 @@ def test_the_least_certain_sites_come_first(counting, module):
 def test_rounds_that_are_not_worth_a_compile_are_not_played(counting, module):
     # The third leaf's callers alone in rounds of their own: one site of six, where one of two is
     # asked for. The first two rounds are played all the same.
-    config = ExplorationConfig(num_rounds=6, flips_per_round=2, decisions_per_flip=2)
+    per_round = {"num_rounds": 6, "flips_per_round": 2, "decisions_per_flip": 2}
+    config = dataclasses.replace(ALONE, **per_round)
     counting.num_compiles = 0
     explored = explore(counting, module, Default(), TrajectoryStore(), config)
     assert counting.num_compiles == 1 + 2
@@ -181,7 +183,7 @@ def test_rounds_that_are_not_worth_a_compile_are_not_played(counting, module):
 
 def test_a_module_without_call_sites(counting, tmp_path):
     none = write_module(tmp_path, "none", NO_CALL_SITES)
-    explored = explore(counting, none, Default(), TrajectoryStore(), ExplorationConfig())
+    explored = explore(counting, none, Default(), TrajectoryStore(), ALONE)
     assert explored.steps.shape == explored.deltas.shape == (0,)
     assert explored.base.features.shape[0] == 0
 
@@ -207,7 +209,7 @@ define void @both(i32 %x) minsize optsize {
 def test_departures_are_also_taken_back_together(counting, tmp_path):
     module = write_module(tmp_path, "twice", TWICE)
     policy = make_heuristic("always")
-    config = ExplorationConfig()
+    config = ALONE
 
     def cost(*actions):
         played = play(counting, module, Replay(actions), TrajectoryStore())
@@ -228,6 +230,23 @@ def test_departures_are_also_taken_back_together(counting, tmp_path):
     assert deltas_by_step(explored)[0] == cost(0, 1) - base
 
 
+def test_all_calls_of_a_function_are_tried_together(counting, tmp_path):
+    module = write_module(tmp_path, "twice", TWICE)
+
+    def cost(*actions):
+        return play(counting, module, Replay(actions), TrajectoryStore()).size.text_bytes
+
+    explored = explore(counting, module, Default(), TrajectoryStore(), ExplorationConfig())
+    # What each is worth with the other counts, and not what it costs alone.
+    together = (cost(1, 1) - cost(0, 0)) / 2
+    assert deltas_by_step(explored) == {0: together, 1: together}
+    assert 0 < together < cost(1, 0) - cost(0, 0)
+    # A policy that inlines all of them is asked what none would cost.
+    policy = make_heuristic("always")
+    explored = explore(counting, module, policy, TrajectoryStore(), ExplorationConfig())
+    assert deltas_by_step(explored) == {0: -together, 1: -together}
+
+
 def test_a_call_that_llvm_inlines_is_tried_as_a_call(counting, tmp_path):
     hand_worked = write_module(tmp_path, "hand", HAND_WORKED)
     keys = site_keys(compile_under(Default(), counting, hand_worked).names)
@@ -244,10 +263,10 @@ def test_a_call_that_llvm_inlines_is_tried_as_a_call(counting, tmp_path):
     assert flipped.decisions.tolist()[:3] == [0, 1, 1]
     base = play(counting, hand_worked, Default(), TrajectoryStore())
     refused = play(counting, hand_worked, Replay([0, 0, 0]), TrajectoryStore())
-    explored = explore(counting, hand_worked, Default(), TrajectoryStore(), ExplorationConfig())
+    explored = explore(counting, hand_worked, Default(), TrajectoryStore(), ALONE)
     delta = refused.size.text_bytes - base.size.text_bytes
     assert deltas_by_step(explored)[2] == delta != 0
-    none = dataclasses.replace(ExplorationConfig(), refusals=0)
+    none = dataclasses.replace(ALONE, refusals=0)
     explored = explore(counting, hand_worked, Default(), TrajectoryStore(), none)
     assert 2 not in deltas_by_step(explored)
 
@@ -255,7 +274,8 @@ def test_a_call_that_llvm_inlines_is_tried_as_a_call(counting, tmp_path):
 def test_large_modules_are_tried_as_often_as_the_budget_allows(counting, module):
     size = module.path.stat().st_size
     for num_trials in (0, 1, 2):
-        config = ExplorationConfig(budget_bytes=size * num_trials + size // 2)
+        budget_bytes = size * num_trials + size // 2
+        config = dataclasses.replace(ALONE, budget_bytes=budget_bytes)
         counting.num_compiles = 0
         explored = explore(counting, module, Default(), TrajectoryStore(), config)
         assert counting.num_compiles == 1 + num_trials

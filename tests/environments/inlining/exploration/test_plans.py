@@ -11,6 +11,7 @@ from environments.inlining.compilers.object_size import ObjectSize
 from environments.inlining.exploration.credit import UNKNOWN_PLACE, Change
 from environments.inlining.exploration.plans import (
     Planned,
+    callee_changes,
     joint_changes,
     plan_rounds,
     single_change,
@@ -55,6 +56,20 @@ def test_departures_are_taken_back_by_function_and_by_chain():
 
 def test_a_policy_that_follows_llvm_has_nothing_to_take_back():
     assert joint_changes(*compiled((("f", "g", 1), 0, 0), (None, 1, 1))) == []
+
+
+def test_all_calls_of_a_function_are_inlined_together_or_none():
+    (of_k,) = callee_changes(*DEPARTED)
+    # g calls k inlined already; the other call follows. Of g, h and x there is one call each.
+    assert of_k == Planned(
+        (5,),
+        Change(frozenset({"other"}), frozenset("k")),
+        Variation(callees=frozenset({("k", 1)})),
+    )
+    inlined = compiled((("f", "k", 1), 0, 1), (("g", "k", 1), 0, 1), (None, 1, 1))
+    (taken_back,) = callee_changes(*inlined)
+    assert taken_back.steps == (0, 1)
+    assert taken_back.variation == Variation(callees=frozenset({("k", 0)}))
 
 
 def test_recursion_has_an_end():

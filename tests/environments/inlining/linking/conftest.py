@@ -9,7 +9,7 @@ import pytest
 from tests.environments.inlining.small_modules import write_module
 
 # Both modules hold a copy of @shared, as C++ objects do of an inline function.
-ONE_OF_TWO = """
+_ONE_OF_TWO = """
 $shared = comdat any
 declare void @sink(i32)
 define linkonce_odr void @shared(i32 %x) noinline minsize optsize comdat {{
@@ -20,10 +20,15 @@ define linkonce_odr void @shared(i32 %x) noinline minsize optsize comdat {{
 }}
 define void @{name}() minsize optsize {{
   call void @shared(i32 3)
-  call void @sink(i32 4)
+  call void @sink(i32 {number})
   ret void
 }}
 """
+
+
+def one_of_two(number, name):
+    """Return a module; two of another number share no code but @shared."""
+    return _ONE_OF_TWO.format(number=number, name=name)
 
 
 @pytest.fixture
@@ -34,8 +39,8 @@ def compiler(embedded):
 @pytest.fixture
 def project(tmp_path):
     return [
-        dataclasses.replace(write_module(tmp_path, name, ONE_OF_TWO.format(name=name)), project="p")
-        for name in ("one", "two")
+        dataclasses.replace(write_module(tmp_path, name, one_of_two(number, name)), project="p")
+        for number, name in enumerate(("one", "two"))
     ]
 
 

@@ -10,7 +10,7 @@ from environments.errors import UserError
 from environments.inlining.collection.tasks import WriteObject
 from environments.inlining.heuristics import Default
 from environments.inlining.linking.images import link, read_image_size
-from tests.environments.inlining.linking.conftest import ONE_OF_TWO, sizes_of
+from tests.environments.inlining.linking.conftest import one_of_two, sizes_of
 from tests.environments.inlining.small_modules import write_module
 
 PROGRAM = """
@@ -36,7 +36,7 @@ def test_a_library_is_linked_whole_and_copies_are_merged(compiler, project, tmp_
 
 
 def test_what_other_modules_define_may_be_missing_and_hidden(compiler, tmp_path):
-    ir = ONE_OF_TWO.format(name="one").replace("declare void @sink", "declare hidden void @sink")
+    ir = one_of_two(0, "one").replace("declare void @sink", "declare hidden void @sink")
     path = WriteObject(Default(), tmp_path).run(compiler, write_module(tmp_path, "one", ir))
     assert link([path], tmp_path / "image").text_bytes > 0
 

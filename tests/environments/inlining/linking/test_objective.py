@@ -15,15 +15,15 @@ from environments.inlining.compilers.object_size import read_function_bytes
 from environments.inlining.environment import InliningEnvironment
 from environments.inlining.exploration.explore import ExplorationConfig, explore
 from environments.inlining.heuristics import Constant, Default
-from environments.inlining.linking.objective import OBJECT, make_objective
-from tests.environments.inlining.linking.conftest import ONE_OF_TWO, sizes_of
+from environments.inlining.linking.objective import OBJECT, make_objective, read_counted
+from tests.environments.inlining.linking.conftest import one_of_two, sizes_of
 from tests.environments.inlining.small_modules import Lent, write_module
 
 
 def test_the_costs_of_a_project_add_up_to_what_a_linker_keeps(compiler, project):
     (_, first), (_, two) = defaults = sizes_of(compiler, project)
-    ((key, shared_bytes),) = first.groups.tolist()
-    assert two.groups.tolist() == [(key, shared_bytes)]
+    ((key, shared_bytes, _),) = first.groups.tolist()
+    assert two.groups.tolist() == first.groups.tolist()
     objective = make_objective("image", defaults)
     costs = [objective.cost("p", size) for size in (first, two)]
     # Each is charged half of the function that both hold, with its entry in .eh_frame.
@@ -37,16 +37,47 @@ def test_the_costs_of_a_project_add_up_to_what_a_linker_keeps(compiler, project)
     assert objective.digest("p") != objective.digest("other") == OBJECT.digest("p")
 
 
+def test_a_sample_of_a_project_stands_for_all_its_sources(compiler, project):
+    (_, first), _ = defaults = sizes_of(compiler, project)
+    ((_, shared_bytes, _),) = first.groups.tolist()
+    # Two of four sources: of the function's other holders there are two, where one was seen.
+    of_four = make_objective("image", defaults, num_sources={"p": 4, "q": 9})
+    assert of_four.cost("p", first) == pytest.approx(first.text_bytes - shared_bytes * 2 / 3)
+    for num_sources in ({"p": 2}, {"p": 1}, {}):
+        whole = make_objective("image", defaults, num_sources=num_sources)
+        assert whole.cost("p", first) == first.text_bytes - shared_bytes / 2
+
+
+def test_what_is_not_code_can_count_less(compiler, project):
+    (_, first), _ = defaults = sizes_of(compiler, project)
+    ((key, shared_bytes, shared_code),) = first.groups.tolist()
+    assert 0 < shared_code < shared_bytes
+    code = make_objective("image", defaults, table_weight=0.0)
+    assert code.cost("p", first) == first.exec_bytes - shared_code / 2
+    half = make_objective("object", defaults, table_weight=0.5)
+    assert half.cost("p", first) == (first.exec_bytes + first.text_bytes) / 2
+    by_function = read_function_bytes(compiler.compile_plain(project[0]).data, {key: 0.5}, 0.0)
+    assert by_function["shared"] == shared_code / 2
+    digests = {objective.digest("p") for objective in (code, half, OBJECT)}
+    assert len(digests) == 3
+
+
 def test_a_group_counts_with_its_code_and_its_unwind_entry(compiler, project):
     compiled = compiler.compile_plain(project[0])
-    ((key, shared_bytes),) = compiled.size.groups.tolist()
+    ((key, shared_bytes, _),) = compiled.size.groups.tolist()
     by_function = read_function_bytes(compiled.data)
     assert by_function["shared"] == shared_bytes
     halved = read_function_bytes(compiled.data, {key: 0.5})
     assert halved == {**by_function, "shared": shared_bytes / 2}
 
 
-def test_an_objective_that_there_is_not():
+def test_what_of_an_object_counts_is_a_word_or_a_weight():
+    assert read_counted("image") == ("image", 1) and read_counted("object") == ("object", 1)
+    assert read_counted("code") == read_counted("0") == ("image", 0)
+    assert read_counted("0.25") == ("image", 0.25)
+    for name in ("file", "1.5", "-1", "nan", ""):
+        with pytest.raises(UserError, match="objective: expected image, object, code, or a number"):
+            read_counted(name)
     with pytest.raises(UserError, match="expected one of image, between, object, found 'file'"):
         make_objective("file", [])
 
@@ -65,7 +96,7 @@ def test_exploration_counts_what_is_saved_in_the_image(compiler, project):
             write_module(
                 project[0].path.parent,
                 f"inlinable-{name}",
-                ONE_OF_TWO.format(name=name).replace(" noinline", ""),
+                one_of_two(0, name).replace(" noinline", ""),
             ),
             project="p",
         )
@@ -88,7 +119,7 @@ def test_exploration_counts_what_is_saved_in_the_image(compiler, project):
 
 def test_the_reward_follows_the_objective(compiler, project):
     objective = make_objective("image", sizes_of(compiler, project))
-    rewards = {}
+    rewards = []
     for counted in (OBJECT, objective):
         environment = InliningEnvironment(
             lambda generator: project[0], Lent(compiler), objective=counted
@@ -96,6 +127,6 @@ def test_the_reward_follows_the_objective(compiler, project):
         time_step = environment.reset()
         while not time_step.is_last():
             time_step = environment.step(0)
-        rewards[counted.name] = float(time_step.reward)
+        rewards.append(float(time_step.reward))
         environment.close()
-    assert set(rewards) == {"object", "image"} and rewards["object"] == rewards["image"] == 0
+    assert rewards == [0, 0]

@@ -72,6 +72,7 @@ def variations(base: CompiledModule) -> list[Variation]:
     return [
         Variation(flips=frozenset(named[::3])),
         Variation(flips=frozenset(named[1::4]), restored=frozenset(callers[::2])),
+        Variation(callees=frozenset((key[1], step % 2) for step, key in enumerate(named[::5]))),
         *(Variation(steps=frozenset({step})) for step in unnamed[:1]),
         Variation(steps=frozenset(range(1, len(keys), 5))),
     ]

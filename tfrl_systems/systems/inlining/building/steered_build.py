@@ -20,6 +20,7 @@ from environments.inlining.plugin.source import PolicySource, heuristic_source, 
 from environments.inlining.plugin.steering import Compile, Steering, steer
 from environments.inlining.plugin.toolchain import Toolchain, find_toolchain
 from tfrl_systems.reporting import Reporter
+from tfrl_systems.systems.inlining import shipped
 from tfrl_systems.systems.inlining.building import margins, tuning
 from tfrl_systems.systems.inlining.building.compilers_of_tree import candidates, find_clangs
 from tfrl_systems.systems.inlining.building.margins import Margin
@@ -59,7 +60,7 @@ class Build:
     """
 
     command: Sequence[str]
-    policy: str
+    policy: str = shipped.NAME
     compilers: Sequence[str] = ()
     compared: pathlib.Path | None = None
     quiet: bool = False

@@ -17,7 +17,9 @@ from environments.inlining.exploration.explore import ExplorationConfig, Explore
 from environments.inlining.exploration.successive import ExploreSuccessively
 from environments.inlining.features import feature_names
 from environments.inlining.heuristics import Policy
+from environments.inlining.linking.images import ImageSize
 from environments.inlining.linking.objective import Objective
+from tfrl_systems.systems.inlining.linking import link_projects
 from tfrl_systems.systems.inlining.policies import load_policy
 from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
 from tfrl_systems.systems.inlining.problem import SCOPES
@@ -105,6 +107,11 @@ class InliningProblem:
         self.group_of = {module.name: module.project for module in self._modules}
         self.feature_names = feature_names(collector.compiler.announced)
 
+    @property
+    def table_weight(self) -> float:
+        """What a byte of an image counts that is not code."""
+        return self._objective.table_weight
+
     @functools.cached_property
     def _objective(self) -> Objective:
         return self._make_objective()
@@ -134,6 +141,20 @@ class InliningProblem:
         modules = self._playable()
         played = self._collector.play_default(modules, self._progress(label, len(modules)))
         return [self._outcome(trajectory) for trajectory in self._succeeded(played)]
+
+    def link(self, policy: Policy, label: str) -> dict[str, ImageSize]:
+        """Link the objects of each project under a policy.
+
+        Returns:
+          The sizes of the images by project, of those that can be linked. Modules that failed are
+          in none of them.
+
+        Raises:
+          UserError: a module no longer compiles.
+        """
+        modules = self._playable()
+        progress = self._progress(label, len(modules))
+        return link_projects(self._collector, modules, policy, progress, lambda message: None)
 
     def explore(
         self,

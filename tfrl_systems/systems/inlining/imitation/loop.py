@@ -111,7 +111,7 @@ class Config:
     imitation_rows: int = 15_000
     clip_cost: float = 100.0
     margins: tuple[float, ...] = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0)
-    max_loss_percent: float = 0.1
+    max_loss_percent: float = 0.0
     seed: int = 0
 
 
@@ -245,9 +245,11 @@ class BcMaxLoop:
         loss, agreement = cloning.loss_and_agreement(self.policy, names, features, actions, weights)
         fitted_s = time.monotonic()
         name = f"learned-{self._number}"
-        chosen, bold = self._judge.choose(to_numpy(self.policy, name), name, outside=outside)
+        judged, self.validated, bold = self._judge.choose(
+            to_numpy(self.policy, name), name, outside=outside
+        )
         self.bolds.append(bold)
-        self.learned, self.validated = chosen.policy, chosen.comparison
+        self.learned = judged.policy
         self.policy.set_margins(self.learned.margin, self.learned.outside_margin)
         return {
             "rows": len(actions),
@@ -258,7 +260,8 @@ class BcMaxLoop:
             "outside_margin": self.learned.outside_margin,
             "bold_margin": bold.margin,
             "bold_outside_margin": bold.outside_margin,
-            "score": chosen.score,
+            "score": judged.score,
+            "images": list(judged.images),
             "learned": name,
             "training_s": fitted_s - started_s,
             "validating_s": time.monotonic() - fitted_s,

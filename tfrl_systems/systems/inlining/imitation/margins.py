@@ -1,67 +1,111 @@
-"""Choose by playing: how sure a policy must be before it departs from the default.
+"""Choose by linking: how sure a policy must be before it departs from the default.
 
-What single departures would save says little about a policy that makes all of them at once. So each
-candidate margin is played on validation contexts, whole groups of which the policy was not fitted
-to, and the default is a candidate, too.
+What single departures would save says little about a policy that makes all of them at once. So with
+each candidate margin the objects of validation projects, which the policy was not fitted to, are
+compiled and linked as people link who care for size. The default is a candidate, too.
 
-Two margins come out. The cautious one is for the policy that is written: no validation group may
-cost more than with the default. The bold one is for exploration: it saves most in the mean,
-whatever single groups lose, because the departures worth trying are to be learned about next.
+Two margins come out. The cautious one is for the policy that is written: in no project may the
+linked code have grown, nor all that is loaded. The bold one is for exploration: it saves most in
+the mean, whatever single projects lose, because the departures worth trying are to be learned about
+next.
 """
 
 from __future__ import annotations
 
 import functools
 import statistics
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from tfrl_systems.systems.inlining.imitation.comparison import Comparison
+from environments.inlining.linking.images import LOADED_PARTS, ImageSize
+from tfrl_systems.systems.inlining.imitation.comparison import Comparison, saving_percent
 from tfrl_systems.systems.inlining.imitation.decision_problem import InliningProblem, Outcome
+from tfrl_systems.systems.inlining.linking import images_json
 from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
 from tfrl_systems.systems.inlining.policy.votes import NEVER
 
 # A smaller margin is no longer tried after this many that were no better than a larger one.
 _PATIENCE = 2
+Images = Sequence[Mapping[str, Any]]
+"""Linked images beside the default's; see `linking.images_json`."""
 
 
 class Judged(NamedTuple):
-    """A policy and how it does on the validation contexts.
+    """A policy and what it makes of the validation projects.
 
     Attributes:
       policy: the policy.
-      comparison: its episodes there, compared with the default's.
-      mean: its saving in percent, the mean over the groups.
+      mean: its saving in percent, the mean over the projects.
       score: the same for a policy to be written; see `score`.
+      images: the projects' images; none where nothing was linked.
     """
 
     policy: CallSitePolicy
-    comparison: Comparison
     mean: float
     score: float
+    images: Images = ()
 
 
-def score(comparison: Comparison, max_loss_percent: float) -> float:
+class Chosen(NamedTuple):
+    """The margins of a policy.
+
+    Attributes:
+      judged: the policy with the best score, to be written.
+      comparison: its episodes on the validation contexts, compared with the default's.
+      bold: the policy with the best mean among those that depart from the default, to explore
+        around.
+    """
+
+    judged: Judged
+    comparison: Comparison
+    bold: CallSitePolicy
+
+
+def score(mean: float, growth_percent: float, max_loss_percent: float) -> float:
     """Return how good a policy is to be written, in percent.
 
-    It is the mean saving over the groups. A policy with which some group costs more than the
-    default, by more than `max_loss_percent`, is worse than the default: its score is then that
-    group's saving, which is negative.
+    It is the mean saving over the projects. A policy with which some project grows by more than
+    `max_loss_percent` is worse than the default: its score is then that growth, below 0.
     """
-    savings = comparison.saving_percent_by_group().values()
-    if not savings:
-        return 0.0
-    return min(savings) if min(savings) < -max_loss_percent else statistics.fmean(savings)
+    return -growth_percent if growth_percent > max_loss_percent else mean
+
+
+def growth_percent(images: Images) -> float:
+    """Return by how much the code of an image, or all that it loads, has grown at most."""
+    growths = [
+        -saving_percent(*(sum(image[f"{whose}{part}"] for part in parts) for whose in _BOTH))
+        for image in images
+        for parts in (LOADED_PARTS[:1], LOADED_PARTS)
+    ]
+    return max(growths, default=0.0)
+
+
+def savings_percent(images: Images, table_weight: float) -> list[float]:
+    """Return what each image saves, in percent, where a byte of tables counts `table_weight`."""
+    weights = dict.fromkeys(LOADED_PARTS, table_weight) | {LOADED_PARTS[0]: 1.0}
+    return [
+        saving_percent(
+            *(
+                sum(weight * image[f"{whose}{part}"] for part, weight in weights.items())
+                for whose in _BOTH
+            )
+        )
+        for image in images
+    ]
+
+
+_BOTH = ("default_", "")
 
 
 class Judge:
-    """Plays policies on validation contexts.
+    """Links validation projects under policies.
 
     Args:
-      validation: the contexts; no policy is fitted to them. Its scope feature divides decisions
-        into those of the margin and those of the outside margin; "" if all are of the margin.
+      validation: the projects' modules; no policy is fitted to them. Its scope feature divides
+        decisions into those of the margin and those of the outside margin; "" if all are of the
+        margin.
       margins: candidates, in logits.
-      max_loss_percent: by how much any group may cost more than with the default.
+      max_loss_percent: by how much any project may grow.
     """
 
     def __init__(
@@ -71,51 +115,64 @@ class Judge:
         self._margins = sorted(margins, reverse=True)
         self._max_loss_percent = max_loss_percent
 
-    def choose(
-        self, policy: CallSitePolicy, label: str, *, outside: bool
-    ) -> tuple[Judged, CallSitePolicy]:
+    def choose(self, policy: CallSitePolicy, label: str, *, outside: bool) -> Chosen:
         """Choose the margins of a policy.
 
         The margin inside the scope is chosen first, with no departure outside; then the margin
-        outside. Candidates are played from the largest down, until smaller ones stop gaining. Of
+        outside. Candidates are tried from the largest down, until smaller ones stop gaining. Of
         equal ones the larger is taken.
 
         Args:
           policy: the policy; its own margins do not matter. Without candidates they become 0,
-            wherever the policy may depart.
+            wherever the policy may depart, and nothing is linked.
           label: names the policy in progress reports.
           outside: whether the policy may depart from the default outside the scope, too.
-
-        Returns:
-          The candidate with the best score, to be written; and, to explore around, the policy with
-          the best mean among those that depart from the default.
         """
         if not self._margins:
-            greedy = self._judge(policy.with_margins(0.0, 0.0 if outside else NEVER), label)
-            return greedy, greedy.policy
-        never = self._judge(policy.with_margins(NEVER), label)
+            greedy = policy.with_margins(0.0, 0.0 if outside else NEVER)
+            comparison = self._compare(greedy, label)
+            return Chosen(self._by_objects(greedy, comparison), comparison, greedy)
+        never = Judged(policy.with_margins(NEVER), 0.0, 0.0)
         inside = self._descend(policy.with_margins, label)
         cautious = max(never, *inside, key=lambda judged: judged.score)
         bold = max(inside, key=lambda judged: judged.mean).policy
-        if not (self._validation.scope_feature and outside):
-            return cautious, bold
-        margin = cautious.policy.margin
-        further = self._descend(functools.partial(policy.with_margins, margin), label)
-        cautious = max(cautious, *further, key=lambda judged: judged.score)
-        outer = max(further, key=lambda judged: judged.mean).policy.outside_margin
-        return cautious, policy.with_margins(bold.margin, outer)
+        if self._validation.scope_feature and outside:
+            make_fn = functools.partial(policy.with_margins, cautious.policy.margin)
+            further = self._descend(make_fn, label)
+            cautious = max(cautious, *further, key=lambda judged: judged.score)
+            outer = max(further, key=lambda judged: judged.mean).policy.outside_margin
+            bold = policy.with_margins(bold.margin, outer)
+        return Chosen(cautious, self._compare(cautious.policy, label), bold)
 
     @functools.cached_property
     def _defaults(self) -> list[Outcome]:
         return self._validation.play_default("validation, default")
 
-    def _judge(self, policy: CallSitePolicy, label: str) -> Judged:
+    @functools.cached_property
+    def _default_images(self) -> dict[str, ImageSize]:
+        default = self._validation.baseline("default")
+        return self._validation.link(default, "validation, default, linked")
+
+    def _compare(self, policy: CallSitePolicy, label: str) -> Comparison:
         defaults = self._defaults
         played = self._validation.play(policy, f"validation, {label}")
-        comparison = Comparison.of(self._validation, played, defaults)
-        savings = comparison.saving_percent_by_group().values()
+        return Comparison.of(self._validation, played, defaults)
+
+    def _by_objects(self, policy: CallSitePolicy, comparison: Comparison) -> Judged:
+        """Judge by what the objects are worth, where nothing is or can be linked."""
+        savings = list(comparison.saving_percent_by_group().values())
         mean = statistics.fmean(savings) if savings else 0.0
-        return Judged(policy, comparison, mean, score(comparison, self._max_loss_percent))
+        growth = -min(savings, default=0.0)
+        return Judged(policy, mean, score(mean, growth, self._max_loss_percent))
+
+    def _judge(self, policy: CallSitePolicy, label: str) -> Judged:
+        linked = self._validation.link(policy, f"validation, {label}, linked")
+        images = images_json(linked, self._default_images)
+        if not images:
+            return self._by_objects(policy, self._compare(policy, label))
+        mean = statistics.fmean(savings_percent(images, self._validation.table_weight))
+        growth = growth_percent(images)
+        return Judged(policy, mean, score(mean, growth, self._max_loss_percent), images)
 
     def _descend(self, make_fn: Callable[[float], CallSitePolicy], label: str) -> list[Judged]:
         """Judge candidates from the largest margin down, until the mean stops gaining."""

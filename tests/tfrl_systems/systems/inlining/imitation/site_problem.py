@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from environments.errors import UserError
+from environments.inlining.linking.images import ImageSize
 from tfrl_systems.systems.inlining.imitation.decision_problem import Exploration, Outcome
 
 NAMES = ("size", "default_action", "gain")
@@ -35,16 +36,20 @@ class SiteProblem:
       num_tries: sites that `explore` tries in each context; it tries the least certain ones. By
         Algorithm 3 it flips one site after the other.
       broken: contexts that cannot be explored, as if a compiler had failed on them.
+      moved: bytes of unwind tables that each action 1 turns into code, by group.
     """
 
     feature_names = NAMES
     baseline_feature = "default_action"
     scope_feature = ""
+    table_weight = 1.0
 
-    def __init__(self, sites, num_tries=100, broken=()) -> None:
+    def __init__(self, sites, num_tries=100, broken=(), moved=None) -> None:
         self.group_of = {name: group for name, (group, _) in sites.items()}
         self.num_tries = num_tries
         self.broken = set(broken)
+        self.moved = moved or {}
+        self.linked: list[str] = []
         self.labels: list[str] = []
         self.certainties: list[np.ndarray] = []
         self.explored: list[tuple[str, str, dict[str, int] | None]] = []
@@ -70,6 +75,19 @@ class SiteProblem:
             for name in self.group_of
             if name not in self.broken
         ]
+
+    def link(self, policy, label):
+        self.linked.append(label)
+        sizes = dict.fromkeys(self.group_of.values(), (0, 0))
+        for outcome in self.play(policy, label):
+            group = self.group_of[outcome.context]
+            moved = self.moved.get(group, 0) * int(outcome.actions.sum())
+            code, tables = sizes[group]
+            sizes[group] = code + int(outcome.cost) + moved, tables - moved
+        return {
+            group: ImageSize(code, tables, 0, 0, code + tables)
+            for group, (code, tables) in sizes.items()
+        }
 
     def explore(self, policy, explorer, label, scoped, max_flips=None):
         self.explored.append((policy.name, explorer.name if explorer else "", max_flips))

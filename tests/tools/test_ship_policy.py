@@ -1,0 +1,52 @@
+"""A trained policy becomes the installation's."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from tfrl_systems.systems.inlining import shipped
+from tools import ship_policy
+from tools.studies.learning import digest_of
+
+
+@pytest.fixture
+def workdir(tmp_path):
+    shutil.copytree(shipped.DIRECTORY, tmp_path / "run" / "policy")
+    return tmp_path / "run"
+
+
+def write_records(directory, policy_sha256):
+    """A plain build of 100 bytes of code and as many of tables, and one by the policy: 90, 100."""
+    for way, digest, code in (("-Oz", "", 100), ("policy", policy_sha256, 90)):
+        sizes = {"text_bytes": code, "unwind_bytes": 100, "rodata_bytes": 0, "file_bytes": 300}
+        record = {
+            **{"rung": "gc-icf", "project": "a", "compiler": "clang-22", "way": way},
+            **{"policy_sha256": digest, "images": {"a.so": sizes}, "threshold": None},
+            **{"cpu_s": 10.0, "instructions": None},
+        }
+        path = directory / "records" / f"{way}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(record))
+
+
+def test_the_policy_goes_along_with_its_ladder(workdir, tmp_path, monkeypatch):
+    write_records(tmp_path / "ladder", digest_of(str(workdir / "policy")))
+    before = (shipped.DIRECTORY / "policy.json").read_bytes()
+    monkeypatch.setattr(shipped, "DIRECTORY", tmp_path / "shipped")
+    shipped.DIRECTORY.mkdir()
+    words = [str(workdir), "--ladder", str(tmp_path / "ladder"), "--command", "tfrl train"]
+    assert ship_policy.main(words) == 0
+    assert (shipped.DIRECTORY / "policy.json").read_bytes() == before
+    made_by = json.loads((shipped.DIRECTORY / "made_by.json").read_text())
+    (row,) = made_by["ladder"]
+    assert (row["code"], row["tables"], row["loaded"]) == pytest.approx((-10, 0, -5))
+
+
+def test_a_ladder_of_another_policy_is_refused(workdir, tmp_path, capsys):
+    write_records(tmp_path / "ladder", "another")
+    words = [str(workdir), "--ladder", str(tmp_path / "ladder"), "--command", "tfrl train"]
+    assert ship_policy.main(words) == 1
+    assert "expected records of the study ladder" in capsys.readouterr().err

@@ -1,0 +1,72 @@
+"""Make a trained policy the one that comes with the installation.
+
+    python -m tools.ship_policy runs/shipped --ladder runs/ladder
+
+takes `runs/shipped/policy`, and from the study `ladder` what it saves in projects that it was not
+trained on. Both go into tfrl_systems/systems/inlining/shipped, with the command that trained it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+import shutil
+import sys
+from collections.abc import Iterable
+
+from environments.errors import UserError
+from environments.files import replace
+from tfrl_systems.policies.policy_files import ARRAYS_NAME, JSON_NAME
+from tfrl_systems.systems.inlining import shipped
+from tfrl_systems.systems.inlining.policies import load_policy
+from tools import running
+from tools.studies.ladder import changes
+from tools.studies.learning import digest_of
+
+_FIGURES = ("code", "tables", "rodata", "loaded", "file", "cpu", "instructions")
+
+
+def ladder_of(directory: pathlib.Path, policy: pathlib.Path) -> list[dict[str, object]]:
+    """Return what a policy changes at each rung, in percent, as the study `ladder` measured it.
+
+    Raises:
+      UserError: the study was not made with this policy.
+    """
+    paths = sorted(directory.glob("records/*.json"))
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    digest = digest_of(str(policy))
+    rows = [
+        {name: row[name] for name in ("rung", "project", "compiler", *_FIGURES)}
+        for row in changes(records)
+        if row["policy_sha256"] == digest and not row["image"]
+    ]
+    if not rows:
+        raise UserError(
+            f"{directory}: expected records of the study ladder with {policy}, found none; "
+            f"run python -m tools.studies ladder --policy {policy} -o {directory}"
+        )
+    return rows
+
+
+def run(options: argparse.Namespace) -> None:
+    """Copy the policy, and write how it was made."""
+    policy = options.workdir / "policy"
+    load_policy(str(policy))
+    made_by = {"command": options.command, "ladder": ladder_of(options.ladder, policy)}
+    for name in (JSON_NAME, ARRAYS_NAME):
+        shutil.copyfile(policy / name, shipped.DIRECTORY / name)
+    replace(shipped.DIRECTORY / "made_by.json", json.dumps(made_by, indent=1).encode() + b"\n")
+
+
+def main(arguments: Iterable[str] | None = None) -> int:
+    """Run the tool; report errors of the user in one line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("workdir", type=pathlib.Path, help="the run that trained it")
+    parser.add_argument("--ladder", type=pathlib.Path, required=True, help="the study's directory")
+    parser.add_argument("--command", required=True, help="the command that trained it")
+    return running.exit_status(run, parser.parse_args(arguments and list(arguments)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

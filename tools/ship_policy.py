@@ -23,6 +23,7 @@ from tfrl_systems.systems.inlining.policies import load_policy
 from tools import running
 from tools.studies.ladder import changes
 from tools.studies.learning import digest_of
+from tools.studies.runner import flat
 
 _FIGURES = ("code", "tables", "rodata", "loaded", "file", "cpu", "instructions")
 
@@ -34,7 +35,7 @@ def ladder_of(directory: pathlib.Path, policy: pathlib.Path) -> list[dict[str, o
       UserError: the study was not made with this policy.
     """
     paths = sorted(directory.glob("records/*.json"))
-    records = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    records = [flat(json.loads(path.read_text(encoding="utf-8"))) for path in paths]
     digest = digest_of(str(policy))
     rows = [
         {name: row[name] for name in ("rung", "project", "compiler", *_FIGURES)}

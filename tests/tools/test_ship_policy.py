@@ -22,10 +22,11 @@ def write_records(directory, policy_sha256):
     """A plain build of 100 bytes of code and as many of tables, and one by the policy: 90, 100."""
     for way, digest, code in (("-Oz", "", 100), ("policy", policy_sha256, 90)):
         sizes = {"text_bytes": code, "unwind_bytes": 100, "rodata_bytes": 0, "file_bytes": 300}
+        about = {"rung": "gc-icf", "project": "a", "compiler": "clang-22", "way": way}
         record = {
-            **{"rung": "gc-icf", "project": "a", "compiler": "clang-22", "way": way},
-            **{"policy_sha256": digest, "images": {"a.so": sizes}, "threshold": None},
-            **{"cpu_s": 10.0, "instructions": None},
+            "about": {**about, "policy_sha256": digest, "threshold": None},
+            "measured": {"images": {"a.so": sizes}, "cpu_s": 10.0, "instructions": None},
+            "wall_s": 1.0,
         }
         path = directory / "records" / f"{way}.json"
         path.parent.mkdir(parents=True, exist_ok=True)

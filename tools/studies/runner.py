@@ -113,17 +113,17 @@ def run(
             records.append(record)
             advance(1)
             _write_tables(study, records, output, command)
-    flat = [_flat(record) for record in records]
+    rows = [flat(record) for record in records]
     for picture in study.pictures:
         try:
-            writing.draw(picture, flat, output)
+            writing.draw(picture, rows, output)
         except ImportError as error:
             message = f"{picture.name}: no picture without matplotlib: {error}"
             print(f"{message}; pip install -e '.[notebooks]'", file=sys.stderr)
-    return flat
+    return rows
 
 
-def _flat(record: Record) -> Record:
+def flat(record: Record) -> Record:
     """Return what a record is about and what was measured, as one."""
     return {**record["about"], **record["measured"], "wall_s": record["wall_s"]}
 
@@ -132,7 +132,7 @@ def _write_tables(
     study: Study, records: Sequence[Record], output: pathlib.Path, command: str
 ) -> None:
     commits = ", ".join(sorted({record["commit"] for record in records}))
-    shown = [_flat(record) for record in records]
+    shown = [flat(record) for record in records]
     parts = [f"`{command}`\n\nMeasured at {commits}."]
     parts += [writing.to_markdown(table, shown) for table in study.tables]
     (output / "table.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")

@@ -17,8 +17,8 @@ def test_it_is_small_and_says_how_it_was_made():
     assert sum(path.stat().st_size for path in files) <= 300_000
     made_by = json.loads((shipped.DIRECTORY / "made_by.json").read_text())
     assert made_by["command"].startswith("tfrl train inlining --agent bc_max")
-    row = made_by["ladder"][0]
-    assert row["rung"] == "gc-icf" and row["code"] < 0
+    measured = {row["project"]: row["loaded"] for row in made_by["ladder"]}
+    assert measured.keys() >= {"highs", "zxing"} and max(measured.values()) < 0
 
 
 def test_it_decides_with_the_features_of_the_embedded_llvm():

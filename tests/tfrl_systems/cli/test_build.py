@@ -63,6 +63,10 @@ def test_compiler_caches_give_no_objects_of_another_policy(
     # A server of its own, whose socket's path must be short.
     with tempfile.TemporaryDirectory() as private:
         monkeypatch.setenv("SCCACHE_SERVER_UDS", f"{private}/server")
+        settings = pathlib.Path(private, "settings")
+        # On a busy machine the server may need more than its own 10 s to start.
+        settings.write_text("server_startup_timeout_ms = 120000\n")
+        monkeypatch.setenv("SCCACHE_CONF", str(settings))
         sources = write_sources(tmp_path / "project")
         monkeypatch.chdir(sources)
         monkeypatch.setenv("CXXFLAGS", "-Oz")

@@ -81,7 +81,7 @@ def test_the_best_of_learned_baselines_is_imitated(
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("nowhere", "expected a policy directory or one of default, always, never"),
+        ("nowhere", "expected a policy directory or one of shipped, default, always"),
         ("a corpus", "expected a policy directory with policy.json"),
     ],
 )

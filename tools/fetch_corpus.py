@@ -30,12 +30,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from environments.errors import UserError
 from environments.inlining.corpus.bitcode_compilers import EMBEDDED, find_compiler
-from environments.inlining.corpus.building import (
-    BuildReport,
-    build_units,
-    note_sources,
-    write_subset,
-)
+from environments.inlining.corpus.building import BuildReport, build_units, write_subset
 from environments.inlining.corpus.modules import Corpus, describe, language_of
 from environments.inlining.corpus.units import BitcodeUnit, CompileUnit, Unit
 from tools import running
@@ -137,28 +132,17 @@ def extract(project: Project, file: pathlib.Path, directory: pathlib.Path) -> pa
     return directory / root
 
 
-def project_units(
-    project: Project, root: pathlib.Path, name: str = "", further_options: Sequence[str] = ()
-) -> list[CompileUnit]:
-    """Return what to compile of a project unpacked in `root`, at most `max_sources` sources.
-
-    Args:
-        project: the project.
-        root: where it is unpacked.
-        name: the project's name in the corpus; by default its own.
-        further_options: of the compiler, behind those of the project.
-    """
+def project_units(project: Project, root: pathlib.Path) -> list[CompileUnit]:
+    """Return what to compile of a project unpacked in `root`: at most `max_sources` sources."""
     fit = fitting_sources(project, root)
     drawn = sorted(fit, key=lambda path: digest(f"{project.name}/{path}"))[: project.max_sources]
     options = (
         f"-std={project.standard}",
         *(f"-I{path}" for path in project.include),
         *(f"-D{macro}" for macro in project.defines),
-        *further_options,
     )
-    name = name or project.name
     return [
-        CompileUnit(f"{name}/{path}", path, root, root, project.language, (options,))
+        CompileUnit(f"{project.name}/{path}", path, root, root, project.language, (options,))
         for path in sorted(drawn)
     ]
 
@@ -190,28 +174,27 @@ def build(
 
     `also` is a clang to compile C++ with a second time, as shared libraries; "" for none.
     """
-    compilers = [find_compiler(name) for name in (compiler, also) if name]
+    bitcode_compiler = find_compiler(compiler)
+    second_compiler = find_compiler(also) if also else None
     output.mkdir(parents=True, exist_ok=True)
-    units: dict[str, list[Unit]] = {}
+    units: dict[str, list[CompileUnit]] = {}
     again: list[CompileUnit] = []
     num_sources: dict[str, int] = {}
     with tempfile.TemporaryDirectory(prefix=".sources-", dir=output) as unpacked:
         for project in projects:
             root = extract(project, files[project.name], pathlib.Path(unpacked, project.name))
-            units[project.name] = [*project_units(project, root.absolute())]
+            units[project.name] = project_units(project, root.absolute())
             num_sources[project.name] = len(fitting_sources(project, root))
             if also and project.language == "c++":
-                name = _again(project.name, also)
-                again += project_units(project, root.absolute(), name, ("-fPIC",))
-                num_sources[name] = num_sources[project.name]
-        every = [unit for name in sorted(units) for unit in units[name]]
+                again += [_as_shared(unit, also) for unit in units[project.name]]
+                num_sources[_again(project.name, also)] = num_sources[project.name]
+        every: list[Unit] = [unit for name in sorted(units) for unit in units[name]]
         how = jobs, _show, COMPILE_TIMEOUT_S
         if again:
-            build_units(again, output / "also", compilers[-1], *how)
+            build_units(again, output / "also", second_compiler, *how)
             modules = Corpus.load(output / "also").modules
             every += [BitcodeUnit(module.name, module.path) for module in modules]
-        report = build_units(every, output / "all", compilers[0], *how)
-    note_sources(output / "all", num_sources)
+        report = build_units(every, output / "all", bitcode_compiler, *how, num_sources)
     sizes: dict[str, dict[str, int]] = {"c++": {}, "c": {}}
     for project in projects:
         sizes[project.language][project.name] = len(units[project.name])
@@ -228,6 +211,14 @@ def build(
 def _again(name: str, compiler: str) -> str:
     """Return what a project is called that is compiled a second time."""
     return f"{name}-{pathlib.PurePath(compiler).name}"
+
+
+def _as_shared(unit: CompileUnit, compiler: str) -> CompileUnit:
+    """Return a unit as it is compiled a second time."""
+    project, _, path = unit.name.partition("/")
+    argument_sets = tuple((*options, "-fPIC") for options in unit.argument_sets)
+    name = f"{_again(project, compiler)}/{path}"
+    return dataclasses.replace(unit, name=name, argument_sets=argument_sets)
 
 
 def _show(done: int, total: int, name: str) -> None:

@@ -22,7 +22,6 @@ from tfrl_systems.systems.inlining import shipped
 from tfrl_systems.systems.inlining.policies import load_policy
 from tools import running
 from tools.studies.ladder import changes
-from tools.studies.learning import digest_of
 from tools.studies.runner import flat
 
 _FIGURES = ("code", "tables", "rodata", "loaded", "file", "cpu", "instructions")
@@ -36,11 +35,11 @@ def ladder_of(directory: pathlib.Path, policy: pathlib.Path) -> list[dict[str, o
     """
     paths = sorted(directory.glob("records/*.json"))
     records = [flat(json.loads(path.read_text(encoding="utf-8"))) for path in paths]
-    digest = digest_of(str(policy))
+    fingerprint = load_policy(str(policy)).fingerprint
     rows = [
         {name: row[name] for name in ("rung", "project", "compiler", *_FIGURES)}
         for row in changes(records)
-        if row["policy_sha256"] == digest and not row["image"]
+        if row["policy_sha256"] == fingerprint and not row["image"]
     ]
     if not rows:
         raise UserError(
@@ -53,7 +52,6 @@ def ladder_of(directory: pathlib.Path, policy: pathlib.Path) -> list[dict[str, o
 def run(options: argparse.Namespace) -> None:
     """Copy the policy, and write how it was made."""
     policy = options.workdir / "policy"
-    load_policy(str(policy))
     made_by = {"command": options.command, "ladder": ladder_of(options.ladder, policy)}
     for name in (JSON_NAME, ARRAYS_NAME):
         shutil.copyfile(policy / name, shipped.DIRECTORY / name)

@@ -8,8 +8,8 @@ import shutil
 import pytest
 
 from tfrl_systems.systems.inlining import shipped
+from tfrl_systems.systems.inlining.policies import load_policy
 from tools import ship_policy
-from tools.studies.learning import digest_of
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def write_records(directory, policy_sha256):
 
 
 def test_the_policy_goes_along_with_its_ladder(workdir, tmp_path, monkeypatch):
-    write_records(tmp_path / "ladder", digest_of(str(workdir / "policy")))
+    write_records(tmp_path / "ladder", load_policy(shipped.NAME).fingerprint)
     before = (shipped.DIRECTORY / "policy.json").read_bytes()
     monkeypatch.setattr(shipped, "DIRECTORY", tmp_path / "shipped")
     shipped.DIRECTORY.mkdir()

@@ -14,7 +14,7 @@ from environments.inlining.linking.images import LOADED_PARTS
 from environments.inlining.plugin.compiler import why_no_plugins
 from tfrl_systems.settings import option
 from tfrl_systems.systems.inlining import shipped
-from tools.studies import learning
+from tfrl_systems.systems.inlining.policies import load_policy
 from tools.studies.cmake_builds import RUNGS, TREES, Build, Compiler, Tree, unpack
 from tools.studies.study import Record, Records, Study, Table, Trial, first, mean
 
@@ -66,8 +66,8 @@ def _trials(options: Ladder) -> Iterator[Trial]:
     """Yield a trial for each rung, project and way; -Oz alone comes first.
 
     Raises:
-      UserError: cmake, lld or a clang whose plugins can be built is missing.
-      UsageError: two projects have the same name, or the policy is missing.
+      UserError: cmake, lld, the policy or a clang whose plugins can be built is missing.
+      UsageError: two projects have the same name.
     """
     if shutil.which("cmake") is None:
         raise UserError("expected cmake, found none; install it: apt-get install cmake")
@@ -100,9 +100,10 @@ def _ways(options: Ladder) -> Iterator[tuple[str, dict[str, Any]]]:
     for threshold in dict.fromkeys(options.thresholds or _THRESHOLDS) if FIXED in ways else ():
         yield f"{FIXED}{threshold}", {**default, "way": FIXED, "threshold": threshold}
     if POLICY in ways:
-        is_shipped = options.policy == shipped.NAME
-        digest = learning.digest_of(str(shipped.DIRECTORY) if is_shipped else options.policy)
-        chosen = {"policy": options.policy, "policy_sha256": digest}
+        chosen = {
+            "policy": options.policy,
+            "policy_sha256": load_policy(options.policy).fingerprint,
+        }
         yield POLICY, {**default, **chosen, "way": POLICY}
 
 

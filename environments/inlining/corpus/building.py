@@ -105,8 +105,12 @@ def build_units(
     jobs: int | None = None,
     progress: Progress | None = None,
     timeout_s: float = DEFAULT_TIMEOUT_S,
+    num_sources: Mapping[str, int] | None = None,
 ) -> BuildReport:
-    """Build a corpus from units; all else is as in `build_corpus`."""
+    """Build a corpus from units; all else is as in `build_corpus`.
+
+    `num_sources` says how many sources the projects have of which the units are a sample.
+    """
     started = time.monotonic()
     # Absolute, because compilers run in other directories.
     output = pathlib.Path(output).absolute()
@@ -114,18 +118,8 @@ def build_units(
         old = _load_state(output)
         maker = Maker(output, scratch, compiler, timeout_s, old)
         results = maker.make_all(units, jobs or os.cpu_count() or 1, progress)
-        report = _write(output, scratch, results, compiler)
+        report = _write(output, scratch, results, compiler, num_sources or {})
     return dataclasses.replace(report, seconds=time.monotonic() - started)
-
-
-def note_sources(directory: pathlib.Path, num_sources: Mapping[str, int]) -> None:
-    """Write into a built corpus how many sources its projects have, of which it has a sample."""
-    with _building(directory) as scratch:
-        description = corpus_lib.read_description(directory)
-        facts = dict(description.get(corpus_lib.FACTS_KEY, {}))
-        facts[corpus_lib.SOURCES_KEY] = dict(num_sources)
-        description[corpus_lib.FACTS_KEY] = facts
-        _write_json(scratch, directory / corpus_lib.DESCRIPTION_FILE, description)
 
 
 def write_subset(corpus: corpus_lib.Corpus, output: pathlib.Path) -> None:
@@ -166,6 +160,7 @@ def _write(
     scratch: pathlib.Path,
     results: Sequence[Made],
     compiler: BitcodeCompiler | None,
+    num_sources: Mapping[str, int],
 ) -> BuildReport:
     """Move the modules into place, then write the files that describe them."""
     modules, duplicates, empty = _sort_out(results)
@@ -197,11 +192,12 @@ def _write(
     }
     _write_json(scratch, output / STATE_FILE, {"format": _FORMAT, "modules": state})
     built_by = {"compiler": compiler.version if compiler else "", "format": _FORMAT}
+    sampled = {corpus_lib.SOURCES_KEY: dict(num_sources)} if num_sources else {}
     description = {
         "modules": list(by_name),
         "has_thinlto": False,
         corpus_lib.COMMAND_KEY: corpus_lib.UNSPECIFIED_COMMAND,
-        corpus_lib.FACTS_KEY: {**built_by, "modules": facts},
+        corpus_lib.FACTS_KEY: {**built_by, "modules": facts, **sampled},
     }
     _write_json(scratch, output / corpus_lib.DESCRIPTION_FILE, description)
     for name in before - by_name.keys():

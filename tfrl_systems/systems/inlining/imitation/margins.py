@@ -61,40 +61,29 @@ class Chosen(NamedTuple):
     bold: CallSitePolicy
 
 
-def score(mean: float, growth_percent: float, max_loss_percent: float) -> float:
+def score(mean: float, growth: float, max_loss_percent: float) -> float:
     """Return how good a policy is to be written, in percent.
 
     It is the mean saving over the projects. A policy with which some project grows by more than
     `max_loss_percent` is worse than the default: its score is then that growth, below 0.
     """
-    return -growth_percent if growth_percent > max_loss_percent else mean
-
-
-def growth_percent(images: Images) -> float:
-    """Return by how much the code of an image, or all that it loads, has grown at most."""
-    growths = [
-        -saving_percent(*(sum(image[f"{whose}{part}"] for part in parts) for whose in _BOTH))
-        for image in images
-        for parts in (LOADED_PARTS[:1], LOADED_PARTS)
-    ]
-    return max(growths, default=0.0)
+    return -growth if growth > max_loss_percent else mean
 
 
 def savings_percent(images: Images, table_weight: float) -> list[float]:
     """Return what each image saves, in percent, where a byte of tables counts `table_weight`."""
     weights = dict.fromkeys(LOADED_PARTS, table_weight) | {LOADED_PARTS[0]: 1.0}
-    return [
-        saving_percent(
-            *(
-                sum(weight * image[f"{whose}{part}"] for part, weight in weights.items())
-                for whose in _BOTH
-            )
-        )
-        for image in images
-    ]
+
+    def size(image: Mapping[str, Any], whose: str) -> float:
+        return sum(weight * image[f"{whose}{part}"] for part, weight in weights.items())
+
+    return [saving_percent(size(image, "default_"), size(image, "")) for image in images]
 
 
-_BOTH = ("default_", "")
+def growth_percent(images: Images) -> float:
+    """Return by how much the code of an image, or all that it loads, has grown at most."""
+    of_code, of_all = (savings_percent(images, table_weight) for table_weight in (0.0, 1.0))
+    return -min([*of_code, *of_all], default=0.0)
 
 
 class Judge:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import pathlib
 import tempfile
 from collections.abc import Callable, Sequence
@@ -52,7 +53,8 @@ def link_projects(
             try:
                 images[project] = link(paths, directory / f"{project}.image")
             except UserError as error:
-                say_fn(f"not linked: {error}")
+                # The linker names objects by paths that nobody else has seen.
+                say_fn(f"not linked: {error}".replace(f"{directory}{os.sep}", ""))
         return images
 
 

@@ -103,7 +103,8 @@ class InliningProblem:
         self._progress = progress
         self._seed = seed
         self.failures: dict[str, str] = {}
-        self._num_told = 0
+        self._not_linked: set[str] = set()
+        self._told: set[str] = set()
         self.group_of = {module.name: module.project for module in self._modules}
         self.feature_names = feature_names(collector.compiler.announced)
 
@@ -146,15 +147,15 @@ class InliningProblem:
         """Link the objects of each project under a policy.
 
         Returns:
-          The sizes of the images by project, of those that can be linked. Modules that failed are
-          in none of them.
+          The sizes of the images by project, of those that can be linked; `tell_failures` names
+          the others. Modules that failed are in none of them.
 
         Raises:
           UserError: a module no longer compiles.
         """
         modules = self._playable()
         progress = self._progress(label, len(modules))
-        return link_projects(self._collector, modules, policy, progress, lambda message: None)
+        return link_projects(self._collector, modules, policy, progress, self._not_linked.add)
 
     def explore(
         self,
@@ -196,11 +197,12 @@ class InliningProblem:
         ]
 
     def tell_failures(self, say_fn: Callable[[str], None]) -> None:
-        """Say which modules were left out since the last call, and why."""
-        messages = list(self.failures.values())
-        for message in messages[self._num_told :]:
-            say_fn(f"left out: {message}")
-        self._num_told = len(messages)
+        """Say what was left out since the last call, and why: modules, and projects not linked."""
+        left_out = [f"left out: {message}" for message in self.failures.values()]
+        for message in (*left_out, *sorted(self._not_linked)):
+            if message not in self._told:
+                say_fn(message)
+        self._told.update(left_out, self._not_linked)
 
     def _outcome(self, trajectory: Trajectory) -> Outcome:
         project = self.group_of[trajectory.module]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -79,16 +80,20 @@ def bandit_episodes(
 
 
 def learn(
-    agent: tf_agent.TFAgent, kind: str, iterations: int, num_rows: int = 64, seed: int = 0
+    agent: tf_agent.TFAgent,
+    kind: str,
+    iterations: int,
+    num_rows: int = 64,
+    train_fn: Callable[..., tf_agent.LossInfo] = tf_agent.TFAgent.train,
 ) -> NumpyActor:
     """Trains an agent to repeat what it observes; the learned policy."""
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     packer = variables.Packer(agent.collect_policy.variables())
     actor = NumpyActor.from_policy(agent.collect_policy)
     for iteration in range(iterations):
         actor.load(packer.to_bytes(iteration))
         agent.set_progress(iteration / iterations)
-        agent.train(bandit_episodes(kind, actor, num_rows, generator))
+        train_fn(agent, bandit_episodes(kind, actor, num_rows, generator))
     actor.load(packer.to_bytes(iterations))
     return actor
 

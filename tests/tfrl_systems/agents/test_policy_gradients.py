@@ -14,6 +14,7 @@ from tests.tfrl_systems.actor_problems import (
     assert_same,
     make_agent,
     snapshot,
+    train_eagerly,
     two_episodes,
 )
 from tests.tfrl_systems.graph_problems import BEST_RETURN, GREEDY_RETURN, data_of, greedy_return
@@ -60,7 +61,7 @@ def test_a_seed_decides_every_bit(name):
     assert_same(snapshot(first), snapshot(again))
     assert not np.array_equal(snapshot(first)[0], snapshot(reseeded)[0])
     for agent in (first, again):
-        actor_problems.learn(agent, "float", 5)
+        actor_problems.learn(agent, "float", 2, train_fn=train_eagerly)
     assert_same(snapshot(first), snapshot(again))
     names = [[variable.name for variable in agent.trainable_variables] for agent in (first, again)]
     assert names[0] == names[1]
@@ -74,10 +75,10 @@ def test_the_learning_rate_falls_by_equal_factors(name):
         agent.set_progress(progress)
         rates.append(float(agent.optimizer.learning_rate.numpy()))
     assert rates == pytest.approx([1e-2, 1e-3, 1e-4, 1e-4])
-    agent.train(two_episodes(name == "ppo"))
+    train_eagerly(agent, two_episodes(name == "ppo"))
     learned = snapshot(agent)[0]
     agent.optimizer.learning_rate = 0.0
-    agent.train(two_episodes(name == "ppo"))
+    train_eagerly(agent, two_episodes(name == "ppo"))
     np.testing.assert_array_equal(learned, snapshot(agent)[0])
 
 

@@ -19,6 +19,7 @@ STUDIES: dict[str, tuple[str, str]] = {
     "causes": ("inlining", "CAUSES"),
     "bc_max": ("bc_max_figures", "BC_MAX"),
     "ladder": ("ladder", "LADDER"),
+    "headroom": ("headroom", "HEADROOM"),
     "graphs": ("graphs", "GRAPHS"),
     "searches": ("graphs", "SEARCHES"),
     "runtimes": ("runtimes", "RUNTIMES"),

@@ -1,0 +1,105 @@
+"""Whole projects of the corpus, compiled and linked by a stock clang and lld."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import subprocess
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from environments.errors import UserError
+from environments.inlining.corpus.units import CompileUnit
+from environments.inlining.heuristics import Policy
+from environments.inlining.linking.images import read_image_size
+from environments.inlining.plugin.building import build_plugin
+from environments.inlining.plugin.source import source_of
+from environments.inlining.plugin.toolchain import Toolchain
+from tools.distributions import default_cache, download_all
+from tools.fetch_corpus import extract, project_units, read_projects
+from tools.studies.cmake_builds import Compiler
+
+# Sources of these include one with `main`; the others become shared libraries.
+_PROGRAMS = ("lua", "fasttext")
+SHAPE = ("-DNDEBUG", "-fPIC", "-ffunction-sections", "-fdata-sections")
+_LINKED = ("-fuse-ld=lld", "-Wl,--gc-sections,--icf=all,--build-id=none,--strip-all")
+_LIBRARIES = ("-lm", "-pthread")
+_TIMEOUT_S = 900.0
+
+
+def sources_of(name: str, directory: pathlib.Path) -> list[CompileUnit]:
+    """Download and unpack a project; return all its sources."""
+    matches = [project for project in read_projects() if project.name == name]
+    if not matches:
+        raise UserError(f"expected a project of corpus_projects.json, found {name!r}")
+    project = dataclasses.replace(matches[0], max_sources=1_000_000)
+    downloaded = download_all({name: project}, default_cache("sdists"))
+    return project_units(project, extract(project, downloaded[name], directory).absolute())
+
+
+@dataclasses.dataclass(frozen=True)
+class Bench:
+    """Compiles and links one project.
+
+    Attributes:
+      project: its name.
+      units: its sources.
+      toolchain: the clang, and what plugins for it are built with.
+      policy: the policy.
+      rounds: explorations of a module.
+      image: the file that is linked; other files lie beside it.
+    """
+
+    project: str
+    units: Sequence[CompileUnit]
+    toolchain: Toolchain
+    policy: Policy
+    rounds: int
+    image: pathlib.Path
+
+    @property
+    def plugin(self) -> pathlib.Path:
+        """The plugin that holds the policy."""
+        return build_plugin(self.toolchain, source_of(self.policy))
+
+    def compile(self, name: str, *options: str, **environment: str) -> list[pathlib.Path]:
+        """Compile all sources into a directory; return the objects."""
+        directory = self.image.with_name(name)
+        directory.mkdir()
+        objects = []
+        for number, unit in enumerate(self.units):
+            objects.append(directory / f"{number}.o")
+            compiler = self._clang.c if unit.language == "c" else self._clang.cxx
+            words = [*SHAPE, *unit.argument_sets[0], *options, "-c", unit.source]
+            self._run([compiler, *words, "-o", objects[-1]], environment, unit.directory)
+        return objects
+
+    def link(
+        self, objects: Sequence[pathlib.Path], *options: str, **environment: str
+    ) -> dict[str, int]:
+        """Link objects; return the sizes of the image."""
+        shape = () if self.project in _PROGRAMS else ("-shared",)
+        words = ["-Oz", *shape, *_LINKED, *options, *objects, *_LIBRARIES, "-o", self.image]
+        self._run([self._clang.cxx, *words], environment, self.image.parent)
+        return self.sizes()
+
+    def sizes(self) -> dict[str, int]:
+        """Return the sizes of the image that was linked last."""
+        return dataclasses.asdict(read_image_size(self.image.read_bytes()))
+
+    @property
+    def _clang(self) -> Compiler:
+        return Compiler(self.toolchain.clang)
+
+    def _run(
+        self, command: Sequence[Any], environment: Mapping[str, str], directory: pathlib.Path
+    ) -> None:
+        done = subprocess.run(
+            [str(word) for word in command], env={**os.environ, **environment}, cwd=directory,
+            capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            raise UserError(
+                f"{self.project}: expected clang to end well, found {done.stderr[:300]}"
+            )

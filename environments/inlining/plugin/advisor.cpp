@@ -19,11 +19,12 @@
 #include "policy.h"
 #include "recorded_options.h"
 #include "recording.h"
+#include "row.h"
+#include "scope.h"
 
 #include "llvm/Analysis/InlineAdvisor.h"
 #include "llvm/Analysis/InlineModelFeatureMaps.h"
 #include "llvm/Analysis/MLInlineAdvisor.h"
-#include "llvm/Analysis/MLModelRunner.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/IR/Dominators.h"
 #include "llvm/Passes/PassBuilder.h"
@@ -37,7 +38,6 @@
 #include "llvm/Support/raw_ostream.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <dlfcn.h>
 #include <optional>
@@ -48,93 +48,6 @@ using tfrl::append;
 using tfrl::toLine;
 
 namespace {
-
-// Adds up the time that decisions take. The clock of a thread's own time costs as much as a decision,
-// so this is the usual one. Site took long was interrupted by other work, and is left out.
-class Stopwatch {
-public:
-  explicit Stopwatch(bool IsOn) : IsOn(IsOn) {}
-  void begin() { Began = IsOn ? now() : 0; }
-  void end() {
-    const std::int64_t Taken = IsOn ? now() - Began : 0;
-    Total += Taken < Interrupted ? Taken : 0;
-  }
-  std::int64_t total() const { return Total; } // ns
-
-private:
-  static constexpr std::int64_t Interrupted = 200000; // ns
-  static std::int64_t now() {
-    return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
-  }
-  const bool IsOn;
-  std::int64_t Began = 0, Total = 0;
-};
-
-// A runner that only holds the features: the advisor below asks the policy itself.
-class Features : public MLModelRunner {
-public:
-  Features(LLVMContext &Context, const std::vector<TensorSpec> &Specs)
-      // One buffer more, in case LLVM adds its own decision.
-      : MLModelRunner(Context, Kind::NoOp, Specs.size() + 1) {
-    for (std::size_t I = 0; I < Specs.size(); ++I) {
-      setUpBufferForTensor(I, Specs[I], nullptr);
-      AreWhole &= Specs[I].isElementType<std::int64_t>() && Specs[I].getElementCount() == 1;
-      Names.push_back(Specs[I].name());
-    }
-    setUpBufferForTensor(Specs.size(), TensorSpec::createSpec<std::int64_t>("", {1}), nullptr);
-  }
-
-  std::vector<std::string> Names;
-  bool AreWhole = true; // whether each feature is one int64
-
-private:
-  void *evaluateUntyped() override { return &Never; }
-  std::int64_t Never = 0;
-};
-
-// Which features a policy needs, and where they are in a row.
-class Row {
-public:
-  void use(const Features &Observed) {
-    Values.assign(Observed.Names.size() + std::size(tfrl::DerivedFeatures), 0);
-    Names = Observed.Names;
-    NumOwn = Names.size();
-    Names.insert(Names.end(), std::begin(tfrl::DerivedFeatures), std::end(tfrl::DerivedFeatures));
-    CalleeUsers = place("callee_users");
-    CallerBlocks = place("caller_basic_block_count");
-    CalleeBlocks = place("callee_basic_block_count");
-    CostEstimate = place("cost_estimate");
-    if (!Observed.AreWhole)
-      Missing = "features that are whole numbers";
-    for (std::size_t I = 0; I < tfrl::policy::NumFeatures; ++I)
-      Places.push_back(place(tfrl::policy::Features[I]));
-    Needed.resize(Places.size());
-  }
-
-  bool decide(bool LlvmInlines) {
-    for (std::size_t I = 0; I < Places.size(); ++I)
-      Needed[I] = Values[Places[I]];
-    return tfrl::policy::decide(Needed.data(), LlvmInlines, tfrl::margin().Steps);
-  }
-
-  std::vector<std::string> Names;
-  std::vector<std::int64_t> Values;
-  std::size_t NumOwn = 0, CalleeUsers = 0, CallerBlocks = 0, CalleeBlocks = 0, CostEstimate = 0;
-  std::string Missing; // the first feature that this LLVM does not have
-
-private:
-  std::size_t place(StringRef Name) {
-    const auto Position = std::find(Names.begin(), Names.end(), Name);
-    if (Position != Names.end())
-      return Position - Names.begin();
-    if (Missing.empty())
-      Missing = Name.str();
-    return 0;
-  }
-
-  std::vector<std::size_t> Places;
-  std::vector<std::int64_t> Needed;
-};
 
 class Advisor : public MLInlineAdvisor {
 public:
@@ -167,18 +80,21 @@ private:
       : MLInlineAdvisor(
             M, MAM,
             [&M](const std::vector<TensorSpec> &Specs) {
-              return std::make_unique<Features>(M.getContext(), Specs);
+              return std::make_unique<tfrl::Features>(M.getContext(), Specs);
             },
             [D = Default.get()](CallBase &CB) { return llvmInlines(*D, CB); }),
 #else
-      : MLInlineAdvisor(M, MAM, std::make_unique<Features>(M.getContext(), FeatureMap),
+      : MLInlineAdvisor(M, MAM, std::make_unique<tfrl::Features>(M.getContext(), FeatureMap),
                         [D = Default.get()](CallBase &CB) { return llvmInlines(*D, CB); }),
 #endif
-        Default(std::move(Default)), Left(FAM), Past(Kinds), Observed(static_cast<Features &>(*ModelRunner)),
+        Default(std::move(Default)), Left(FAM), Kinds(Kinds), Past(Kinds),
+        Observed(static_cast<tfrl::Features &>(*ModelRunner)),
         Time(tfrl::setting("TFRL_INLINING_LOG")) {
     Site.use(Observed);
     if (tfrl::isRecorded())
       Record = std::make_unique<tfrl::Recording>();
+    // In training all features are recorded.
+    IsScoped = !Record && Site.Missing.empty() && tfrl::hasLinkOnceScope();
   }
 
   static bool llvmInlines(InlineAdvisor &Of, CallBase &CB) {
@@ -196,6 +112,10 @@ private:
 
   void onPassEntry(LazyCallGraph::SCC *SCC) override {
     Left.clear();
+    Current.clear();
+    if (SCC)
+      for (const LazyCallGraph::Node &N : *SCC)
+        Current.insert(&N.getFunction());
     MLInlineAdvisor::onPassEntry(SCC);
   }
 
@@ -236,13 +156,43 @@ private:
     if (IsPlain && !FAM.getResult<DominatorTreeAnalysis>(*CB.getCaller())
                         .isReachableFromEntry(CB.getParent()))
       return Default->getAdvice(CB);
+    Said.reset();
+    if (IsScoped && isSteered(CB))
+      if (auto Advice = getAdviceOutside(CB))
+        return Advice;
     return MLInlineAdvisor::getAdviceImpl(CB);
+  }
+
+  // Returns LLVM's own decision where the policy cannot depart from it, or nothing. Then all features
+  // are computed.
+  std::unique_ptr<InlineAdvice> getAdviceOutside(CallBase &CB) {
+    Function &Caller = *CB.getCaller(), &Callee = *CB.getCalledFunction();
+    if (&Caller == &Callee || isForcedToStop() || CB.hasFnAttr(Attribute::AlwaysInline) ||
+        !FAM.getResult<DominatorTreeAnalysis>(Caller).isReachableFromEntry(CB.getParent()))
+      return nullptr;
+    Said = llvmInlines(*Default, CB);
+    OptimizationRemarkEmitter &ORE = getCallerORE(CB);
+    // Bodies in this SCC change while it is looked at.
+    if (!*Said && (Kinds.of(tfrl::shown(Callee.getName())).IsLinkOnce || Current.contains(&Callee) ||
+                   !tfrl::isSurelyAsked(CB, FAM) ||
+                   getMandatoryKind(CB, FAM, ORE) != MandatoryInliningKind::NotMandatory))
+      return nullptr;
+    Time.begin();
+    const std::int64_t Blocks = getCachedFPI(Caller).BasicBlockCount;
+    const std::int64_t Users = getCachedFPI(Callee).Uses;
+    Past.follow(*Said, Callee.getName(), Caller.getName(), Users, Blocks);
+    ++NumDecisions;
+    Time.end();
+    if (!*Said)
+      return std::make_unique<InlineAdvice>(this, CB, ORE, false);
+    Left.inlined(Caller);
+    return std::make_unique<MLInlineAdvice>(this, CB, ORE, true);
   }
 
   // Called once LLVM has computed its features.
   std::unique_ptr<MLInlineAdvice> getAdviceFromModel(CallBase &CB,
                                                      OptimizationRemarkEmitter &ORE) override {
-    const bool LlvmInlines = !isTooDear(CB) && llvmInlines(*Default, CB);
+    const bool LlvmInlines = Said ? *Said : !isTooDear(CB) && llvmInlines(*Default, CB);
     const bool Inlines = isSteered(CB) ? decide(CB, LlvmInlines) : LlvmInlines;
     if (Inlines)
       Left.inlined(*CB.getCaller());
@@ -278,12 +228,16 @@ private:
 
   std::unique_ptr<DefaultInlineAdvisor> Default;
   tfrl::LeftCallers Left;
+  SmallPtrSet<const Function *, 4> Current; // the SCC that is looked at
+  const tfrl::Kinds &Kinds;
   tfrl::History Past;
-  Features &Observed;
-  Row Site;
+  tfrl::Features &Observed;
+  tfrl::Row Site;
   std::unique_ptr<tfrl::Recording> Record; // in training
+  bool IsScoped = false;             // whether LLVM decides alone at some call sites
+  std::optional<bool> Said;          // LLVM's decision at this site, if it was asked
   std::optional<std::int64_t> Limit; // LLVM's own, where size counts
-  Stopwatch Time;
+  tfrl::Stopwatch Time;
   std::int64_t NumDecisions = 0, NumDepartures = 0, NumLeft = 0;
 };
 
@@ -384,6 +338,9 @@ void registerCallbacks(PassBuilder &Builder) {
     Manager = &MAM;
     MAM.registerPass([] { return KindsAnalysis(); });
     MAM.registerPass([] { return PluginInlineAdvisorAnalysis(makeAdvisor); });
+  });
+  Builder.registerAnalysisRegistrationCallback([](FunctionAnalysisManager &FAM) {
+    FAM.registerPass([] { return tfrl::OrdinaryAnalysis(); });
   });
   Builder.registerPipelineStartEPCallback(
       [](ModulePassManager &Passes, OptimizationLevel) { Passes.addPass(Begin()); });

@@ -28,6 +28,8 @@ _ADVISOR = (
     "policy.h",
     "recorded_options.h",
     "recording.h",
+    "row.h",
+    "scope.h",
 )
 _POLICY = ("model.h", "policy.h")
 _STEERING = "steer.c"

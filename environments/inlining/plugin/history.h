@@ -122,12 +122,43 @@ public:
     }
   }
 
+  // Takes a call site where LLVM decides, as `observe` and `record` would, without the features.
+  void follow(bool LlvmInlines, llvm::StringRef CalleeName, llvm::StringRef CallerName,
+              std::int64_t CalleeUsers, std::int64_t CallerBlocks) {
+    ++NumDecisions;
+    NumInlined += LlvmInlines;
+    if (LlvmInlines && CalleeName.empty())
+      return;
+    Function &Callee = Functions[LlvmInlines ? CalleeName : shown(CalleeName)];
+    if (!LlvmInlines) {
+      Callee.count(CalleeUsers);
+      Function &Caller = Functions[shown(CallerName)];
+      Caller.hasNow(CallerBlocks);
+      ++Caller.Calling;
+    }
+    ++Callee.Called;
+    Callee.CalledInlined += LlvmInlines;
+  }
+
 private:
   // What this compile has shown about a function so far; see features._Function.
   struct Function {
     std::int64_t Called = 0, CalledInlined = 0, Calling = 0, CallingInlined = 0;
     std::int64_t Users = 0, InlinedWhenCounted = 0, FirstBlocks = 0, LastBlocks = Unknown;
     bool IsCounted = false, HasBlocks = false;
+
+    void count(std::int64_t Counted) {
+      if (IsCounted && Users == Counted)
+        return;
+      IsCounted = true;
+      Users = Counted;
+      InlinedWhenCounted = CalledInlined;
+    }
+    void hasNow(std::int64_t Blocks) {
+      FirstBlocks = HasBlocks ? FirstBlocks : Blocks;
+      LastBlocks = Blocks;
+      HasBlocks = true;
+    }
   };
 
   static std::int64_t ifKnown(const Kind &Of, bool Value) { return Of.IsKnown ? Value : Unknown; }
@@ -135,11 +166,7 @@ private:
   std::int64_t *ofCallee(llvm::StringRef Name, const Kind &Of, std::int64_t Counted,
                          std::int64_t *Out) {
     Function &F = Functions[Name];
-    if (!F.IsCounted || F.Users != Counted) {
-      F.IsCounted = true;
-      F.Users = Counted;
-      F.InlinedWhenCounted = F.CalledInlined;
-    }
+    F.count(Counted);
     // LLVM counts one use more if other modules may call the function.
     const std::int64_t Uses =
         Counted - (F.CalledInlined - F.InlinedWhenCounted) - (Of.IsLocal ? 0 : 1);
@@ -155,11 +182,7 @@ private:
 
   std::int64_t *ofCaller(llvm::StringRef Name, std::int64_t Blocks, std::int64_t *Out) {
     Function &F = Functions[Name];
-    if (!F.HasBlocks) {
-      F.HasBlocks = true;
-      F.FirstBlocks = Blocks;
-    }
-    F.LastBlocks = Blocks;
+    F.hasNow(Blocks);
     *Out++ = F.Calling;
     *Out++ = F.CallingInlined;
     *Out++ = Blocks - F.FirstBlocks;

@@ -13,6 +13,8 @@ extern const char *const Name;
 extern const bool IsLlvms;   // whether its decisions are LLVM's own
 extern const bool HasMargin; // whether a margin keeps it from departing from LLVM's decisions
 extern const std::int64_t OwnMargin; // in 2^-24 of a logit
+// The feature that is 1 where the policy may depart from LLVM's decisions; "" if it may everywhere.
+extern const char *const ScopeFeature;
 extern const std::size_t NumFeatures;
 extern const char *const Features[]; // their names
 

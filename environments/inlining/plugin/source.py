@@ -50,6 +50,7 @@ const char *const Name = "{name}";
 const bool IsLlvms = {str(name == "default").lower()};
 const bool HasMargin = false;
 const std::int64_t OwnMargin = 0;
+const char *const ScopeFeature = "";
 const std::size_t NumFeatures = {int("cost" in name)};
 const char *const Features[] = {{{features}}};
 

@@ -57,6 +57,7 @@ const char *const Name = "{policy.fingerprint}";
 const bool IsLlvms = false;
 const bool HasMargin = {str(policy.baseline_place is not None).lower()};
 const std::int64_t OwnMargin = {_int64(votes.steps_of(policy.margin))};
+const char *const ScopeFeature = "{_scope(policy)}";
 const std::size_t NumFeatures = {len(policy.feature_names)};
 const char *const Features[] = {{{features}}};
 
@@ -65,6 +66,14 @@ const char *const Features[] = {{{features}}};
 }} // namespace policy
 }} // namespace tfrl
 """
+
+
+def _scope(policy: Any) -> str:
+    """Return the feature that is 1 where the policy may depart; "" if it may elsewhere, too."""
+    if policy.scope_place is None or policy.outside_margin < votes.NEVER:
+        return ""
+    name: str = policy.feature_names[policy.scope_place]
+    return name
 
 
 def _decide(policy: Any) -> str:

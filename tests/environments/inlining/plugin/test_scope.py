@@ -1,0 +1,110 @@
+"""Outside a policy's scope LLVM decides without features, and nothing else changes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+from environments.errors import UserError
+from environments.inlining.features import DERIVED_FEATURES
+from environments.inlining.plugin.building import build_plugin
+from environments.inlining.plugin.toolchain import find_toolchain
+from tests.environments.inlining.plugin.samples import samples_of
+from tests.environments.inlining.small_modules import write_module
+
+# Whatever earlier sites leave behind turns decisions, so that no feature can differ unnoticed.
+FEATURES = ("callee_is_linkonce", *DERIVED_FEATURES, "callee_users", "caller_users")
+FEATURES += ("caller_basic_block_count", "edge_count", "node_count", "cost_estimate")
+SOURCE = f"""
+#include "policy.h"
+namespace tfrl {{ namespace policy {{
+const char *const Name = "hash";
+const bool IsLlvms = false, HasMargin = false;
+const std::int64_t OwnMargin = 0;
+const char *const ScopeFeature = "SCOPE";
+const std::size_t NumFeatures = {len(FEATURES)};
+const char *const Features[] = {{{", ".join(f'"{name}"' for name in FEATURES)}}};
+bool decide(const std::int64_t *Row, bool LlvmInlines, std::int64_t) {{
+  std::uint64_t Hash = 0;
+  for (std::size_t I = 0; I < NumFeatures; ++I)
+    Hash = (Hash ^ static_cast<std::uint64_t>(Row[I])) * 0x9E3779B97F4A7C15u;
+  return Row[0] == 1 ? Hash >> 63 : LlvmInlines;
+}}
+}} }}
+"""
+# Callees outside the scope that LLVM leaves: one that cannot be inlined, which no decision counts,
+# and two in a circle. The calls of @once follow them.
+CALLS = "".join(f"  call void @sink(i32 {number})\n" for number in range(12))
+AFTER = f"""
+declare void @sink(i32)
+declare void @llvm.va_start.p0(ptr)
+define linkonce_odr void @once(i32 %x) minsize optsize {{
+{CALLS}  ret void
+}}
+define void @never(i32 %x, ...) minsize optsize {{
+{CALLS}  %list = alloca [4 x i64]
+  call void @llvm.va_start.p0(ptr %list)
+  ret void
+}}
+define void @there(i32 %x) minsize optsize {{
+{CALLS}  call void @back(i32 %x)
+  call void @once(i32 %x)
+  ret void
+}}
+define void @back(i32 %x) minsize optsize {{
+{CALLS}  call void @there(i32 %x)
+  call void (i32, ...) @never(i32 %x)
+  call void @once(i32 %x)
+  ret void
+}}
+define void @last(i32 %x) minsize optsize {{
+  call void (i32, ...) @never(i32 %x)
+  call void @there(i32 %x)
+  call void @once(i32 1)
+  call void @once(i32 2)
+  ret void
+}}
+"""
+
+
+@pytest.fixture
+def compile_with(clang, plugin_cache, monkeypatch, tmp_path):
+    """Compiles a module with or without the short cut; returns the object and the log's line."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(plugin_cache))
+    try:
+        toolchain = find_toolchain(clang.executable)
+    except UserError as error:
+        pytest.skip(str(error))
+
+    def compile_(module, scope: str) -> tuple[bytes, dict]:
+        log = pathlib.Path(tmp_path / "log")
+        log.unlink(missing_ok=True)
+        plugin = build_plugin(toolchain, SOURCE.replace("SCOPE", scope))
+        command = [*clang.command(module)[:-1], str(tmp_path / "object.o")]
+        environment = {**os.environ, "TFRL_INLINING_LOG": str(log)}
+        command.append(f"-fpass-plugin={plugin}")
+        subprocess.run(command, env=environment, check=True)
+        line = json.loads(log.read_text())
+        assert line.pop("policy_ns") > 0
+        return (tmp_path / "object.o").read_bytes(), line
+
+    return compile_
+
+
+def test_the_short_cut_changes_nothing(clang, compile_with, lend, tmp_path):
+    modules = {
+        **samples_of(clang, lend),
+        "after": write_module(tmp_path, "after", AFTER, text=True),
+    }
+    departures = {}
+    for name, module in modules.items():
+        everywhere, log = compile_with(module, "")
+        assert log["decisions"] > 0
+        assert compile_with(module, "callee_is_linkonce") == (everywhere, log), name
+        departures[name] = log["departures"]
+    # In the others nothing is linkonce.
+    assert departures["cpp"] > 0 and departures["after"] > 0

@@ -230,11 +230,11 @@ class Build:
         with Terminal() as terminal:
             # The plugin is built once, and not on this build's account.
             steered_build.build(steered_build.Build(["true"], policy, clang), terminal)
-            began_s = _children_s()
+            began_s = children_s()
             built = steered_build.build(
                 steered_build.Build([*command, f"-j{processes}"], policy, clang), terminal
             )
-        cpu_s = _children_s() - began_s
+        cpu_s = children_s() - began_s
         self._check(built["status"], "cmake --build")
         return {
             "images": dict(_images_below(self.directory, built["images"])),
@@ -323,6 +323,7 @@ def _images_below(
             yield name, {size: image[size] for size in PARTS}
 
 
-def _children_s() -> float:
+def children_s() -> float:
+    """Return the processor time of all child processes that have ended."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime

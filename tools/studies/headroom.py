@@ -7,7 +7,6 @@ import dataclasses
 import itertools
 import os
 import pathlib
-import resource
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 
@@ -23,9 +22,9 @@ from environments.inlining.plugin.toolchain import find_toolchain
 from tfrl_systems.settings import option
 from tfrl_systems.systems.inlining import shipped
 from tfrl_systems.systems.inlining.policies import load_policy
-from tools.studies.benches import SHAPE, Bench, sources_of
 from tools.studies.climbing import Explorer, LinkingExplorer, climb
-from tools.studies.cmake_builds import Compiler
+from tools.studies.cmake_builds import Compiler, children_s
+from tools.studies.source_builds import SHAPE, SourceBuild, sources_of
 from tools.studies.study import Record, Records, Study, Table, Trial, mean
 
 PROJECTS = {
@@ -74,52 +73,52 @@ def _trials(options: Headroom) -> Iterator[Trial]:
             yield Trial(f"{part}-{project}", {"part": part, "project": project, **how})
 
 
-def _measure_lto(bench: Bench) -> Iterator[tuple[str, str, Record]]:
+def _measure_lto(build: SourceBuild) -> Iterator[tuple[str, str, Record]]:
     """Link with link-time optimisation; explore what it decides in the whole program."""
-    compiling, linking = f"-fpass-plugin={bench.plugin}", f"-Wl,--load-pass-plugin={bench.plugin}"
+    compiling, linking = f"-fpass-plugin={build.plugin}", f"-Wl,--load-pass-plugin={build.plugin}"
     for kind in ("full", "thin"):
         lto, alone = f"-flto={kind}", f"{kind} LTO"
-        plain = bench.compile(kind, "-Oz", lto)
-        yield alone, alone, bench.link(plain, lto)
-        steered = bench.compile(f"{kind}-steered", "-Oz", lto, compiling, **_EVERYWHERE)
-        yield f"{alone}, policy before the link", alone, bench.link(steered, lto)
-        sizes = bench.link(plain, lto, linking, **_EVERYWHERE)
+        plain = build.compile(kind, "-Oz", lto)
+        yield alone, alone, build.link(plain, lto)
+        steered = build.compile(f"{kind}-steered", "-Oz", lto, compiling, **_EVERYWHERE)
+        yield f"{alone}, policy before the link", alone, build.link(steered, lto)
+        sizes = build.link(plain, lto, linking, **_EVERYWHERE)
         yield f"{alone}, policy in lld", alone, sizes
-        sizes = bench.link(steered, lto, linking, **_EVERYWHERE)
+        sizes = build.link(steered, lto, linking, **_EVERYWHERE)
         yield f"{alone}, policy in both", alone, sizes
         if kind == "full":
-            yield f"{alone}, best found", alone, _explore_link(bench, plain)
+            yield f"{alone}, best found", alone, _explore_link(build, plain)
 
 
-def _explore_link(bench: Bench, objects: Sequence[pathlib.Path]) -> Record:
+def _explore_link(build: SourceBuild, objects: Sequence[pathlib.Path]) -> Record:
     """Return the sizes of the smallest image that full link-time optimisation can make."""
-    bench.link(objects, "-flto=full", "-Wl,--save-temps")
-    path = bench.image.with_name(f"{bench.image.name}.0.2.internalize.bc")
-    written = bench.image.with_suffix(".o")
+    build.link(objects, "-flto=full", "-Wl,--save-temps")
+    path = build.image.with_name(f"{build.image.name}.0.2.internalize.bc")
+    written = build.image.with_suffix(".o")
 
     def link(*options: str, **environment: str) -> tuple[bytes, bytes]:
         also = f"-Wl,--lto-obj-path={written}"
-        bench.link(objects, "-flto=full", also, *options, **environment)
-        return written.read_bytes(), bench.image.read_bytes()
+        build.link(objects, "-flto=full", also, *options, **environment)
+        return written.read_bytes(), build.image.read_bytes()
 
-    explorer = LinkingExplorer(bench.toolchain, link)
+    explorer = LinkingExplorer(build.toolchain, link)
     with contextlib.closing(explorer):
-        climb(explorer, Module(bench.project, path, bench.project, ""), bench.policy, bench.rounds)
-    return {**bench.sizes(), "compiles": explorer.num_compiles}
+        climb(explorer, Module(build.project, path, build.project, ""), build.policy, build.rounds)
+    return {**build.sizes(), "compiles": explorer.num_compiles}
 
 
-def _measure_c(bench: Bench) -> Iterator[tuple[str, str, Record]]:
+def _measure_c(build: SourceBuild) -> Iterator[tuple[str, str, Record]]:
     """Link objects that are compiled alone; explore each module."""
-    bitcode = bench.compile("bitcode", "-Oz", "-Xclang", "-disable-llvm-passes", "-emit-llvm")
+    bitcode = build.compile("bitcode", "-Oz", "-Xclang", "-disable-llvm-passes", "-emit-llvm")
     modules = [
-        Module(unit.name, path, bench.project, unit.language, ("-Oz", "-c", *SHAPE))
-        for unit, path in zip(bench.units, bitcode, strict=True)
+        Module(unit.name, path, build.project, unit.language, ("-Oz", "-c", *SHAPE))
+        for unit, path in zip(build.units, bitcode, strict=True)
     ]
-    compiler, explorer = PluginClang(bench.toolchain), Explorer(bench.toolchain)
+    compiler, explorer = PluginClang(build.toolchain), Explorer(build.toolchain)
     ways: dict[str, Callable[[Module], CompiledModule]] = {
         "-Oz": compiler.compile_plain,
-        "policy": lambda module: compile_under(bench.policy, compiler, module),
-        "best found": lambda module: climb(explorer, module, bench.policy, bench.rounds),
+        "policy": lambda module: compile_under(build.policy, compiler, module),
+        "best found": lambda module: climb(explorer, module, build.policy, build.rounds),
     }
     for way, compile_fn in ways.items():
         objects = [path.with_suffix(".elf") for path in bitcode]
@@ -127,16 +126,16 @@ def _measure_c(bench: Bench) -> Iterator[tuple[str, str, Record]]:
             path.write_bytes(compile_fn(module).data)
         explorer.close()
         num_compiles = explorer.num_compiles or len(modules)
-        yield way, "-Oz", {**bench.link(objects), "compiles": num_compiles}
+        yield way, "-Oz", {**build.link(objects), "compiles": num_compiles}
 
 
-def _measure_os(bench: Bench) -> Iterator[tuple[str, str, Record]]:
+def _measure_os(build: SourceBuild) -> Iterator[tuple[str, str, Record]]:
     """Link objects of -Os and -Oz, with the policy and without."""
     for level in ("-Os", "-Oz"):
-        yield level, "-Os", bench.link(bench.compile(level, level))
-        loading = f"-fpass-plugin={bench.plugin}"
-        steered = bench.compile(f"{level}-steered", level, loading, **_EVERYWHERE)
-        yield f"{level}, policy", "-Os", bench.link(steered)
+        yield level, "-Os", build.link(build.compile(level, level))
+        loading = f"-fpass-plugin={build.plugin}"
+        steered = build.compile(f"{level}-steered", level, loading, **_EVERYWHERE)
+        yield f"{level}, policy", "-Os", build.link(steered)
 
 
 _MEASURES = {"lto": _measure_lto, "c": _measure_c, "os": _measure_os}
@@ -154,19 +153,14 @@ def measure(about: Record, workdir: pathlib.Path) -> Record:
     units = sources_of(about["project"], workdir / "source")
     toolchain, policy = find_toolchain(about["compiler"]), load_policy(about["policy"])
     image = workdir / "image"
-    bench = Bench(about["project"], units, toolchain, policy, about["rounds"], image)
+    build = SourceBuild(about["project"], units, toolchain, policy, about["rounds"], image)
     build_plugin(toolchain, source_of(policy))  # not on the account of what follows
-    ways, began_s = {}, _children_s()
-    for way, against, measured in _MEASURES[about["part"]](bench):
-        ways[way] = {"against": against, **measured, "cpu_s": _children_s() - began_s}
-        began_s = _children_s()
+    ways, began_s = {}, children_s()
+    for way, against, measured in _MEASURES[about["part"]](build):
+        ways[way] = {"against": against, **measured, "cpu_s": children_s() - began_s}
+        began_s = children_s()
     shutil.rmtree(workdir)
     return {"ways": ways}
-
-
-def _children_s() -> float:
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
 
 
 def changes(records: Records) -> Iterator[Record]:

@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
-import pathlib
-import subprocess
-
 import pytest
 
-from environments.errors import UserError
-from environments.inlining.plugin.building import build_plugin
 from environments.inlining.plugin.source import heuristic_source
-from environments.inlining.plugin.toolchain import find_toolchain
 from tests.environments.inlining.small_modules import (
     HAND_WORKED,
     HAND_WORKED_DEFAULT,
@@ -31,26 +23,12 @@ EXPECTED = "TFRL_INLINING_MARGIN: expected a whole number from -2^31 to 2^31, fo
 
 
 @pytest.fixture
-def compile_with(clang, plugin_cache, monkeypatch, tmp_path):
+def compile_with(compile_steered, tmp_path):
     """Compiles by a source and a margin; returns the object, the log's line and stderr."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(plugin_cache))
-    try:
-        toolchain = find_toolchain(clang.executable)
-    except UserError as error:
-        pytest.skip(str(error))
     module = write_module(tmp_path, "hand", HAND_WORKED, text=True)
-    command = [*clang.command(module)[:-1], str(tmp_path / "object.o")]
 
     def compile_(source: str, margin: str) -> tuple[bytes, dict, str]:
-        log = pathlib.Path(tmp_path / "log")
-        log.unlink(missing_ok=True)
-        own = {"TFRL_INLINING_LOG": str(log), "TFRL_INLINING_MARGIN": margin}
-        plugin = f"-fpass-plugin={build_plugin(toolchain, source)}"
-        done = subprocess.run(
-            [*command, plugin], env={**os.environ, **own}, capture_output=True, text=True
-        )
-        assert done.returncode == 0
-        return (tmp_path / "object.o").read_bytes(), json.loads(log.read_text()), done.stderr
+        return compile_steered(module, source, TFRL_INLINING_MARGIN=margin)
 
     return compile_
 

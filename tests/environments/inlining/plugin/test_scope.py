@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
-import pathlib
-import subprocess
-
 import pytest
 
-from environments.errors import UserError
 from environments.inlining.features import DERIVED_FEATURES
-from environments.inlining.plugin.building import build_plugin
-from environments.inlining.plugin.toolchain import find_toolchain
 from tests.environments.inlining.plugin.samples import samples_of
 from tests.environments.inlining.small_modules import write_module
 
@@ -72,25 +64,13 @@ define void @last(i32 %x) minsize optsize {{
 
 
 @pytest.fixture
-def compile_with(clang, plugin_cache, monkeypatch, tmp_path):
+def compile_with(compile_steered):
     """Compiles a module with or without the short cut; returns the object and the log's line."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(plugin_cache))
-    try:
-        toolchain = find_toolchain(clang.executable)
-    except UserError as error:
-        pytest.skip(str(error))
 
     def compile_(module, scope: str) -> tuple[bytes, dict]:
-        log = pathlib.Path(tmp_path / "log")
-        log.unlink(missing_ok=True)
-        plugin = build_plugin(toolchain, SOURCE.replace("SCOPE", scope))
-        command = [*clang.command(module)[:-1], str(tmp_path / "object.o")]
-        environment = {**os.environ, "TFRL_INLINING_LOG": str(log)}
-        command.append(f"-fpass-plugin={plugin}")
-        subprocess.run(command, env=environment, check=True)
-        line = json.loads(log.read_text())
+        compiled, line, _ = compile_steered(module, SOURCE.replace("SCOPE", scope))
         assert line.pop("policy_ns") > 0
-        return (tmp_path / "object.o").read_bytes(), line
+        return compiled, line
 
     return compile_
 

@@ -114,7 +114,7 @@ WRONG = {
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_rules_are_taken(name):
-    taken = import_taso([RIGHT[name]], num_instances=4)
+    taken = import_taso([RIGHT[name]], num_instances=8)
     assert not taken.rejected
     assert [accepted.name for accepted in taken.accepted] == ["taso_0"]
     assert taken.accepted[0].verified_by

@@ -23,7 +23,7 @@ FOLDED = (
 )
 
 
-def loss_of(rule, num_instances):
+def loss_of(rule, num_instances=200):
     verdict = verify(rule, num_instances)
     assert verdict.is_right, verdict.how
     return verdict.digit_loss
@@ -85,7 +85,7 @@ def test_what_loses_digits(source, target, conditions):
     ],
 )  # fmt: skip
 def test_what_loses_none(source, target, conditions):
-    assert not loss_of(make(source, target, *conditions), 60)
+    assert not loss_of(make(source, target, *conditions))
 
 
 def test_digits_are_lost_beside_an_offset_and_never_without():

@@ -18,12 +18,13 @@ from environments.inlining.plugin.source import source_of
 from environments.inlining.plugin.toolchain import Toolchain
 from tools.distributions import default_cache, download_all
 from tools.fetch_corpus import extract, project_units, read_projects
-from tools.studies.cmake_builds import Compiler
+from tools.studies.cmake_builds import RUNGS, Compiler
 
 # Sources of these include one with `main`; the others become shared libraries.
 _PROGRAMS = ("lua", "fasttext")
-SHAPE = ("-DNDEBUG", "-fPIC", "-ffunction-sections", "-fdata-sections")
-_LINKED = ("-fuse-ld=lld", "-Wl,--gc-sections,--icf=all,--build-id=none,--strip-all")
+_RUNG = RUNGS["gc-icf"]
+SHAPE = ("-DNDEBUG", "-fPIC", *_RUNG.compiling)
+_LINKED = ("-fuse-ld=lld", *_RUNG.linking, "-Wl,--build-id=none,--strip-all")
 _LIBRARIES = ("-lm", "-pthread")
 _TIMEOUT_S = 900.0
 
@@ -39,7 +40,7 @@ def sources_of(name: str, directory: pathlib.Path) -> list[CompileUnit]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Bench:
+class SourceBuild:
     """Compiles and links one project.
 
     Attributes:

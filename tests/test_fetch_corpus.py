@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import hashlib
 import io
@@ -106,21 +105,23 @@ def test_whole_way_from_distribution_to_corpora(tmp_path, local_index, monkeypat
     assert (report.compiled, report.reused) == (0, 2)
 
 
-def test_cpp_is_compiled_a_second_time_as_for_a_shared_library(tmp_path):
+def test_whole_projects_of_a_language_with_a_compiler_and_options(
+    tmp_path, local_index, monkeypatch
+):
     clang = need_one_of("clang-22", "clang-19")
-    cpp = "int data; int *place() { return &data; }\n"
-    path = make_sdist(tmp_path, extra=[("demo-1.0/lib/c.cc", cpp)])
+    cpp = "int answer() { return OPTION; }\n"
+    path = make_sdist(local_index, extra=[(f"demo-1.0/lib/{n}.cc", cpp) for n in "cde"])
     c = make_project(path)
-    both = dataclasses.replace(
-        c, name="both", language="c++", sources=("*.cc",), standard="c++17", files={}
+    cc = dataclasses.replace(
+        c, name="cc", language="c++", sources=("*.cc",), standard="c++17", max_sources=1
     )
-    files = {"demo": path, "both": path}
-    fetch_corpus.build([c, both], files, tmp_path / "out", "embedded", 1, also=clang)
+    monkeypatch.setattr(fetch_corpus, "read_projects", lambda: (c, cc))
+    arguments = ["-o", str(tmp_path / "out"), "--cache", str(tmp_path / "cache"), "--whole"]
+    arguments += ["--language", "c++", "--compiler", clang, "--option=-DOPTION=42", "--jobs", "1"]
+    fetch_corpus.run(fetch_corpus.parse_arguments(arguments))
     corpus = Corpus.load(tmp_path / "out/train")
-    again = f"both-{pathlib.Path(clang).name}/c.cc"
-    names = [module.name for module in corpus.modules]
-    assert sorted(names) == sorted([again, "both/c.cc", "demo/a.c", "demo/b.c"])
-    assert [module.name for module in Corpus.load(tmp_path / "out/also").modules] == [again]
+    assert [module.name for module in corpus.modules] == ["cc/c.cc", "cc/d.cc", "cc/e.cc"]
+    assert corpus.num_sources == {"cc": 3}
 
 
 def test_sources_are_drawn_by_name(tmp_path):
@@ -194,6 +195,6 @@ def test_pip_settings_prefer_the_environment(monkeypatch, links):
 
 
 def test_unknown_project_is_an_error(tmp_path):
-    arguments = argparse.Namespace(project=["nonesuch"], output=tmp_path, cache=tmp_path)
+    arguments = fetch_corpus.parse_arguments(["-o", str(tmp_path), "--project", "nonesuch"])
     with pytest.raises(UserError, match="found nonesuch"):
         fetch_corpus.run(arguments)

@@ -7,10 +7,11 @@ and `all`, which holds every module (the others are hard links into it). `corpus
 lists the projects with their versions, sources and options. The projects' names alone decide which
 of them are held out (see `split_projects`).
 
-    python -m tools.fetch_corpus -o runs/corpus --also clang-22
+    python -m tools.fetch_corpus -o runs/whole --whole --language c++ --compiler clang-22 \
+        --option=-fPIC
 
-compiles C++ a second time, as people build shared libraries: with their own clang and its C++
-library, and with -fPIC. These modules are those of projects NAME-clang-22.
+takes all sources of each project, not a sample of them, and compiles them as people build shared
+libraries. A policy is judged by whole linked projects, so it should learn from whole projects.
 
 The distributions come from the package index that pip is configured to use (`distributions`).
 """
@@ -32,7 +33,7 @@ from environments.errors import UserError
 from environments.inlining.corpus.bitcode_compilers import EMBEDDED, find_compiler
 from environments.inlining.corpus.building import BuildReport, build_units, write_subset
 from environments.inlining.corpus.modules import Corpus, describe, language_of
-from environments.inlining.corpus.units import BitcodeUnit, CompileUnit, Unit
+from environments.inlining.corpus.units import CompileUnit
 from tools import running
 from tools.distributions import Distribution, default_cache, download_all
 
@@ -59,8 +60,8 @@ class Project(Distribution):
         defines: macros to define.
         standard: language standard, as in -std.
         files: lines of small headers that the project's own build would generate, by path.
-        max_sources: number of sources to compile at most; if more match, those are taken whose
-            "name/path" has the smallest sha256.
+        max_sources: number of sources to compile at most, None for all; if more match, those are
+            taken whose "name/path" has the smallest sha256.
     """
 
     name: str
@@ -68,7 +69,7 @@ class Project(Distribution):
     root: str
     sources: tuple[str, ...]
     standard: str
-    max_sources: int
+    max_sources: int | None
     exclude: tuple[str, ...] = ()
     include: tuple[str, ...] = ()
     defines: tuple[str, ...] = ()
@@ -132,7 +133,9 @@ def extract(project: Project, file: pathlib.Path, directory: pathlib.Path) -> pa
     return directory / root
 
 
-def project_units(project: Project, root: pathlib.Path) -> list[CompileUnit]:
+def project_units(
+    project: Project, root: pathlib.Path, more_options: Sequence[str] = ()
+) -> list[CompileUnit]:
     """Return what to compile of a project unpacked in `root`: at most `max_sources` sources."""
     fit = fitting_sources(project, root)
     drawn = sorted(fit, key=lambda path: digest(f"{project.name}/{path}"))[: project.max_sources]
@@ -140,6 +143,7 @@ def project_units(project: Project, root: pathlib.Path) -> list[CompileUnit]:
         f"-std={project.standard}",
         *(f"-I{path}" for path in project.include),
         *(f"-D{macro}" for macro in project.defines),
+        *more_options,
     )
     return [
         CompileUnit(f"{project.name}/{path}", path, root, root, project.language, (options,))
@@ -168,57 +172,34 @@ def build(
     output: pathlib.Path,
     compiler: str,
     jobs: int | None,
-    also: str = "",
+    options: Sequence[str] = (),
 ) -> BuildReport:
     """Compile the projects from their distributions `files`, and write the corpora.
 
-    `also` is a clang to compile C++ with a second time, as shared libraries; "" for none.
+    `options` are given to the compiler after each project's own.
     """
     bitcode_compiler = find_compiler(compiler)
-    second_compiler = find_compiler(also) if also else None
     output.mkdir(parents=True, exist_ok=True)
     units: dict[str, list[CompileUnit]] = {}
-    again: list[CompileUnit] = []
     num_sources: dict[str, int] = {}
     with tempfile.TemporaryDirectory(prefix=".sources-", dir=output) as unpacked:
         for project in projects:
             root = extract(project, files[project.name], pathlib.Path(unpacked, project.name))
-            units[project.name] = project_units(project, root.absolute())
+            units[project.name] = project_units(project, root.absolute(), options)
             num_sources[project.name] = len(fitting_sources(project, root))
-            if also and project.language == "c++":
-                again += [_as_shared(unit, also) for unit in units[project.name]]
-                num_sources[_again(project.name, also)] = num_sources[project.name]
-        every: list[Unit] = [unit for name in sorted(units) for unit in units[name]]
+        every = [unit for name in sorted(units) for unit in units[name]]
         how = jobs, _show, COMPILE_TIMEOUT_S
-        if again:
-            build_units(again, output / "also", second_compiler, *how)
-            modules = Corpus.load(output / "also").modules
-            every += [BitcodeUnit(module.name, module.path) for module in modules]
         report = build_units(every, output / "all", bitcode_compiler, *how, num_sources)
     sizes: dict[str, dict[str, int]] = {"c++": {}, "c": {}}
     for project in projects:
         sizes[project.language][project.name] = len(units[project.name])
     split = split_projects(sizes)
-    split |= {_again(name, also): part for name, part in split.items()}
     corpus = Corpus.load(output / "all")
     for part in SPLITS:
         mine = [name for name in corpus.projects if split[name] == part]
         if mine:
             write_subset(corpus.select(mine), output / part)
     return report
-
-
-def _again(name: str, compiler: str) -> str:
-    """Return what a project is called that is compiled a second time."""
-    return f"{name}-{pathlib.PurePath(compiler).name}"
-
-
-def _as_shared(unit: CompileUnit, compiler: str) -> CompileUnit:
-    """Return a unit as it is compiled a second time."""
-    project, _, path = unit.name.partition("/")
-    argument_sets = tuple((*options, "-fPIC") for options in unit.argument_sets)
-    name = f"{_again(project, compiler)}/{path}"
-    return dataclasses.replace(unit, name=name, argument_sets=argument_sets)
 
 
 def _show(done: int, total: int, name: str) -> None:
@@ -231,11 +212,17 @@ def _show(done: int, total: int, name: str) -> None:
 
 def parse_arguments(arguments: Iterable[str] | None = None) -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("-o", "--output", type=pathlib.Path, default=pathlib.Path("runs/corpus"))
     parser.add_argument("--cache", type=pathlib.Path, default=default_cache("sdists"))
     parser.add_argument("--compiler", default=EMBEDDED, help="embedded, or a clang >= 17")
-    parser.add_argument("--also", default="", metavar="CLANG", help="see above")
+    parser.add_argument(
+        "--option", action="append", default=[], help="for the compiler; repeatable"
+    )
+    parser.add_argument("--whole", action="store_true", help="all sources of each project")
+    parser.add_argument("--language", choices=("c", "c++"), help="only projects of this language")
     parser.add_argument("--jobs", type=int, help="compilers at a time; one for each processor")
     parser.add_argument("--project", action="append", help="only these projects; repeatable")
     return parser.parse_args(None if arguments is None else list(arguments))
@@ -250,9 +237,13 @@ def run(arguments: argparse.Namespace) -> None:
             names = ", ".join(project.name for project in projects)
             raise UserError(f"expected projects among {names}, found {', '.join(unknown)}")
         projects = tuple(project for project in projects if project.name in arguments.project)
+    if arguments.language:
+        projects = tuple(p for p in projects if p.language == arguments.language)
+    if arguments.whole:
+        projects = tuple(dataclasses.replace(p, max_sources=None) for p in projects)
     # Not made from fewer, because figures would not compare.
     files = download_all({project.name: project for project in projects}, arguments.cache)
-    how = arguments.compiler, arguments.jobs, arguments.also
+    how = arguments.compiler, arguments.jobs, arguments.option
     report = build(projects, files, arguments.output, *how)
     if sys.stderr.isatty():
         print(file=sys.stderr)

@@ -34,7 +34,7 @@ def sources_of(name: str, directory: pathlib.Path) -> list[CompileUnit]:
     matches = [project for project in read_projects() if project.name == name]
     if not matches:
         raise UserError(f"expected a project of corpus_projects.json, found {name!r}")
-    project = dataclasses.replace(matches[0], max_sources=1_000_000)
+    project = dataclasses.replace(matches[0], max_sources=None)
     downloaded = download_all({name: project}, default_cache("sdists"))
     return project_units(project, extract(project, downloaded[name], directory).absolute())
 

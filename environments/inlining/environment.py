@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,16 +11,19 @@ from tf_agents.specs import array_spec
 from tf_agents.trajectories import time_step as ts
 
 from environments.contexts import ContextSampler
+from environments.credit import Credit
 from environments.inlining.collection.episode import CompileEpisode
 from environments.inlining.collection.store import ModuleStore, Trajectory, TrajectoryStore
 from environments.inlining.collection.tasks import CompilePlainly, perform
-from environments.inlining.compilers.compilation import CompilerError
+from environments.inlining.compilers.compilation import CompiledModule, CompilerError
 from environments.inlining.compilers.compiler import Compiler
 from environments.inlining.compilers.embedded import EmbeddedLlvm
-from environments.inlining.compilers.object_size import ObjectSize
+from environments.inlining.compilers.object_size import ObjectSize, read_function_bytes
 from environments.inlining.corpus.modules import Module
+from environments.inlining.exploration.function_credit import function_credit
 from environments.inlining.features import feature_names
 from environments.inlining.linking.objective import OBJECT, Objective
+from environments.inlining.scope import Scope
 
 Result = TypeVar("Result")
 
@@ -43,6 +46,8 @@ class InliningEnvironment(py_environment.PyEnvironment):
       the linked image. A reward of 0.1 means an object that costs 10% less than LLVM's; a negative
       reward means one that costs more. If d is 0, the reward is 0.
 
+    Credit: `get_credit` tells which functions each action may have changed, and their bytes.
+
     End: when the module is compiled. The discount is 1 until then and 0 at the end. A module
       without call sites has an episode of two time steps, FIRST and LAST: its first observation is
       all 0, the action is ignored, and the reward is 0, since s = d.
@@ -62,6 +67,8 @@ class InliningEnvironment(py_environment.PyEnvironment):
       default_sizes: known sizes of plain -Oz objects, by name of the module. The environment
         compiles the other modules to find their sizes.
       objective: what a byte of an object counts.
+      scope_feature: name of a feature. Then only call sites where it is 1, and which LLVM by itself
+        would not inline, are steps; the others are decided as LLVM does. "" for all call sites.
     """
 
     def __init__(
@@ -73,6 +80,7 @@ class InliningEnvironment(py_environment.PyEnvironment):
         max_attempts: int = 2,
         default_sizes: Mapping[str, ObjectSize] | None = None,
         objective: Objective = OBJECT,
+        scope_feature: str = "",
     ) -> None:
         super().__init__(handle_auto_reset=True)
         self._sampler = sampler
@@ -84,12 +92,15 @@ class InliningEnvironment(py_environment.PyEnvironment):
         self._generator = np.random.default_rng(seed)
         self._max_attempts = max_attempts
         self._names = feature_names(self._compiler.announced)
+        self._scope = Scope.of(scope_feature, self._names)
         self._module: Module | None = None
         self._episode: CompileEpisode | None = None
         self._decisions: list[int] = []
         self._trajectory: Trajectory | None = None
         self._has_site = False
         self._info: dict[str, Any] = {}
+        self._ended: tuple[Module, CompiledModule] | None = None
+        self._calls: dict[str, Mapping[str, Sequence[str]]] = {}
 
     def observation_spec(self) -> dict[str, array_spec.ArraySpec]:
         """Return the spec of the observation: an int64 scalar for each feature."""
@@ -109,6 +120,25 @@ class InliningEnvironment(py_environment.PyEnvironment):
           sites. Empty until an episode has ended.
         """
         return dict(self._info)
+
+    def get_credit(self) -> Credit:
+        """Return which functions each action of the episode that ended last may have changed.
+
+        Raises:
+          CompilerError: the module cannot be read again.
+        """
+        assert self._ended is not None, "no episode has ended"
+        module, compiled = self._ended
+        if module.name not in self._calls:
+            self._calls[module.name] = self._compiler.read_calls(module)
+        worth = self._objective.of_project(module.project)
+        steps = np.flatnonzero(self._scope.holds(compiled.features))
+        return function_credit(
+            tuple(compiled.names[step] for step in steps),
+            compiled.decisions[steps].tolist(),
+            read_function_bytes(compiled.data, worth, self._objective.table_weight),
+            self._calls[module.name],
+        )
 
     def seed(self, seed: int) -> None:
         """Restart the sampler's random generator; this affects the next episode and later ones."""
@@ -162,11 +192,20 @@ class InliningEnvironment(py_environment.PyEnvironment):
         features, pending = None, self._decisions[-1:]
         if self._episode is None:
             self._episode = CompileEpisode(self._compiler, self._module)
-            features, pending = self._episode.next_row(), self._decisions
+            features, pending = self._next_step(self._episode), self._decisions
         for decision in pending:
             self._episode.decide(decision)
-            features = self._episode.next_row()
+            features = self._next_step(self._episode)
         return features
+
+    def _next_step(self, episode: CompileEpisode) -> list[int] | None:
+        """Go on to the next call site in the scope, deciding the others as LLVM does."""
+        while (row := episode.next_row()) is not None:
+            default = self._scope.default_outside(row)
+            if default is None:
+                return row
+            episode.decide(default)
+        return None
 
     def _finish(self) -> float:
         """End the episode: keep its compile and return its reward."""
@@ -175,7 +214,9 @@ class InliningEnvironment(py_environment.PyEnvironment):
             if self._episode is None:
                 self._advance()
             assert self._episode is not None
-            self._trajectory = Trajectory.of(self._module.name, self._names, self._episode.result())
+            compiled = self._episode.result()
+            self._trajectory = Trajectory.of(self._module.name, self._names, compiled)
+            self._ended = self._module, compiled
             self._end_episode()
             if self._keeps_episodes:
                 ModuleStore.of(self._store, self._compiler, self._module).put(self._trajectory)

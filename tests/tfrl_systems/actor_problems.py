@@ -61,10 +61,15 @@ def rewards(observation: Any, action: np.ndarray) -> np.ndarray:
 
 
 def bandit_episodes(
-    kind: str, actor: NumpyActor, num_rows: int, generator: np.random.Generator
+    kind: str,
+    actor: NumpyActor,
+    num_rows: int,
+    generator: np.random.Generator,
+    observation: Any = None,
 ) -> trajectory.Trajectory:
-    """Episodes of one step, [N, 1]."""
-    observation = observations(kind, num_rows, generator)
+    """Episodes of one step, [N, 1], with these observations, or with others."""
+    if observation is None:
+        observation = observations(kind, num_rows, generator)
     step = actor.act(ts.restart(observation, num_rows), generator)
     full = np.ones(num_rows, np.int32)
     steps = trajectory.Trajectory(
@@ -77,6 +82,24 @@ def bandit_episodes(
         discount=np.zeros(num_rows, np.float32),
     )
     return tree.map_structure(lambda array: array[:, np.newaxis], steps)
+
+
+def groups_of_two(
+    actor: NumpyActor, num_rows: int, generator: np.random.Generator
+) -> trajectory.Trajectory:
+    """Episodes of one step, two with each of N observations, [2 N, 1], with their advantages."""
+    seen = observations("integer", num_rows, generator)
+    first, second = (bandit_episodes("integer", actor, num_rows, generator, seen) for _ in range(2))
+    difference = first.reward - second.reward
+    worth = 1000 * generator.standard_normal((num_rows, 1)).astype(np.float32)
+    rows = [
+        steps.replace(
+            reward=steps.reward + worth,
+            policy_info={**(steps.policy_info or {}), "advantage": sign},
+        )
+        for steps, sign in ((first, difference), (second, -difference))
+    ]
+    return tree.map_structure(lambda *arrays: np.concatenate(arrays), *rows)
 
 
 def learn(

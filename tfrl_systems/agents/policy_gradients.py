@@ -74,6 +74,10 @@ class Config(NetworkConfig):
     """Settings that policy gradient agents share, beside those of their networks.
 
     Attributes:
+      group: how often the policy plays each context. From 2 on, episodes are compared with the
+        others of their context, and no value network learns: an action's advantage is what its
+        episode has more than the mean of the others, of what the action answers for
+        (`environments.credit`). With 1, the value network is the baseline.
       gamma: discount of later rewards. At 0 an action answers only for its own reward. At 1 it
         answers for all later rewards too, which suits rewards that come at the end.
       entropy_regularization: weight of the policy's entropy in the objective.
@@ -90,6 +94,7 @@ class Config(NetworkConfig):
         where the policy is unsure learn nothing from it.
     """
 
+    group: int = dataclasses.field(default=1, metadata={"is_later": True})
     gamma: float = 0.99
     entropy_regularization: float = 0.0
     value_weight: float = 0.5
@@ -110,6 +115,7 @@ _RANGES: Mapping[str, Callable[[Any], bool]] = {
     "max_logit": lambda bound: bound >= 0,
     "learning_rate": lambda rate: rate > 0,
     "final_learning_rate": lambda rate: rate > 0,
+    "group": lambda number: number >= 1,
     "gamma": lambda gamma: 0 <= gamma <= 1,
     "entropy_regularization": lambda weight: weight >= 0,
     "gradient_clipping": lambda norm: norm >= 0,

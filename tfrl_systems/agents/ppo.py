@@ -17,7 +17,9 @@ Losses, advantages, normalisers and policies are those of TF-Agents' `PPOClipAge
 step of training sees every step in which an action was taken, even an episode's last one, and
 nothing else, while TF-Agents' means and variances count padding, and it skips steps whose return
 and advantage are 0. The epochs are a loop in the graph, which is traced once. And relative
-advantages and two policies have losses of their own.
+advantages and two policies have losses of their own. With groups, advantages are those that the
+experience brings along, as in Z. Shao et al.: DeepSeekMath (2024), 4.1.1, without its division by
+each group's standard deviation and its KL penalty.
 """
 
 from __future__ import annotations
@@ -90,6 +92,9 @@ def ranges(config: Config) -> dict[str, bool]:
         "minibatch_size": config.minibatch_size >= 0,
         "clip": config.clip > 0,
         "gae_lambda": 0 <= config.gae_lambda <= 1,
+        # Both need a value network that learns.
+        "relative_advantages": config.group == 1 or not config.relative_advantages,
+        "two_policies": config.group == 1 or not config.two_policies,
     }
 
 
@@ -156,7 +161,7 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
             lambda_value=config.gae_lambda,
             discount_factor=config.gamma,
             entropy_regularization=config.entropy_regularization,
-            value_pred_loss_coef=config.value_weight,
+            value_pred_loss_coef=config.value_weight if config.group == 1 else 0.0,
             num_epochs=config.num_epochs,
             use_gae=True,
             use_td_lambda_return=True,
@@ -292,8 +297,11 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
 
     def _taken_steps(self, experience: trajectory.Trajectory) -> trajectory.Trajectory:
         """Return the steps in which an action was taken, [1, N], with returns and advantages."""
-        whole = self._as_trajectory(policy_gradients.with_boundary(experience))
-        return policy_gradients.taken_steps(self._preprocess(whole))
+        whole = self._preprocess(self._as_trajectory(policy_gradients.with_boundary(experience)))
+        if self._config.group > 1:
+            advantage = tf.pad(experience.policy_info["advantage"], [[0, 0], [0, 1]])
+            whole = whole.replace(policy_info=whole.policy_info | {"advantage": advantage})
+        return policy_gradients.taken_steps(whole)
 
 
 class TwoPolicyAgent(PPOAgent):

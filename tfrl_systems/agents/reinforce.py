@@ -14,7 +14,8 @@ step size does not depend on the unit of rewards; `normalize_advantages` turns t
 
 It is TF-Agents' `ReinforceAgent` with two differences. A step of training sees only the steps in
 which an action was taken, whereas TF-Agents' means and variances count padding. And the episodes of
-an iteration can be divided among several updates.
+an iteration can be divided among several updates. With groups, advantages are those that the
+experience brings along, and there is no value network.
 """
 
 from __future__ import annotations
@@ -87,9 +88,10 @@ class ReinforceAgent(reinforce_agent.ReinforceAgent):
             action_spec,
             actor_network=self.actor_network,
             optimizer=self.optimizer,
-            value_network=value_network,
+            value_network=value_network if config.group == 1 else None,
             value_estimation_loss_coef=config.value_weight,
-            gamma=config.gamma,
+            # Advantages of groups take the place of rewards, and are not summed.
+            gamma=config.gamma if config.group == 1 else 0.0,
             normalize_returns=config.normalize_advantages,
             entropy_regularization=config.entropy_regularization or None,
             train_step_counter=tf.Variable(0, dtype=tf.int64, trainable=False, name="train_step"),
@@ -98,6 +100,8 @@ class ReinforceAgent(reinforce_agent.ReinforceAgent):
         self._train_fn = ArrayFunction(self._train, open_axes=2)
 
     def _train(self, experience: trajectory.Trajectory, weights: None = None) -> tf_agent.LossInfo:
+        if self._config.group > 1:
+            experience = experience._replace(reward=experience.policy_info["advantage"])
         size = self._config.episodes_per_update
         train = super()._train
         if not size:

@@ -192,6 +192,8 @@ def make_agent(
         "real_share": 0 <= config.real_share < 1,
         # A controller sees latents, which no other policy does.
         "warm_start": not config.warm_start,
+        # The model needs each real step, and dreams are not compared.
+        "group": config.group == 1,
         "fit_learning_rate": config.fit_learning_rate > 0,
     }
     policy_gradients.check("world_model", config, ranges)

@@ -15,6 +15,7 @@ from tf_agents.environments import py_environment
 from tf_agents.trajectories import policy_step, trajectory
 from tf_agents.trajectories import time_step as ts
 
+from environments.credit import Credit
 from environments.errors import UserError
 from tfrl_systems.drivers.jobs import Chunk
 from tfrl_systems.episodes import Experience, end_episodes, split_episodes
@@ -86,12 +87,14 @@ class EpisodeRunner:
         """Load new variables into the actor."""
         self._actor.load(data)
 
-    def run(self, job: Chunk, attempt: int = 0) -> Experience:
+    def run(self, job: Chunk, attempt: int = 0, credits: list[Credit] | None = None) -> Experience:
         """Play the chunk's episodes with the variables that were loaded last.
 
         Args:
           job: the chunk.
           attempt: another number gives the same contexts, and other draws of actions.
+          credits: an empty list that receives what the actions of each episode answer for: what the
+            environment's `get_credit()` returns, if it has one, else the episode's return.
         """
         environment = self._environments[job.number % len(self._environments)]
         generator = np.random.default_rng(job.seed_sequence())
@@ -103,7 +106,10 @@ class EpisodeRunner:
         if environment.batched:
             played = _play_batch(environment, self._actor, generator)
         else:
-            played = _play_in_turn(environment, self._actor, generator, self._num_episodes)
+            on_end = _noting(environment, credits)
+            played = _play_in_turn(environment, self._actor, generator, self._num_episodes, on_end)
+        if credits is not None and not credits:
+            credits += _credits_of_returns(played)
         evaluations = getattr(environment, "evaluations", 0) - before
         return dataclasses.replace(played, evaluations=evaluations)
 
@@ -160,6 +166,20 @@ def _side_by_side(*columns: np.ndarray) -> np.ndarray:
     return np.array(columns).swapaxes(0, 1).copy()
 
 
+def _noting(environment: Any, credits: list[Credit] | None) -> Callable[[], None]:
+    """Return a function that adds the credit of the episode that ended last, if there is any."""
+    if credits is None or not hasattr(environment, "get_credit"):
+        return lambda: None
+    return lambda: credits.append(environment.get_credit())
+
+
+def _credits_of_returns(experience: Experience) -> list[Credit]:
+    """Return the credit of episodes [B, T] whose actions answer for the whole return."""
+    returns = experience.trajectory.reward.sum(axis=1, dtype=np.float64)
+    num_steps = np.count_nonzero(experience.trajectory.step_type != _LAST, axis=1)
+    return [Credit.of_return(*pair) for pair in zip(returns, num_steps, strict=True)]
+
+
 def _as_batch(value: Any) -> np.ndarray:
     """Return a batch of one."""
     return np.asarray(value)[np.newaxis]
@@ -207,6 +227,7 @@ def _play_in_turn(
     actor: Actor,
     generator: np.random.Generator,
     num_episodes: int,
+    on_end: Callable[[], None],
 ) -> Experience:
     """Play episodes of an environment that is not batched; the actor gets batches of 1."""
     recorder = _Recorder()
@@ -220,6 +241,7 @@ def _play_in_turn(
             then = _map(_as_batch, environment.step(_map(lambda batch: batch[0], acted.action)))
             recorder.add(time_step, acted, then)
             time_step = then
+        on_end()
         lengths.append(len(recorder) - sum(lengths))
         info = dict(environment.get_info())
         contexts.append(str(info.pop("context", "")))

@@ -14,6 +14,7 @@ from tf_agents.trajectories import time_step as ts
 from tfrl_systems.agents.policy_gradients import NetworkConfig
 from tfrl_systems.drivers.collect import Collect, Supervision, make_pool
 from tfrl_systems.drivers.direction_runner import DirectionRunner, ScoreFn, mean_return
+from tfrl_systems.drivers.group_runner import GroupRunner
 from tfrl_systems.drivers.jobs import Chunk, MakeRunner
 from tfrl_systems.drivers.lesson_runner import LessonRunner
 from tfrl_systems.drivers.requirements import Requirements
@@ -83,6 +84,17 @@ class Way:
 
 
 def _episodes(run: TrainingRun, task: OnlineTask, agent: Any, actor: NumpyActor) -> tuple[Any, int]:
+    """Play each context once; or several times, to compare its episodes."""
+    group = run.settings["agent"].group
+    make_runner: Any = task.make_runner(actor)
+    if group == 1:
+        return make_runner, 1
+    return functools.partial(GroupRunner, make_runner, group), group
+
+
+def _single_episodes(
+    run: TrainingRun, task: OnlineTask, agent: Any, actor: NumpyActor
+) -> tuple[Any, int]:
     return task.make_runner(actor), 1
 
 
@@ -111,7 +123,7 @@ WAYS: Mapping[str, Way] = {
     "episodes": Way(_episodes, _padded),
     "lessons": Way(_lessons),
     "directions": Way(_directions),
-    "dreams": Way(_episodes, _padded, counts_evaluation=True),
+    "dreams": Way(_single_episodes, _padded, counts_evaluation=True),
 }
 
 

@@ -64,6 +64,30 @@ def play_episode(environment, decisions) -> list:
     return steps
 
 
+def test_in_a_scope_only_its_refused_calls_are_steps(make_environment):
+    """leaf is called three times, and LLVM inlines none; all else is decided as LLVM does."""
+    environment = make_environment(HAND_WORKED, scope_feature="callee_is_local")
+    steps = play_episode(environment, [0, 0, 0])
+    assert [int(step.observation["decisions_so_far"]) for step in steps] == [0, 1, 3, 0]
+    assert steps[-1].is_last() and steps[-1].reward == 0, "the decisions are LLVM's own"
+    kept = environment.get_credit()
+    assert kept.parts == [{"caller", "leaf"}, {"caller", "leaf"}, {"other", "leaf"}]
+    assert set(kept.values) == {"caller", "leaf", "other"}
+    # The third call is the last one now, and LLVM inlines it.
+    assert play_episode(environment, [1, 1])[-1].is_last()
+    inlined = environment.get_credit()
+    assert "leaf" not in inlined.values, "it has no call left"
+    assert inlined.values["caller"] < kept.values["caller"] < 0
+    assert inlined.parts == kept.parts[:2]
+
+
+def test_a_module_without_calls_in_the_scope_has_no_step(make_environment):
+    environment = make_environment(HAND_WORKED, scope_feature="callee_is_linkonce")
+    first, last = play_episode(environment, [1])
+    assert first.is_first() and last.is_last() and last.reward == 0
+    assert environment.get_credit().parts == []
+
+
 def test_one_episode_by_hand(make_environment, embedded, tmp_path):
     environment = make_environment(HAND_WORKED)
     names = set(environment.observation_spec())

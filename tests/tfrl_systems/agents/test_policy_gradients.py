@@ -50,6 +50,30 @@ def test_padding_changes_nothing_and_lengths_are_not_traced_anew(name, monkeypat
 
 
 @BOTH
+def test_a_group_is_its_own_baseline(name):
+    """What a context is worth is far more than what an action changes, and no feature tells it."""
+    iterations = {"ppo": 30, "reinforce": 200}[name]
+    agent = make_agent(
+        AGENTS[name], "integer", group=2, hidden_sizes=(16,), learning_rate=2e-2, gamma=1.0
+    )
+    generator = np.random.default_rng(0)
+    actor = NumpyActor.from_policy(agent.collect_policy)
+    packer = variables.Packer(agent.collect_policy.variables())
+    for iteration in range(iterations):
+        actor.load(packer.to_bytes(iteration))
+        agent.train(actor_problems.groups_of_two(actor, 32, generator))
+    actor.load(packer.to_bytes(iterations))
+    seen = actor_problems.observations("integer", 500, generator)
+    assert np.mean(actor.network.mode(seen) == seen["bit"]) > 0.95
+
+
+def test_ppo_has_no_use_for_a_value_network_in_groups():
+    for setting in ("relative_advantages", "two_policies"):
+        with pytest.raises(UserError, match=f"expected {setting} within its range, found True"):
+            make_agent(ppo, group=2, **{setting: True})
+
+
+@BOTH
 def test_a_seed_decides_every_bit(name):
     """Whatever else was made in the process, and whatever TensorFlow drew, before."""
     settings = {"ppo": {"minibatch_size": 20, "num_epochs": 2}, "reinforce": {}}[name]

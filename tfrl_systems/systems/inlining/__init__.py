@@ -125,6 +125,7 @@ class Inlining(System):
             ),
             "episodes": EpisodeConfig(**_EPISODES_OF.get(agent, {})),
             "objective": ObjectiveConfig(),
+            "scope": ScopeConfig(),
             "agent": method.make_config(**_OF.get(agent, {})),
         }
 

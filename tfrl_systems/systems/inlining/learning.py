@@ -27,6 +27,7 @@ from environments.inlining.linking.objective import (
     make_objective,
     read_counted,
 )
+from environments.inlining.scope import Scope
 from tfrl_systems.drivers.collect import Collect
 from tfrl_systems.drivers.episode_runner import EpisodeRunner
 from tfrl_systems.episodes import Experience
@@ -73,6 +74,7 @@ def make_runner(
     modules: Sequence[Module],
     default_sizes: Mapping[str, ObjectSize],
     objective: Objective,
+    scope_feature: str,
     num_episodes: int,
     actor: NumpyActor,
 ) -> EpisodeRunner:
@@ -83,6 +85,7 @@ def make_runner(
       modules: the modules to learn on; each episode draws one.
       default_sizes: sizes of the modules' plain -Oz objects, by name of the module.
       objective: what a byte of an object counts.
+      scope_feature: names the call sites to decide; see `InliningEnvironment`.
       num_episodes: number of episodes in a chunk.
       actor: the policy, without variables; the pool broadcasts those.
     """
@@ -91,6 +94,7 @@ def make_runner(
         make_compiler(compiler),
         default_sizes=default_sizes,
         objective=objective,
+        scope_feature=scope_feature,
     )
     return EpisodeRunner([environment], actor, num_episodes)
 
@@ -102,6 +106,7 @@ def online_task(run: TrainingRun, collect: Collect, reporter: Reporter) -> Itera
     num_episodes = run.settings["loop"].episodes_per_chunk
     _check(episodes)
     counted = read_counted(run.settings["objective"].objective)
+    scope_feature = SCOPES[run.settings["scope"].scope]
     corpora = Corpora.of(run.problem)
     corpora.warn_of_overlap(reporter)
     learned_on = small_modules(corpora.corpus.modules, episodes.max_bitcode_bytes, reporter)
@@ -111,11 +116,11 @@ def online_task(run: TrainingRun, collect: Collect, reporter: Reporter) -> Itera
         contextlib.closing(TrajectoryStore(run.problem.cache)) as store,
         make_collector(compiler, store, collect, requirements=requirements) as collector,
     ):
-        default_sizes = _default_sizes(collector, learned_on, reporter)
+        default_sizes = _default_sizes(collector, learned_on, scope_feature, reporter)
         modules = [module for module in learned_on if module.name in default_sizes]
         measured_on = corpora.holdout.modules if corpora.holdout is not None else modules
         objective = make_corpus_objective(counted, collector, corpora.corpus, reporter)
-        drawn_from = compiler, modules, default_sizes, objective, num_episodes
+        drawn_from = compiler, modules, default_sizes, objective, scope_feature, num_episodes
         problem = InliningProblem(
             collector,
             measured_on,
@@ -128,8 +133,8 @@ def online_task(run: TrainingRun, collect: Collect, reporter: Reporter) -> Itera
         yield OnlineTask(
             *decision_specs(problem.feature_names),
             lambda actor: functools.partial(make_runner, *drawn_from, actor),
-            lambda agent: _evaluator(problem, collector, agent, reporter),
-            corpora.describe(run.agent),
+            lambda agent: _evaluator(problem, collector, agent, scope_feature, reporter),
+            {**corpora.describe(run.agent), "scope_feature": scope_feature},
             begin=lambda agent: follow_feature(
                 agent.actor_network, problem.baseline_feature, episodes.default_probability
             ),
@@ -220,9 +225,9 @@ def _check(episodes: EpisodeConfig) -> None:
 
 
 def _default_sizes(
-    collector: Collector, modules: Sequence[Module], reporter: Reporter
+    collector: Collector, modules: Sequence[Module], scope_feature: str, reporter: Reporter
 ) -> dict[str, ObjectSize]:
-    """Return the sizes of plain -Oz objects, by name, of the modules that have call sites.
+    """Return the sizes of plain -Oz objects, by name, of the modules with call sites in the scope.
 
     Raises:
       UserError: none of the modules has call sites to decide.
@@ -232,7 +237,7 @@ def _default_sizes(
     for played in collector.play_default(largest_first(modules), task):
         if isinstance(played, Failure):
             reporter.say(f"left out: {played.message}")
-        elif len(played.decisions):
+        elif Scope.of(scope_feature, played.names).holds(played.features).any():
             sizes[played.module] = played.size
     collector.close()
     if not sizes:
@@ -244,7 +249,11 @@ def _default_sizes(
 
 
 def _evaluator(
-    problem: InliningProblem, collector: Collector, agent: Any, reporter: Reporter
+    problem: InliningProblem,
+    collector: Collector,
+    agent: Any,
+    scope_feature: str,
+    reporter: Reporter,
 ) -> EvaluateFn:
     """Return a function that compiles all modules of a problem under the greedy policy."""
     actor = NumpyActor.from_policy(agent.collect_policy)
@@ -252,7 +261,8 @@ def _evaluator(
 
     def measure(data: bytes) -> Mapping[str, float]:
         actor.load(data)
-        policy = ActorPolicy(actor.network, names, variables.sha256(data))
+        fingerprint = variables.sha256(data) + scope_feature
+        policy = ActorPolicy(actor.network, names, fingerprint, scope_feature=scope_feature)
         evaluation = evaluate(problem, policy, "evaluation").to_json()
         collector.close()  # the next evaluation is far, and the compilers are not needed till then
         problem.tell_failures(reporter.say)

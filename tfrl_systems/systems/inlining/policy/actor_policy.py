@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from environments.errors import UserError
+from environments.inlining.scope import Scope
 from tfrl_systems.policies import policy_files
 from tfrl_systems.policies.numpy_actor import load_network
 from tfrl_systems.policies.numpy_network import NumpyNetwork
@@ -27,12 +28,14 @@ class ActorPolicy:
       feature_names: the keys of that dict.
       fingerprint: hash of everything that decides, equal for equal policies.
       name: for tables and messages.
+      scope_feature: outside the scope of this feature LLVM's own decisions hold; see `Scope`.
     """
 
     network: NumpyNetwork
     feature_names: tuple[str, ...]
     fingerprint: str
     name: str = "learned"
+    scope_feature: str = ""
 
     @classmethod
     def load(cls, directory: pathlib.Path | str, name: str = "") -> ActorPolicy:
@@ -47,21 +50,24 @@ class ActorPolicy:
                 f"one of {described.get('environment', 'something else')}; name another"
             )
         names = tuple(field["path"][0] for field in inputs)
-        return cls(network, names, described["arrays_sha256"], name or str(directory))
+        scope_feature = described.get("scope_feature", "")  # older policies have none
+        fingerprint = described["arrays_sha256"] + scope_feature
+        return cls(network, names, fingerprint, name or str(directory), scope_feature)
 
     def begin(
         self, module_name: str, names: tuple[str, ...]
     ) -> Callable[[np.ndarray, int], np.ndarray]:
         """Make a decider for one episode; see `CallSitePolicy.begin`."""
         places = columns_of(self.name, self.feature_names, names)
-        return _Decider(self.network, dict(zip(self.feature_names, places.tolist(), strict=True)))
+        place_of = dict(zip(self.feature_names, places.tolist(), strict=True))
+        return _Decider(self.network, place_of, Scope.of(self.scope_feature, names))
 
 
 class _Decider:
     """The decider of a policy; see `ActorPolicy.begin`."""
 
-    def __init__(self, network: NumpyNetwork, place_of: Mapping[str, int]) -> None:
-        self._network, self._place_of = network, place_of
+    def __init__(self, network: NumpyNetwork, place_of: Mapping[str, int], scope: Scope) -> None:
+        self._network, self._place_of, self._scope = network, place_of, scope
 
     def __call__(self, features: np.ndarray, first: int) -> np.ndarray:
         rows = enumerate(features.tolist(), first)
@@ -69,6 +75,9 @@ class _Decider:
 
     def decide_row(self, row: Sequence[int], _: int) -> int:
         """Return the decision for a single row."""
+        default = self._scope.default_outside(row)
+        if default is not None:
+            return default
         values = np.array([row], np.int64)
         observation = {name: values[:, place] for name, place in self._place_of.items()}
         return int(self._network.mode(observation)[0])

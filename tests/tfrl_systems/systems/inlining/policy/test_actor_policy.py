@@ -52,6 +52,21 @@ def test_rows_together_and_one_by_one_are_the_same(policy, rows):
     assert decide(rows[:0], 0).shape == (0,)
 
 
+def test_out_of_its_scope_llvm_decides(agent, policy, tmp_path):
+    """The rows are cost, users, default, scope; the network sees no more than without a scope."""
+    described = {"environment": "inlining", "scope_feature": "scope"}
+    save_policy(tmp_path / "policy", agent.policy, described)
+    scoped = ActorPolicy.load(tmp_path / "policy")
+    assert scoped.fingerprint != policy.fingerprint
+    offered = ("bit", "cost", "users", "inlining_default", "scope")
+    outside = [[1, 7, 3, default, 0] for default in (0, 1)]
+    inlined, inside = [1, 7, 3, 1, 1], [[1, cost, 3, 0, 1] for cost in range(-40, 40)]
+    rows = np.array([*outside, inlined, *inside])
+    decided = scoped.begin("module", offered)(rows, 0).tolist()
+    assert decided[:3] == [0, 1, 1]
+    assert decided[3:] == policy.begin("module", offered)(np.array(inside), 0).tolist()
+
+
 def test_a_feature_that_is_not_offered_is_named(policy):
     with pytest.raises(UserError, match="expected the features bit, users, found only cost"):
         policy.begin("module", ("cost",))

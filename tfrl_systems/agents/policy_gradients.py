@@ -78,6 +78,9 @@ class Config(NetworkConfig):
         others of their context, and no value network learns: an action's advantage is what its
         episode has more than the mean of the others, of what the action answers for
         (`environments.credit`). With 1, the value network is the baseline.
+      clip_advantages: with groups: advantages are cut off at this many times the median of those
+        that are not 0; 0 for never. Where the worth of actions has a long tail, few steps would
+        decide all updates.
       gamma: discount of later rewards. At 0 an action answers only for its own reward. At 1 it
         answers for all later rewards too, which suits rewards that come at the end.
       entropy_regularization: weight of the policy's entropy in the objective.
@@ -95,6 +98,7 @@ class Config(NetworkConfig):
     """
 
     group: int = dataclasses.field(default=1, metadata={"is_later": True})
+    clip_advantages: float = dataclasses.field(default=0.0, metadata={"is_later": True})
     gamma: float = 0.99
     entropy_regularization: float = 0.0
     value_weight: float = 0.5
@@ -116,6 +120,7 @@ _RANGES: Mapping[str, Callable[[Any], bool]] = {
     "learning_rate": lambda rate: rate > 0,
     "final_learning_rate": lambda rate: rate > 0,
     "group": lambda number: number >= 1,
+    "clip_advantages": lambda times: times >= 0,
     "gamma": lambda gamma: 0 <= gamma <= 1,
     "entropy_regularization": lambda weight: weight >= 0,
     "gradient_clipping": lambda norm: norm >= 0,
@@ -227,6 +232,18 @@ def taken_steps(experience: trajectory.Trajectory, *columns: Any) -> Any:
 
     packed = tree.map_structure(take, experience)
     return (packed, *map(take, columns)) if columns else packed
+
+
+def advantages_of_groups(config: Config, experience: trajectory.Trajectory) -> tf.Tensor:
+    """Return the advantages [B, T] that `drivers.group_runner` wrote, cut off as `config` says."""
+    advantages = experience.policy_info["advantage"]
+    if not config.clip_advantages:
+        return advantages
+    sizes = tf.sort(tf.abs(tf.boolean_mask(advantages, tf.not_equal(advantages, 0))))
+    middle = tf.maximum(tf.shape(sizes)[0] - 1, 0) // 2
+    # The slice is empty, and its sum 0, where all advantages are 0.
+    bound = config.clip_advantages * tf.reduce_sum(sizes[middle : middle + 1])
+    return tf.clip_by_value(advantages, -bound, bound)
 
 
 def normalised(advantages: tf.Tensor) -> tf.Tensor:

@@ -299,7 +299,8 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
         """Return the steps in which an action was taken, [1, N], with returns and advantages."""
         whole = self._preprocess(self._as_trajectory(policy_gradients.with_boundary(experience)))
         if self._config.group > 1:
-            advantage = tf.pad(experience.policy_info["advantage"], [[0, 0], [0, 1]])
+            advantage = policy_gradients.advantages_of_groups(self._config, experience)
+            advantage = tf.pad(advantage, [[0, 0], [0, 1]])
             whole = whole.replace(policy_info=whole.policy_info | {"advantage": advantage})
         return policy_gradients.taken_steps(whole)
 

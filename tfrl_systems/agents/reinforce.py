@@ -101,7 +101,8 @@ class ReinforceAgent(reinforce_agent.ReinforceAgent):
 
     def _train(self, experience: trajectory.Trajectory, weights: None = None) -> tf_agent.LossInfo:
         if self._config.group > 1:
-            experience = experience._replace(reward=experience.policy_info["advantage"])
+            advantages = policy_gradients.advantages_of_groups(self._config, experience)
+            experience = experience._replace(reward=advantages)
         size = self._config.episodes_per_update
         train = super()._train
         if not size:

@@ -67,6 +67,20 @@ def test_a_group_is_its_own_baseline(name):
     assert np.mean(actor.network.mode(seen) == seen["bit"]) > 0.95
 
 
+def test_a_long_tail_of_advantages_is_cut_off():
+    """Padding is 0 and does not count: the median is 2, and three times that 6."""
+
+    def cut(*advantages):
+        experience = two_episodes(has_info=False)
+        info = {"advantage": tf.constant([advantages], tf.float32)}
+        config = ppo.Config(group=2, clip_advantages=3)
+        columns = experience.replace(policy_info=info)
+        return policy_gradients.advantages_of_groups(config, columns).numpy()[0].tolist()
+
+    assert cut(0, 1, -2, 0, 900, -1, 5, 0, -7) == [0, 1, -2, 0, 6, -1, 5, 0, -6]
+    assert cut(0, 0) == [0, 0]
+
+
 def test_ppo_has_no_use_for_a_value_network_in_groups():
     for setting in ("relative_advantages", "two_policies"):
         with pytest.raises(UserError, match=f"expected {setting} within its range, found True"):

@@ -14,6 +14,9 @@ from collections.abc import Mapping, Sequence
 from environments.credit import Credit
 from environments.inlining.compilers.compilation import Names
 
+_WHOLE = ""
+_ALL = frozenset({_WHOLE})
+
 
 def function_credit(
     names: Names,
@@ -30,7 +33,7 @@ def function_credit(
       calls: direct calls before inlining: callees by name of the caller.
 
     Returns:
-      Credit in bytes. Call sites without names answer for nothing.
+      Credit in bytes. Call sites without names answer for all functions together.
     """
     called_by: dict[str, set[str]] = collections.defaultdict(set)
     for caller, callees in calls.items():
@@ -43,12 +46,13 @@ def function_credit(
     parts = []
     for site_caller, site_callee in names:
         if site_caller is None or site_callee is None:
-            parts.append(frozenset[str]())
+            parts.append(_ALL)
             continue
         if site_caller not in holders:
             holders[site_caller] = _holders(site_caller, bytes_of_function, called_by)
         parts.append(holders[site_caller] | {site_callee})
-    return Credit({name: -size for name, size in bytes_of_function.items()}, parts)
+    values = {name: -size for name, size in bytes_of_function.items()}
+    return Credit({**values, _WHOLE: sum(values.values())}, parts)
 
 
 def _holders(

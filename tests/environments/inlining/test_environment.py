@@ -72,7 +72,7 @@ def test_in_a_scope_only_its_refused_calls_are_steps(make_environment):
     assert steps[-1].is_last() and steps[-1].reward == 0, "the decisions are LLVM's own"
     kept = environment.get_credit()
     assert kept.parts == [{"caller", "leaf"}, {"caller", "leaf"}, {"other", "leaf"}]
-    assert set(kept.values) == {"caller", "leaf", "other"}
+    assert set(kept.values) == {"caller", "leaf", "other", ""}
     # The third call is the last one now, and LLVM inlines it.
     assert play_episode(environment, [1, 1])[-1].is_last()
     inlined = environment.get_credit()

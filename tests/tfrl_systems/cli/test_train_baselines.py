@@ -29,6 +29,7 @@ def contrary(tfrl, saving, cache, tmp_path):
         *("--workdir", tmp_path / "reinforce", "--workers", 1, "--iterations", 1, *OBJECTS),
         *("--set", "num_chunks=1", "--set", "episodes_per_chunk=1", "--set", "hidden_sizes=4"),
         *("--set", "default_probability=0.05", "--set", "learning_rate=1e-9"),
+        *("--set", "scope=all", "--set", "group=2"),
     )
     assert ran.status == 0, ran.err
     return tmp_path / "reinforce" / "policy"

@@ -27,7 +27,10 @@ def saving(tmp_path_factory):
 @pytest.fixture
 def train(tfrl, saving, cache):
     def run(agent, workdir, *more, **settings):
-        small = {"num_chunks": 4, "episodes_per_chunk": 4, "hidden_sizes": 16, **settings}
+        small = {"num_chunks": 4, "episodes_per_chunk": 4, "hidden_sizes": 16, "scope": "all"}
+        if agent != "es":
+            small["group"] = 2
+        small |= settings
         words = [word for item in small.items() for word in ("--set", "{}={}".format(*item))]
         return tfrl(
             *("train", "inlining", "--agent", agent, "--corpus", saving, "--cache", cache),
@@ -85,6 +88,7 @@ def test_reinforce_begins_with_llvm_s_own_decisions(train, holdout, tmp_path):
     [
         ({"default_probability": 1}, "expected default_probability between 0 and 1, found 1.0"),
         ({"max_bitcode_bytes": 5}, "expected modules with call sites to decide, found none"),
+        ({"scope": "linkonce"}, "found none among 4; name another by --corpus, or --set scope=all"),
         ({"gamma": 2}, "ppo: expected gamma within its range, found 2.0"),
     ],
 )

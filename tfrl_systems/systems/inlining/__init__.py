@@ -26,18 +26,24 @@ if TYPE_CHECKING:
     from tfrl_systems.training.checkpoints import Workdir
     from tfrl_systems.training.online import OnlineTask
 
-# An episode is long, costs a compile, and is rewarded only at its end.
+# An episode is long, costs a compile, and is rewarded only at its end. What a module is worth, and
+# what its other functions became, would drown what a decision changed: so modules are compared with
+# themselves, and decisions answer for the functions that they may have changed.
 _POLICY_GRADIENT = {
     "hidden_sizes": (64, 64),
     "learning_rate": 3e-3,
-    "final_learning_rate": 1e-5,
+    "final_learning_rate": 3e-4,
+    "group": 4,
+    "clip_advantages": 3.0,
+    "entropy_regularization": 0.005,
     "gamma": 1.0,
     "gradient_clipping": 0.5,
 }
 _OF: dict[str, dict[str, Any]] = {
     "ppo": {
         **_POLICY_GRADIENT,
-        "num_epochs": 10,
+        "num_epochs": 4,
+        "minibatch_size": 1000,
         "gae_lambda": 1.0,
         "relative_advantages": False,
         "normalize_rewards": True,

@@ -65,8 +65,8 @@ class EpisodeConfig:
         many times; 0 for no limit.
     """
 
-    default_probability: float = 0.95
-    max_bitcode_bytes: int = 600_000
+    default_probability: float = 0.85
+    max_bitcode_bytes: int = 200_000
 
 
 def make_runner(
@@ -243,7 +243,7 @@ def _default_sizes(
     if not sizes:
         raise UserError(
             f"corpus: expected modules with call sites to decide, found none among {len(modules)}; "
-            "name another by --corpus"
+            "name another by --corpus" + (", or --set scope=all" if scope_feature else "")
         )
     return sizes
 

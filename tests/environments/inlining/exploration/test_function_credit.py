@@ -15,7 +15,7 @@ def parts(names, decisions, bytes_of_function, calls):
 def test_a_decision_answers_for_caller_and_callee():
     credit = function_credit((("f", "g"),), [0], BYTES, {"main": ["f"], "f": ["g"]})
     assert credit.parts == [{"f", "g"}]
-    assert credit.values == {"main": -100, "f": -40, "g": -10}
+    assert credit.values == {"main": -100, "f": -40, "g": -10, "": -150}
 
 
 def test_what_was_inlined_away_is_sought_where_it_went():
@@ -36,6 +36,6 @@ def test_a_call_that_inlining_brought_is_followed_as_well():
     assert parts(names, [1, 0, 0], {"main": 9}, calls)[2] == {"f", "g"}
 
 
-def test_recursion_ends_and_a_site_without_names_answers_for_nothing():
+def test_recursion_ends_and_a_site_without_names_answers_for_all():
     calls = {"f": ["g"], "g": ["f"]}
-    assert parts([("f", "g"), (None, None)], [1, 1], {}, calls) == [{"f", "g"}, set()]
+    assert parts([("f", "g"), (None, None)], [1, 1], {}, calls) == [{"f", "g"}, {""}]

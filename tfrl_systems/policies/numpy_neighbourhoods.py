@@ -14,6 +14,10 @@ Two things are different, so that few calls of NumPy are needed:
     need nothing else of the nodes around them;
   - a norm's mean is subtracted by the matrix before it, and its scale is in the matrices after it.
 
+A result depends on its colour alone, to the bit, whatever was computed before or with it. To this
+end the messages of a node are summed in float64, where their order does not matter (its last bits
+are lost in float32), and `_rowwise` multiplies a row in the same way whatever the others are.
+
 This module does not import TensorFlow.
 """
 
@@ -29,6 +33,7 @@ from tfrl_systems.policies.numpy_colours import MOST_COLOURS, Arrays, Colours, C
 from tfrl_systems.policies.numpy_graph_encoder import within
 
 _ZERO = np.array(0, np.float32)
+_ROWS_AT_ONCE = 8
 
 _GRAPH = ("nodes", "edges", "senders", "receivers", "rule_ids", "rule_targets")
 _LISTED = ("action_nodes", "action_inputs", "action_features", "actions")
@@ -128,8 +133,8 @@ class NeighbourhoodScorer:
             edges.append(np.concatenate((own["edges_in/w"], own["edges_out/w"])))
             scale, offset = own["norm/scale"] * np.sqrt(size), own["norm/offset"]
         self._last = _single(scale), _single(offset)
-        # Those of all rounds, [K, 2 F, H], serve in one product.
-        self._edges = _single(np.stack(edges))
+        # Those of all rounds, [2 F, K H], serve in one product.
+        self._edges = _single(np.concatenate(edges, axis=1))
 
     def forget(self) -> None:
         """Forget what was computed so far."""
@@ -166,36 +171,40 @@ class NeighbourhoodScorer:
         rows = np.empty((num + len(area.rim), (4 * num_rounds + 1) * size), np.float32)
         rows[num:] = area.rim
         vectors, new = rows.reshape(-1, size), rows[:num]
-        shares = np.matmul(area.edges, self._edges)
+        shares = _rowwise(area.edges, self._edges)
         # Where each message's vector stands among `vectors`, in the first round.
         sent = area.origins * (4 * num_rounds + 1) + area.ways
         # What the next vector is made from: the vector, what it keeps, its messages, and 1.
-        inputs = np.ones((num, 4 * size + 1), np.float32)
+        inputs = _blocks(num, 4 * size + 1)
+        inputs[:, 4 * size] = 1
         h = self._first_vectors(area.nodes)
-        for number, messages in enumerate(shares):
+        for number in range(num_rounds):
             own = new[:, 4 * number * size : (4 * number + 4) * size]
             kernel, bias = self._send[number]
-            np.add(np.dot(self._normed(h), kernel), bias, own)
-            messages += vectors.take(sent, axis=0)
+            np.add(_rowwise(self._normed(h), kernel)[:num], bias, own)
+            messages = vectors.take(sent, axis=0)
+            messages += shares[: len(sent), number * size : (number + 1) * size]
             sent += 4
             np.maximum(messages, _ZERO, messages)
-            np.maximum(own[:, : 2 * size], self._least, inputs[:, : 2 * size])
-            inputs[:, 2 * size : 4 * size] = area.sums(messages).reshape(num, -1)
-            h = np.dot(inputs, self._combine[number])
+            np.maximum(own[:, : 2 * size], self._least, inputs[:num, : 2 * size])
+            inputs[:num, 2 * size : 4 * size] = area.sums(messages).reshape(num, -1)
+            h = _rowwise(inputs, self._combine[number])
         scale, offset = self._last
         self._normed(h)
         h *= scale
-        np.add(h, offset, new[:, -size:])
+        np.add(h[:num], offset, new[:, -size:])
         return new
 
     def _first_vectors(self, nodes: np.ndarray) -> np.ndarray:
-        """Return the vectors of nodes with features [N, F] before the first norm."""
+        """Return the vectors of nodes with features [N, F] before the first norm, and padding."""
         kinds = nodes[:, 0].astype(np.intp)
         kinds[(kinds < 0) | (kinds >= self._num_kinds)] = 0
         kernel, bias = self._first
-        h = np.dot(nodes[:, 1:], kernel)
+        inputs = _blocks(len(nodes), nodes.shape[1] - 1)
+        inputs[: len(nodes)] = nodes[:, 1:]
+        h = _rowwise(inputs, kernel)
         h += bias
-        h += self._kinds.take(kinds, axis=0)
+        h[: len(nodes)] += self._kinds.take(kinds, axis=0)
         return h
 
     def _normed(self, h: np.ndarray) -> np.ndarray:
@@ -217,15 +226,15 @@ class NeighbourhoodScorer:
         starts = (counts.cumsum() - counts).take(present)
         h = self._memory.rows[:, -self._width :].take(places.take(rows[is_node]), axis=0)
         means = np.zeros((len(counts), self._width), np.float32)
-        means[present] = (
-            np.add.reduceat(h, starts, axis=0)
-            / counts.take(present).astype(np.float32)[:, np.newaxis]
-        )
-        inputs = means.reshape(num_matches, -1), listed["action_features"]
-        hidden = np.dot(np.concatenate(inputs, axis=1), self._matches)
+        means[present] = np.add.reduceat(h, starts, axis=0)
+        means /= np.maximum(counts, 1).astype(np.float32)[:, np.newaxis]
+        inputs = _blocks(num_matches, len(self._matches))
+        inputs[:num_matches, : 3 * self._width] = means.reshape(num_matches, -1)
+        inputs[:num_matches, 3 * self._width :] = listed["action_features"]
+        hidden = _rowwise(inputs, self._matches)[:num_matches]
         rules = self._rules_fn(graph["rule_ids"], graph["rule_targets"])
         hidden += rules.take(listed["actions"][:, 0], axis=0)
-        scores: np.ndarray = np.dot(np.maximum(hidden, _ZERO, hidden), self._score)
+        scores: np.ndarray = np.einsum("mh,h->m", np.maximum(hidden, _ZERO, hidden), self._score)
         most = self._max_logit
         return most * np.tanh(scores / most) if most else scores
 
@@ -243,7 +252,8 @@ class _Area:
       num_new: the number n of new nodes.
       nodes: their features, [n, F].
       rim: what is remembered of the r nodes around them.
-      edges: the features of the E edges that bring messages, in the columns of their way: [E, 2 F].
+      edges: the features of the E edges that bring messages, in the columns of their way, and
+        padding: [E …, 2 F].
       origins: where the messages come from: numbers from 0 to n + r, int [E].
       ways: 2 for each message along an edge, 3 for those against it.
     """
@@ -270,9 +280,10 @@ class _Area:
         edges = np.arange(stops[-1]) + (begins - starts).repeat(self._counts)
         is_back = edges >= len(graph["edges"])
         features = graph["edges"].take(colours.edges.take(edges), axis=0)
-        by_way = np.zeros((len(edges), 2, features.shape[1]), np.float32)
+        num_features = features.shape[1]
+        self.edges, self.ways = _blocks(len(edges), 2 * num_features), is_back + 2
+        by_way = self.edges.reshape(-1, 2, num_features)
         by_way[np.arange(len(edges)), is_back.view(np.int8)] = features
-        self.edges, self.ways = by_way.reshape(len(edges), -1), is_back + 2
         self.origins = places.take(colours.origins.take(edges)) - memory.num_rows
         is_old = self.origins < 0
         old, rows = np.unique(self.origins[is_old], return_inverse=True)
@@ -282,16 +293,29 @@ class _Area:
     def sums(self, messages: np.ndarray) -> np.ndarray:
         """Return the sums of messages [E, H] that come along the edges and against them, [2 n, H].
 
-        Those of a node stand one after the other.
+        The sums are in float64. Those of a node stand one after the other.
         """
-        if not len(messages):
-            return np.zeros((2 * self.num_new, messages.shape[1]), np.float32)
-        sums: np.ndarray = np.add.reduceat(messages, self._starts, axis=0)
-        if len(self._starts) == 2 * self.num_new:
-            return sums
-        all_sums = np.zeros((2 * self.num_new, messages.shape[1]), np.float32)
-        all_sums[self._present] = sums
-        return all_sums
+        sums = np.zeros((2 * self.num_new, messages.shape[1]))
+        if len(messages):
+            sums[self._present] = np.add.reduceat(messages, self._starts, axis=0, dtype=np.float64)
+        return sums
+
+
+def _blocks(num_rows: int, num_columns: int) -> np.ndarray:
+    """Return zeros with room for some rows, for `_rowwise`."""
+    num_blocks = -(-num_rows // _ROWS_AT_ONCE)
+    return np.zeros((num_blocks * _ROWS_AT_ONCE, num_columns), np.float32)
+
+
+def _rowwise(rows: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    """Return rows [N, F] times a matrix [F, W]; N is a multiple of `_ROWS_AT_ONCE`.
+
+    In one large product, the last bits of a row depend on how many rows there are and where it
+    stands. Few rows at a time, always as many, are all multiplied alike.
+    """
+    blocks = rows.reshape(-1, _ROWS_AT_ONCE, rows.shape[1])
+    products: np.ndarray = np.matmul(blocks, matrix).reshape(len(rows), -1)
+    return products
 
 
 def _single(array: np.ndarray) -> np.ndarray:

@@ -1,8 +1,9 @@
 """A graph actor in NumPy, with which workers act if observations are graphs.
 
 The arithmetic is that of `networks/graph_heads.py`, in float32; the results agree up to rounding.
-Graphs are processed one at a time, so the decision for one does not depend on the others in its
-batch.
+The decision for one graph does not depend on the others in its batch. A "local" network computes
+each neighbourhood once (`numpy_neighbourhoods`); the others process graphs one at a time, and anew
+at each decision, since the vector of each node depends on the whole graph.
 
 This module does not import TensorFlow.
 """

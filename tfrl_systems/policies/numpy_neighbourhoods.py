@@ -28,6 +28,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 
 from tfrl_systems.policies.numpy_colours import MOST_COLOURS, Arrays, Colours, ColourTable
 from tfrl_systems.policies.numpy_graph_encoder import within
@@ -271,13 +272,13 @@ class _Area:
         # Of each node, first the edges that end at it, then those that begin at it.
         ends = np.stack((new, new + num_nodes), axis=1).ravel()
         begins = colours.bounds.take(ends)
-        self._counts = colours.bounds.take(ends + 1) - begins
-        stops = self._counts.cumsum()
-        starts = stops - self._counts
-        # Segments of sums must not be empty.
-        self._present = self._counts.nonzero()[0]
-        self._starts = starts.take(self._present)
-        edges = np.arange(stops[-1]) + (begins - starts).repeat(self._counts)
+        counts = colours.bounds.take(ends + 1) - begins
+        stops = np.zeros(len(ends) + 1, np.int32)
+        counts.cumsum(out=stops[1:])
+        edges = np.arange(stops[-1]) + (begins - stops[:-1]).repeat(counts)
+        ones, columns = np.ones(len(edges)), np.arange(len(edges), dtype=np.int32)
+        shape = (len(ends), len(edges))
+        self._sums = scipy.sparse.csr_matrix((ones, columns, stops), shape, copy=False)
         is_back = edges >= len(graph["edges"])
         features = graph["edges"].take(colours.edges.take(edges), axis=0)
         num_features = features.shape[1]
@@ -295,9 +296,7 @@ class _Area:
 
         The sums are in float64. Those of a node stand one after the other.
         """
-        sums = np.zeros((2 * self.num_new, messages.shape[1]))
-        if len(messages):
-            sums[self._present] = np.add.reduceat(messages, self._starts, axis=0, dtype=np.float64)
+        sums: np.ndarray = self._sums @ messages.astype(np.float64)
         return sums
 
 

@@ -46,6 +46,8 @@ def measure_learning(
         {name: array[:, step] for name, array in experience.trajectory.observation.items()}
         for step in range(experience.num_steps)
     ]
+    # The same actor has played the episode, and a local one remembers its graphs.
+    actor.network.begin()
     policy_ms, again_ms = (
         [timed_ms(functools.partial(actor.network.parameters, graph))[0] for graph in seen]
         for _ in range(2)

@@ -1,8 +1,9 @@
 """A graph actor in NumPy, with which workers act if observations are graphs.
 
 The arithmetic is that of `networks/graph_heads.py`, in float32; the results agree up to rounding.
-Graphs are processed one at a time, so the decision for one does not depend on the others in its
-batch.
+The decision for one graph does not depend on the others in its batch. A "local" network computes
+each neighbourhood once (`numpy_neighbourhoods`); the others process graphs one at a time, and anew
+at each decision, since the vector of each node depends on the whole graph.
 
 This module does not import TensorFlow.
 """
@@ -16,6 +17,7 @@ import numpy as np
 import scipy.sparse
 
 from tfrl_systems.policies.numpy_graph_encoder import ENCODER, Arrays, NumpyGraphEncoder, within
+from tfrl_systems.policies.numpy_neighbourhoods import NeighbourhoodScorer
 from tfrl_systems.policies.numpy_network import Memoryless
 
 _ZERO = np.array(0, np.float32)
@@ -39,13 +41,29 @@ class NumpyGraphNetwork(Memoryless):
         # Policies that were saved before there was a choice see a list.
         self._num_places = int(description.get("num_places", 0))
         self._encoder = NumpyGraphEncoder(description, within(ENCODER, arrays))
+        self._description = dict(description)
         self._head = _HEADS[description["head"]](description)
-        self._head.update(within(_HEAD, arrays))
+        self._update_head(arrays)
 
     def update(self, arrays: Arrays) -> None:
         """Replace all variables; `arrays` as in the constructor."""
         self._encoder.update(within(ENCODER, arrays))
-        self._head.update(within(_HEAD, arrays))
+        self._update_head(arrays)
+
+    def _update_head(self, arrays: Arrays) -> None:
+        own = within(_HEAD, arrays)
+        self._head.update(own)
+        self._scorer = None
+        if self._encoder.is_local and self._description["head"] == "local":
+            encoder = within(ENCODER, arrays)
+            self._scorer = NeighbourhoodScorer(self._description, encoder, own, self._head.rules)
+
+    def begin(self, is_first: np.ndarray | None = None) -> None:
+        """Forget what was computed before an episode begins; see `Memoryless.begin`."""
+        # The last bits of a product depend on what else is computed with it. So an episode's
+        # actions and their probabilities are the same in every process.
+        if self._scorer is not None and (is_first is None or is_first.any()):
+            self._scorer.forget()
 
     def parameters(self, observation: Arrays) -> dict[str, np.ndarray]:
         """Return the logits [B, A] of the listed actions, and the list [B, A, 2].
@@ -56,6 +74,9 @@ class NumpyGraphNetwork(Memoryless):
             return self._numbered(observation)
         is_there = observation["action_mask"]
         logits = np.full(is_there.shape, self._masked, np.float32)
+        if self._scorer is not None:
+            logits[is_there] = self._scorer.logits(observation)
+            return {"logits": logits, "actions": observation["actions"]}
         for number, allowed in enumerate(is_there):
             graph = {name: field[number] for name, field in observation.items()}
             (places,) = np.nonzero(allowed)
@@ -96,7 +117,7 @@ class _PointerHead:
         touched, inputs = graph["action_nodes"][places], graph["action_inputs"][places]
         means = [_means_of(rows, num_nodes) @ h for rows in (touched[:, :1], touched, inputs)]
         hidden = np.dot(np.concatenate(means, axis=1), self._nodes)
-        hidden += self._rules(graph["rule_ids"], graph["rule_targets"])[graph["actions"][places, 0]]
+        hidden += self.rules(graph["rule_ids"], graph["rule_targets"])[graph["actions"][places, 0]]
         hidden += np.dot(graph["action_features"][places], arrays["matches/w"])
         if "globals/w" in arrays:
             hidden += g @ arrays["globals/w"] + arrays["globals/b"]
@@ -104,7 +125,7 @@ class _PointerHead:
         most = self._max_logit
         return most * np.tanh(scores / most) if most else scores
 
-    def _rules(self, ids: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    def rules(self, ids: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """Return the vectors of all rules and of NO-OP, [R + 1, H]."""
         # Another thread may replace the cache, so it is read once.
         cache = self._cache

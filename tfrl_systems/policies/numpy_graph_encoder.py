@@ -50,6 +50,11 @@ class NumpyGraphEncoder:
         rounds = [within(f"round{number}/", self._arrays) for number in range(self._num_rounds)]
         self._rounds = self._rounds_type(self._arrays, rounds, self._epsilon)
 
+    @property
+    def is_local(self) -> bool:
+        """Whether nodes hear nothing of the graph as a whole."""
+        return self._rounds_type is _TwoWayRounds and "round0/hear/w" not in self._arrays
+
     def __call__(self, graph: Arrays) -> tuple[np.ndarray, np.ndarray]:
         """Return the vectors of the nodes [N, H] and of the graph [1, H] of one observation."""
         arrays = self._arrays

@@ -169,7 +169,7 @@ def _timed(about: Record) -> dict[str, float]:
     from tfrl_systems.systems.tensor_graphs.problem import Problem
 
     problem = Problem(models=(about["model"],), objective="analytic")
-    decisions, updates = measure_learning(
+    decisions, _, updates = measure_learning(
         experiments.find_system(graphs.SYSTEM), problem, about["model"], about["seed"],
         {**about["settings"], "num_chunks": 1},
     )  # fmt: skip

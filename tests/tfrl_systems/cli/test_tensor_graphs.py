@@ -70,13 +70,16 @@ STEP_BENCHMARKS = (
     "environment_step_ms",
     "memory_growth_mib",
     "policy_ms",
+    "policy_again_ms",
     "train_step_ms",
 )
 
 
 def test_what_a_step_costs(model, tfrl, monkeypatch):
     """Of each model that is named; what learning costs is measured in the next test."""
-    monkeypatch.setattr(bench, "measure_learning", lambda *_: ([2.0] * 32, [5.0, 7.0, 6.0]))
+    monkeypatch.setattr(
+        bench, "measure_learning", lambda *_: ([2.0] * 32, [1.0] * 32, [5.0, 7.0, 6.0])
+    )
     monkeypatch.setattr(bench, "measure_dreaming", lambda system, problem, name, seed: len(name))
     arguments = ("bench", "tensor_graphs", "--model", model, "--model", "bert-tiny")
     ran = tfrl(*arguments, "--steps", "20", "--json")
@@ -93,6 +96,7 @@ def test_what_a_step_costs(model, tfrl, monkeypatch):
     assert 0 < benchmarks["environment_step_ms_bert-tiny"]["value"] < 100
     assert abs(benchmarks["memory_growth_mib_bert-tiny"]["value"]) < 200
     policy, update = benchmarks["policy_ms_bert-tiny"], benchmarks["train_step_ms_bert-tiny"]
+    assert benchmarks["policy_again_ms_bert-tiny"]["value"] == 1
     assert (policy["value"], update["value"]) == (2, 6) and "32 graphs" in update["of"]
     # Dreams are of the first model.
     assert benchmarks["dream_steps_per_second"]["value"] == len(str(model))

@@ -142,7 +142,7 @@ class GraphPolicy:
         taken: dict[Graph, set[int]] = collections.defaultdict(set)
         while not time_step.is_last():
             assert environment.state is not None
-            observation = time_step.observation
+            observation = _with_short_list(time_step.observation)
             parameters = _parameters(network, observation)
             if number == 0:
                 there = taken[environment.state.graph]
@@ -161,6 +161,7 @@ class GraphPolicy:
         The random numbers depend on the seed and the index of the episode.
         """
         generator = np.random.default_rng([self._seed, number])
+        observation = _with_short_list(observation)
         logits = _parameters(self.network.new_episode(), observation)["logits"][0]
         # The action with the largest sum of logit and Gumbel noise is a draw from the distribution;
         # the next one is a draw from the rest, and so on.
@@ -170,6 +171,18 @@ class GraphPolicy:
         )
         drawn: np.ndarray = observation["actions"][order[is_match[order]]]
         return drawn
+
+
+def _with_short_list(observation: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return an observation without the padding of its list of actions.
+
+    There is room for many times more actions than most graphs have, and work for each room.
+    """
+    num_listed = int(observation["action_mask"].nonzero()[0][-1]) + 1
+    return {
+        name: array[:num_listed] if name.startswith("action") else array
+        for name, array in observation.items()
+    }
 
 
 def _parameters(network: Any, observation: Mapping[str, np.ndarray]) -> distributions.Parameters:

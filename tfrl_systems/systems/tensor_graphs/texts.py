@@ -50,7 +50,9 @@ incremental_over_full_match_MODEL   searching the whole graph for all matches, d
 environment_step_ms_MODEL           a step of the environment, with its observation
 memory_growth_mib_MODEL             how much the process grew in the last nine tenths of those
                                     steps; --steps 100000 says more
-policy_ms_MODEL                     a decision of a policy that has learned nothing
+policy_ms_MODEL                     a decision of a policy that has learned nothing, on each graph
+                                    of an episode
+policy_again_ms_MODEL               the same, once it has met all graphs of the episode
 train_step_ms_MODEL                 PPO's update from 32 decisions
 dream_steps_per_second              steps of a world model of the first model, with the controller
 """

@@ -33,21 +33,28 @@ def measure_learning(
     model: str,
     seed: int,
     settings: Mapping[str, Any] = types.MappingProxyType({}),
-) -> tuple[list[float], list[float]]:
+) -> tuple[list[float], list[float], list[float]]:
     """Time the decisions of an untrained policy on a model, and PPO's updates from its graphs.
 
     Returns:
-      CPU time in ms: of the policy's decision on each graph of one episode, and of each update from
-      all of them, with the settings of `tfrl train` where `settings` has no others.
+      CPU time in ms: of the policy's decision on each graph of one episode, of its decision on each
+      when it has met all of them, and of each update from all of them, with the settings of `tfrl
+      train` where `settings` has no others.
     """
     agent, actor, experience = _collected(system, "ppo", problem, model, seed, settings)
-    policy_ms = []
-    for step in range(experience.num_steps):
-        seen = {name: array[:, step] for name, array in experience.trajectory.observation.items()}
-        policy_ms.append(timed_ms(functools.partial(actor.network.parameters, seen))[0])
+    seen = [
+        {name: array[:, step] for name, array in experience.trajectory.observation.items()}
+        for step in range(experience.num_steps)
+    ]
+    # The same actor has played the episode, and a local one remembers its graphs.
+    actor.network.begin()
+    policy_ms, again_ms = (
+        [timed_ms(functools.partial(actor.network.parameters, graph))[0] for graph in seen]
+        for _ in range(2)
+    )
     update = functools.partial(agent.train, experience.with_usual_length().trajectory)
     update()
-    return policy_ms, [timed_ms(update)[0] for _ in range(_NUM_UPDATES)]
+    return policy_ms, again_ms, [timed_ms(update)[0] for _ in range(_NUM_UPDATES)]
 
 
 def measure_dreaming(system: System, problem: Problem, model: str, seed: int) -> float:

@@ -1,0 +1,193 @@
+"""What is remembered of neighbourhoods is what a network without a memory computes anew."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from environments.tensor_graphs import models, onnx_io
+from environments.tensor_graphs.costs.analytic import AnalyticObjective
+from environments.tensor_graphs.observation import features
+from environments.tensor_graphs.observation.observation import GLOBAL_FEATURES, Observer
+from environments.tensor_graphs.observation.tracking import Tracker
+from environments.tensor_graphs.observation.view import View
+from environments.tensor_graphs.rewriting.engine import Engine
+from environments.tensor_graphs.rules import files as rule_files
+from environments.tensor_graphs.rules.library import all_rules
+from environments.tensor_graphs.settings import Settings
+from tests.environments.tensor_graphs.random_graphs import random_graph
+from tfrl_systems.policies import numpy_neighbourhoods
+from tfrl_systems.policies.numpy_colours import ColourTable
+from tfrl_systems.policies.numpy_graph import NumpyGraphNetwork
+from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
+
+WIDTH, ROUNDS, HASH_SIZE = 12, 3, 16
+RULES = all_rules()
+SIZES = {"max_nodes": 160, "max_edges": 240, "max_locations": 60, "max_actions": 300}
+ENGINE = Engine(RULES, AnalyticObjective())
+OBSERVER = Observer(RULES, Settings(**SIZES))
+
+
+def network(head="local", max_logit=4.0):
+    """A network of random weights; as a "pointer" it is the same one, without a memory."""
+    generator = np.random.default_rng(0)
+    num_kinds, num_nodes = len(features.KINDS), len(features.NODE_FEATURES)
+    num_edges = len(features.EDGE_FEATURES)
+    shapes = {
+        "encoder/kinds": (num_kinds, WIDTH),
+        **_linear("encoder/nodes", num_nodes - 1, WIDTH),
+        **_linear("encoder/globals", len(GLOBAL_FEATURES), WIDTH),
+        "head/matches/w": (len(features.MATCH_FEATURES), WIDTH),
+        "head/nodes/w": (WIDTH, 3 * WIDTH),
+        "head/first_hash": (HASH_SIZE, WIDTH),
+        "head/second_hash": (HASH_SIZE, WIDTH),
+        "head/targets": (num_kinds, WIDTH),
+        "head/score/w": (WIDTH, 1),
+    }
+    norms = ["encoder/nodes_norm", "encoder/globals_norm"]
+    for place in (f"encoder/round{number}" for number in range(ROUNDS)):
+        shapes |= _linear(f"{place}/send", WIDTH, 3 * WIDTH)
+        shapes |= {f"{place}/edges_{way}/w": (num_edges, WIDTH) for way in ("in", "out")}
+        shapes |= _linear(f"{place}/combine", 3 * WIDTH, WIDTH)
+        shapes |= _linear(f"{place}/global_hidden", 2 * WIDTH, WIDTH)
+        shapes |= _linear(f"{place}/global_out", WIDTH, WIDTH)
+        norms += [f"{place}/norm", f"{place}/global_norm"]
+    shapes |= {f"{norm}/{part}": (WIDTH,) for norm in norms for part in ("scale", "offset")}
+    arrays = {
+        name: (generator.normal(size=shape) / np.sqrt(shape[0])).astype(np.float32)
+        for name, shape in shapes.items()
+    }
+    description = {
+        "head": head,
+        "masked": -1e9,
+        "width": WIDTH,
+        "rounds": ROUNDS,
+        "features": {"num_kinds": num_kinds},
+        "norm_epsilon": 1e-5,
+        "hash_size": HASH_SIZE,
+        "max_logit": max_logit,
+    }
+    return NumpyGraphNetwork(description, arrays)
+
+
+def _linear(place, num_inputs, num_outputs):
+    return {f"{place}/w": (num_inputs, num_outputs), f"{place}/b": (num_outputs,)}
+
+
+def episode(seed, num_steps, constants):
+    """Observations of an episode of random steps, and of a second one from the same start."""
+    rng = random.Random(seed)
+    start = ENGINE.start(random_graph(seed))
+    for _ in range(2):
+        state = start
+        view = View("model", state, Tracker(state.graph, state.node_costs_ms, constants))
+        yield batch(OBSERVER.observe(view, 0.0))
+        for number in range(num_steps):
+            if not state.matches:
+                break
+            state = state.apply(rng.choice(state.matches))
+            view.advance(state)
+            yield batch(OBSERVER.observe(view, number / num_steps))
+
+
+def batch(*observations):
+    return {
+        name: np.stack([observation[name] for observation in observations])
+        for name in observations[0]
+    }
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 1 << 16), st.booleans())
+def test_what_is_remembered_is_what_would_be_computed_anew(seed, constants):
+    """Steps merge, delete and copy nodes; to the bit, and up to rounding without a memory."""
+    remembering, plain = network(), network("pointer")
+    seen = list(episode(seed, 8, constants))
+    for observation in seen:
+        logits = remembering.parameters(observation)["logits"]
+        anew = network().parameters(observation)["logits"]
+        np.testing.assert_array_equal(logits, anew)
+        expected = plain.parameters(observation)["logits"]
+        np.testing.assert_allclose(logits, expected, rtol=1e-6, atol=4e-6)
+    joined = {name: np.concatenate([own[name] for own in seen]) for name in seen[0]}
+    at_once = network().parameters(joined)["logits"]
+    for number, observation in enumerate(seen):
+        logits = remembering.parameters(observation)["logits"][0]
+        np.testing.assert_array_equal(at_once[number], logits)
+
+
+@pytest.mark.parametrize("name", ["bert-tiny", "squeezenet-1.1"])
+@pytest.mark.parametrize("number", [0, 1])
+def test_whole_episodes_take_the_same_steps(name, number):
+    """The likeliest steps, or steps that are drawn."""
+    graph = onnx_io.read(models.make(name))
+    about = {**SIZES, "max_steps": 30, "may_stop": False, "constants": False}
+
+    def steps_of(own):
+        policy = GraphPolicy(own, about)
+        environment = policy.make_environment(name, graph, rule_files.load(), AnalyticObjective())
+        # The second time, all is remembered.
+        return [[match for match, _ in policy.play(environment, number)] for _ in range(2)]
+
+    def places(steps):
+        return [[(match.rule, match.location) for match in episode] for episode in steps]
+
+    taken = places(steps_of(network(max_logit=0.0)))
+    assert taken == places(steps_of(network("pointer", max_logit=0.0)))
+    assert taken[0] == taken[1] and len(taken[0]) == 30
+
+
+def test_only_what_is_new_is_computed(monkeypatch):
+    counts = []
+
+    def counted(self, area, usual=numpy_neighbourhoods.NeighbourhoodScorer._computed):
+        counts.append(area.num_new)
+        return usual(self, area)
+
+    monkeypatch.setattr(numpy_neighbourhoods.NeighbourhoodScorer, "_computed", counted)
+    state = ENGINE.start(onnx_io.read(models.make("bert-tiny")))
+    view = View("model", state, Tracker(state.graph, state.node_costs_ms, False))
+    remembering = network()
+    observation = batch(OBSERVER.observe(view, 0.0))
+    remembering.parameters(observation)
+    # The layers are alike, so some nodes have the same neighbourhood.
+    assert 0 < counts[0] < observation["n_node"][0, 0]
+    remembering.parameters(observation)
+    assert len(counts) == 1
+    view.advance(state.apply(state.matches[0]))
+    remembering.parameters(batch(OBSERVER.observe(view, 0.0)))
+    assert len(counts) == 2 and 0 < counts[1] < counts[0]
+    remembering.begin(np.array([False]))
+    remembering.parameters(observation)
+    assert len(counts) == 2
+    remembering.begin(np.array([True]))
+    remembering.parameters(observation)
+    assert counts[2] == counts[0]
+
+
+def test_what_is_too_much_is_forgotten(monkeypatch):
+    monkeypatch.setattr(numpy_neighbourhoods, "MOST_COLOURS", 20)
+    remembering = network()
+    for observation in episode(3, 12, True):
+        expected = network().parameters(observation)["logits"]
+        np.testing.assert_array_equal(remembering.parameters(observation)["logits"], expected)
+
+
+def test_a_table_finds_most_colours_and_never_a_wrong_number():
+    generator = np.random.default_rng(1)
+    colours = generator.integers(1, 1 << 63, 12_000, dtype=np.uint64) * 2
+    table = ColourTable(np.intp)
+    for part in np.split(np.arange(12_000), 12):
+        _, missing = table.find(colours[part])
+        assert len(missing) == len(part)
+        table.put(colours[part], part)
+    numbers, missing = table.find(colours)
+    # Of those whose first place was taken, some have lost their second one.
+    assert table.size == 12_000 and len(missing) < 120
+    is_there = np.ones(12_000, np.bool_)
+    is_there[missing] = False
+    np.testing.assert_array_equal(numbers[is_there], np.arange(12_000)[is_there])

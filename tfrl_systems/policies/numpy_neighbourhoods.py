@@ -313,7 +313,7 @@ def _rowwise(rows: np.ndarray, matrix: np.ndarray) -> np.ndarray:
     stands. Few rows at a time, always as many, are all multiplied alike.
     """
     blocks = rows.reshape(-1, _ROWS_AT_ONCE, rows.shape[1])
-    products: np.ndarray = np.matmul(blocks, matrix).reshape(len(rows), -1)
+    products: np.ndarray = np.matmul(blocks, matrix).reshape(len(rows), matrix.shape[1])
     return products
 
 

@@ -51,12 +51,20 @@ FOLDING = {
     "final_learning_rate": 0.003,
     "checkpoint_every": 5,
 }
+# The modules are C, whose calls are in no scope.
+INLINING = {
+    "iterations": 2,
+    "evaluate_every": 1,
+    "checkpoint_every": 1,
+    "scope": "all",
+    "group": 2,
+}
 SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
     **{("learn_to_optimize", agent): ONLINE for agent in ("ppo", "reinforce", "es")},
     ("learn_to_optimize", "bc_max"): {**ONLINE, "updates": 20},
     ("learn_to_optimize", "world_model"): {**ONLINE, **DREAMING},
     ("tensor_graphs", "ppo"): {**GRAPHS, **FOLDING},
-    ("inlining", "ppo"): {**ONLINE, "iterations": 2, "evaluate_every": 1, "checkpoint_every": 1},
+    ("inlining", "ppo"): {**ONLINE, **INLINING},
 }
 
 

@@ -50,11 +50,13 @@ SYSTEM_ARROWS: Mapping[str, Mapping[str, frozenset[str]]] = {
         "compilers": frozenset({"corpus"}),
         "features": frozenset({"compilers"}),
         "heuristics": frozenset(),
+        "scope": frozenset({"compilers"}),
+        "function_credit": frozenset({"compilers"}),
         "collection": _COLLECTION,
         "linking": _COLLECTION,
         "plugin": _COMPILERS | {"heuristics"},
         "exploration": _COLLECTION | {"linking"},
-        "environment": _COLLECTION | {"linking"},
+        "environment": _COLLECTION | {"linking", "scope", "function_credit"},
     },
     "tensor_graphs": {
         "graph": frozenset(),
@@ -84,7 +86,9 @@ SYSTEM_ARROWS: Mapping[str, Mapping[str, frozenset[str]]] = {
 
 # Of tfrl_systems these alone import systems; the others may import what knows no system.
 TOP_ROOMS = ("systems", "experiments", "cli")
-SHARED_MODULES = tuple(f"environments.{name}" for name in ("errors", "files", "machine", "stack"))
+SHARED_MODULES = tuple(
+    f"environments.{name}" for name in ("credit", "errors", "files", "machine", "stack")
+)
 
 # What environments may import of TensorFlow and of all that brings TensorFlow along.
 TENSORFLOW_PACKAGES = (

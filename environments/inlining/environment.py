@@ -20,8 +20,8 @@ from environments.inlining.compilers.compiler import Compiler
 from environments.inlining.compilers.embedded import EmbeddedLlvm
 from environments.inlining.compilers.object_size import ObjectSize, read_function_bytes
 from environments.inlining.corpus.modules import Module
-from environments.inlining.exploration.function_credit import function_credit
 from environments.inlining.features import feature_names
+from environments.inlining.function_credit import function_credit
 from environments.inlining.linking.objective import OBJECT, Objective
 from environments.inlining.scope import Scope
 

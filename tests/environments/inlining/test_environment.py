@@ -70,15 +70,15 @@ def test_in_a_scope_only_its_refused_calls_are_steps(make_environment):
     steps = play_episode(environment, [0, 0, 0])
     assert [int(step.observation["decisions_so_far"]) for step in steps] == [0, 1, 3, 0]
     assert steps[-1].is_last() and steps[-1].reward == 0, "the decisions are LLVM's own"
-    kept = environment.get_credit()
-    assert kept.parts == [{"caller", "leaf"}, {"caller", "leaf"}, {"other", "leaf"}]
-    assert set(kept.values) == {"caller", "leaf", "other", ""}
+    refused = environment.get_credit()
+    assert refused.parts == [{"caller", "leaf"}, {"caller", "leaf"}, {"other", "leaf"}]
+    assert set(refused.values) == {"caller", "leaf", "other", ""}
     # The third call is the last one now, and LLVM inlines it.
     assert play_episode(environment, [1, 1])[-1].is_last()
     inlined = environment.get_credit()
     assert "leaf" not in inlined.values, "it has no call left"
-    assert inlined.values["caller"] < kept.values["caller"] < 0
-    assert inlined.parts == kept.parts[:2]
+    assert inlined.values["caller"] < refused.values["caller"] < 0
+    assert inlined.parts == refused.parts[:2]
 
 
 def test_a_module_without_calls_in_the_scope_has_no_step(make_environment):

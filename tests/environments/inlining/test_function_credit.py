@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from environments.inlining.exploration.function_credit import function_credit
+from environments.inlining.function_credit import function_credit
 
 BYTES = {"main": 100.0, "f": 40.0, "g": 10.0}
 

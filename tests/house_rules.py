@@ -1,7 +1,7 @@
 """Reads Python sources without importing them and finds what breaks the rules of the house.
 
-`test_imports.py` applies it to every file of the checkout. A rule is a function from a Source to
-the violations in it; `ARROWS` and the sets beside it are the drawing in words.
+`test_imports.py` applies it to all files. A rule is a function from a Source to the violations in
+it; `ARROWS` and the sets beside it are the drawing in words.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 
 _ENVIRONMENTS = pathlib.Path(__file__).parent.parent / "environments"
-# Those that are drawn, and those that someone has added since.
 SYSTEMS = {"inlining", "tensor_graphs", "learn_to_optimize"} | {
     path.parent.name for path in _ENVIRONMENTS.glob("*/environment.py")
 }
@@ -23,8 +22,7 @@ _TOLD = frozenset({"cpu_time", "reporting", "settings"})
 # room of tfrl_systems -> the other rooms that it may import. A new room is entered here first.
 ARROWS: Mapping[str, frozenset[str]] = {
     "": frozenset({"neighbour"}),  # the package itself
-    "neighbour": frozenset(),
-    **dict.fromkeys(("cpu_time", "reporting", "settings", "episodes"), frozenset()),
+    **dict.fromkeys(("neighbour", "cpu_time", "reporting", "settings", "episodes"), frozenset()),
     "networks": frozenset({"episodes"}),
     "agents": frozenset({"episodes", "networks", "policies", "world_models"}),
     "world_models": frozenset({"episodes", "networks"}),
@@ -50,8 +48,7 @@ SYSTEM_ARROWS: Mapping[str, Mapping[str, frozenset[str]]] = {
         "compilers": frozenset({"corpus"}),
         "features": frozenset({"compilers"}),
         "heuristics": frozenset(),
-        "scope": frozenset({"compilers"}),
-        "function_credit": frozenset({"compilers"}),
+        **dict.fromkeys(("scope", "function_credit"), frozenset({"compilers"})),
         "collection": _COLLECTION,
         "linking": _COLLECTION,
         "plugin": _COMPILERS | {"heuristics"},
@@ -86,9 +83,8 @@ SYSTEM_ARROWS: Mapping[str, Mapping[str, frozenset[str]]] = {
 
 # Of tfrl_systems these alone import systems; the others may import what knows no system.
 TOP_ROOMS = ("systems", "experiments", "cli")
-SHARED_MODULES = tuple(
-    f"environments.{name}" for name in ("credit", "errors", "files", "machine", "stack")
-)
+_SHARED = ("credit", "errors", "files", "machine", "stack")
+SHARED_MODULES = tuple(f"environments.{name}" for name in _SHARED)
 
 # What environments may import of TensorFlow and of all that brings TensorFlow along.
 TENSORFLOW_PACKAGES = (

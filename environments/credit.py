@@ -8,6 +8,7 @@ functions of an object file, and an action changes few of them.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
@@ -60,6 +61,9 @@ def group_advantages(group: Sequence[Credit]) -> list[np.ndarray]:
         return value - (total.get(part, 0.0) - value) * others
 
     return [
-        np.array([sum(advantage(credit, part) for part in parts) for parts in credit.parts], float)
+        # An exact sum, because the order of a set's names differs between processes.
+        np.array(
+            [math.fsum(advantage(credit, part) for part in parts) for parts in credit.parts], float
+        )
         for credit in group
     ]

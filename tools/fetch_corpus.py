@@ -238,9 +238,9 @@ def run(arguments: argparse.Namespace) -> None:
             raise UserError(f"expected projects among {names}, found {', '.join(unknown)}")
         projects = tuple(project for project in projects if project.name in arguments.project)
     if arguments.language:
-        projects = tuple(p for p in projects if p.language == arguments.language)
+        projects = tuple(project for project in projects if project.language == arguments.language)
     if arguments.whole:
-        projects = tuple(dataclasses.replace(p, max_sources=None) for p in projects)
+        projects = tuple(dataclasses.replace(project, max_sources=None) for project in projects)
     # Not made from fewer, because figures would not compare.
     files = download_all({project.name: project for project in projects}, arguments.cache)
     how = arguments.compiler, arguments.jobs, arguments.option

@@ -8,10 +8,10 @@ of G, which LLVM may judge differently when one use is left.
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Mapping, Sequence
 
 from environments.credit import Credit
+from environments.inlining.compilers.call_graph import callers_of, closure
 from environments.inlining.compilers.compilation import Names
 
 _WHOLE = ""
@@ -35,38 +35,20 @@ def function_credit(
     Returns:
       Credit in bytes. Call sites without names answer for all functions together.
     """
-    called_by: dict[str, set[str]] = collections.defaultdict(set)
-    for caller, callees in calls.items():
-        for callee in callees:
+    called_by = callers_of(calls)
+    for (caller, callee), decision in zip(names, decisions, strict=True):
+        if decision and caller is not None and callee is not None:
             called_by[callee].add(caller)
-    for (site_caller, site_callee), decision in zip(names, decisions, strict=True):
-        if decision and site_caller is not None and site_callee is not None:
-            called_by[site_callee].add(site_caller)
-    holders: dict[str, frozenset[str]] = {}
-    parts = []
-    for site_caller, site_callee in names:
-        if site_caller is None or site_callee is None:
-            parts.append(_ALL)
-            continue
-        if site_caller not in holders:
-            holders[site_caller] = _holders(site_caller, bytes_of_function, called_by)
-        parts.append(holders[site_caller] | {site_callee})
+    of_absent = {
+        name: callers for name, callers in called_by.items() if name not in bytes_of_function
+    }
+    # The functions that may hold the body of each caller.
+    holders = {
+        caller: closure({caller}, of_absent) for caller in {caller for caller, _ in names if caller}
+    }
+    parts = [
+        _ALL if caller is None or callee is None else holders[caller] | {callee}
+        for caller, callee in names
+    ]
     values = {name: -size for name, size in bytes_of_function.items()}
     return Credit({**values, _WHOLE: sum(values.values())}, parts)
-
-
-def _holders(
-    function: str, bytes_of_function: Mapping[str, float], called_by: Mapping[str, set[str]]
-) -> frozenset[str]:
-    """Return a function, and if it is not in the object, the functions that may hold its body."""
-    holders = {function}
-    waiting = [function]
-    while waiting:
-        name = waiting.pop()
-        if name in bytes_of_function:
-            continue
-        for caller in called_by.get(name, ()):
-            if caller not in holders:
-                holders.add(caller)
-                waiting.append(caller)
-    return frozenset(holders)

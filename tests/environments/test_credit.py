@@ -33,6 +33,14 @@ def test_a_context_that_is_worth_more_to_all_changes_nothing():
     assert [row.tolist() for row in advantages(0)] == [[-3.0] * 2, [-1.5] * 2, [4.5] * 2]
 
 
+@given(st.permutations(["large", "small", "minus large"]))
+def test_the_order_of_parts_does_not_change_a_bit(parts):
+    """Sets of names have another order in each process, and experience must not."""
+    values = {"large": 1e16, "small": 1.0, "minus large": -1e16}
+    first, _ = group_advantages([Credit(values, [parts]), Credit({}, [])])
+    assert first.tolist() == [1.0]
+
+
 @given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=8))
 def test_the_advantages_of_a_group_cancel(returns):
     group = [Credit.of_return(value, 1) for value in returns]

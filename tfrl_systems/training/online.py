@@ -92,12 +92,6 @@ def _episodes(run: TrainingRun, task: OnlineTask, agent: Any, actor: NumpyActor)
     return functools.partial(GroupRunner, make_runner, group), group
 
 
-def _single_episodes(
-    run: TrainingRun, task: OnlineTask, agent: Any, actor: NumpyActor
-) -> tuple[Any, int]:
-    return task.make_runner(actor), 1
-
-
 def _lessons(run: TrainingRun, task: OnlineTask, agent: Any, actor: NumpyActor) -> tuple[Any, int]:
     """Let the system's teachers play too; where there are none, let the policy play repeatedly."""
     attempts = run.settings["agent"].attempts
@@ -123,7 +117,7 @@ WAYS: Mapping[str, Way] = {
     "episodes": Way(_episodes, _padded),
     "lessons": Way(_lessons),
     "directions": Way(_directions),
-    "dreams": Way(_single_episodes, _padded, counts_evaluation=True),
+    "dreams": Way(_episodes, _padded, counts_evaluation=True),
 }
 
 

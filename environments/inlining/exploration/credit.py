@@ -16,9 +16,10 @@ may now inline this other call of G.
 
 from __future__ import annotations
 
-import collections
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+
+from environments.inlining.compilers.call_graph import callers_of, closure
 
 # Part of the key under which results of exploration are kept. Raise it whenever the way of finding
 # a Δbytes changes.
@@ -78,11 +79,7 @@ def attribute(
     }
     shares: list[float] = [0] * len(changes)
     unknown: set[int] = set()
-    called_by = collections.defaultdict(list)
-    for caller, callees in calls.items():
-        for callee in callees:
-            called_by[callee].append(caller)
-    reached = _reaching(changes, called_by, calls, set(deltas) - owner.keys())
+    reached = _reaching(changes, callers_of(calls), calls, set(deltas) - owner.keys())
     for name, delta in deltas.items():
         owners = {owner[name]} if name in owner else reached[name]
         if len(owners) == 1:
@@ -94,7 +91,7 @@ def attribute(
 
 def _reaching(
     changes: Sequence[Change],
-    called_by: Mapping[str, Sequence[str]],
+    called_by: Mapping[str, Collection[str]],
     calls: Mapping[str, Sequence[str]],
     wanted: set[str],
 ) -> dict[str, set[int]]:
@@ -111,15 +108,3 @@ def _reaching(
         if not owners:
             owners |= {change_of[callee] for callee in calls.get(name, ()) if callee in change_of}
     return changes_of
-
-
-def closure(starts: Iterable[str], edges: Mapping[str, Iterable[str]]) -> set[str]:
-    """Return the names that are reached along edges from some names, these included."""
-    seen = set(starts)
-    waiting = list(seen)
-    while waiting:
-        for name in edges.get(waiting.pop(), ()):
-            if name not in seen:
-                seen.add(name)
-                waiting.append(name)
-    return seen

@@ -53,7 +53,7 @@ def test_rows_together_and_one_by_one_are_the_same(policy, rows):
 
 
 def test_out_of_its_scope_llvm_decides(agent, policy, tmp_path):
-    """The rows are cost, users, default, scope; the network sees no more than without a scope."""
+    """Within it the network decides, as it would without a scope."""
     described = {"environment": "inlining", "scope_feature": "scope"}
     save_policy(tmp_path / "policy", agent.policy, described)
     scoped = ActorPolicy.load(tmp_path / "policy")

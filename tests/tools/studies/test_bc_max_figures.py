@@ -69,7 +69,8 @@ def test_from_es_and_ppo(arguments, study, no_saved_models, tmp_path, monkeypatc
     irs = {"one/a.cpp": SAVING, "two/a.cpp": pairs(2), "three/a.c": pairs(1)}
     corpus = write_corpus(tmp_path / "corpus", irs)
     small = ("--set", "num_chunks=1", "--set", "episodes_per_chunk=1", "--rounds", 1)
-    status, text, records = study("bc_max", "--corpus", corpus, *arguments, *small)
+    words = ("--corpus", corpus, *arguments, *small, "--set", "scope=all")
+    status, text, records = study("bc_max", *words)
     assert status == 0 and f"| es, {AS_PRINTED} | " in text and "| ppo, oracle of Hedge | " in text
     about = records["seed-0"]["about"]
     assert about["held_out"] == ["one"] or about["held_out"] == ["two"]

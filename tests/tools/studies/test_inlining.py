@@ -91,7 +91,7 @@ def test_bc_max_begins_with_what_was_learned(
     modules = {"one/a.cpp": SAVING, "two/a.cpp": pairs(2), "two/b.c": many_calls(3)}
     for part in ("train", "validation", "heldout"):
         write_corpus(tmp_path / "corpus" / part, modules)
-    small = ("--set", "num_chunks=1", "--set", "episodes_per_chunk=1")
+    small = ("--set", "num_chunks=1", "--set", "episodes_per_chunk=1", "--set", "scope=all")
     words = ("--corpus", tmp_path / "corpus", "--rounds", 1, *arguments, *small)
     status, text, records = study("baselines", *words)
     measured = records["seed-0"]["measured"]

@@ -6,9 +6,10 @@ gets the environment's own random generator, so an environment's seed decides al
 
 from __future__ import annotations
 
+import difflib
 import itertools
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -37,6 +38,45 @@ def sequential(contexts: Sequence[Context]) -> ContextSampler[Context]:
     _check_some(contexts)
     cycle = itertools.cycle(contexts)
     return lambda generator: next(cycle)
+
+
+class Named(Generic[Context]):
+    """Contexts that have names; as a sampler, it draws each with the same probability.
+
+    Args:
+      contexts: the contexts, by name.
+
+    Raises:
+      UserError: there are no contexts.
+    """
+
+    def __init__(self, contexts: Mapping[str, Context]) -> None:
+        self.contexts = dict(contexts)
+        self._draw = uniform(tuple(self.contexts.values()))
+
+    def __call__(self, generator: np.random.Generator) -> Context:
+        """Draw a context."""
+        return self._draw(generator)
+
+
+def find(sampler: Any, name: str) -> Any:
+    """Return the context of a name among those that a sampler draws from.
+
+    Raises:
+      UserError: the sampler is not `Named`, or has no context of that name.
+    """
+    if not isinstance(sampler, Named):
+        raise UserError(
+            f"context: expected a context, found {name!r}, and the sampler knows no names; make it "
+            "by contexts.Named"
+        )
+    if name not in sampler.contexts:
+        similar = difflib.get_close_matches(name, sampler.contexts, 3, 0) or sampler.contexts
+        raise UserError(
+            f"context: expected a name of one of {len(sampler.contexts)} contexts, found {name!r}; "
+            f"similar: {', '.join(similar)}"
+        )
+    return sampler.contexts[name]
 
 
 def _check_some(contexts: Sequence[Context]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -10,20 +11,27 @@ from tf_agents.environments import py_environment
 from tf_agents.specs import array_spec
 from tf_agents.trajectories import time_step as ts
 
+from environments import contexts
 from environments.contexts import ContextSampler
 from environments.credit import Credit
 from environments.inlining.collection.episode import CompileEpisode
 from environments.inlining.collection.store import ModuleStore, Trajectory, TrajectoryStore
 from environments.inlining.collection.tasks import CompilePlainly, perform
-from environments.inlining.compilers.compilation import CompiledModule, CompilerError
+from environments.inlining.compilers.compilation import CallSite, CompiledModule, CompilerError
 from environments.inlining.compilers.compiler import Compiler
 from environments.inlining.compilers.embedded import EmbeddedLlvm
-from environments.inlining.compilers.object_size import ObjectSize, read_function_bytes
+from environments.inlining.compilers.object_size import (
+    ObjectSize,
+    read_function_bytes,
+    read_section_bytes,
+)
+from environments.inlining.compilers.sharing import SharedCompilers
 from environments.inlining.corpus.modules import Module
 from environments.inlining.features import feature_names
 from environments.inlining.function_credit import function_credit
 from environments.inlining.linking.objective import OBJECT, Objective
 from environments.inlining.scope import Scope
+from environments.views import Views
 
 Result = TypeVar("Result")
 
@@ -84,7 +92,10 @@ class InliningEnvironment(py_environment.PyEnvironment):
     ) -> None:
         super().__init__(handle_auto_reset=True)
         self._sampler = sampler
-        self._compiler = EmbeddedLlvm() if compiler is None else compiler
+        self._compilers = SharedCompilers(EmbeddedLlvm() if compiler is None else compiler)
+        self._compilers.join()
+        self._own_compiler: Compiler | None = None
+        self._is_closed = False
         self._keeps_episodes = store is not None
         self._store = TrajectoryStore() if store is None else store
         self._default_sizes = default_sizes or {}
@@ -97,6 +108,9 @@ class InliningEnvironment(py_environment.PyEnvironment):
         self._episode: CompileEpisode | None = None
         self._decisions: list[int] = []
         self._trajectory: Trajectory | None = None
+        self._words = ""
+        self._row = [0] * len(self._names)
+        self._site: CallSite | None = None
         self._has_site = False
         self._info: dict[str, Any] = {}
         self._ended: tuple[Module, CompiledModule] | None = None
@@ -144,14 +158,98 @@ class InliningEnvironment(py_environment.PyEnvironment):
         """Restart the sampler's random generator; this affects the next episode and later ones."""
         self._generator = np.random.default_rng(seed)
 
+    def reset_at(self, context: Module | str) -> ts.TimeStep:
+        """Start an episode at a module.
+
+        Args:
+          context: the module, or its name if the sampler knows names (`contexts.Named`).
+
+        Raises:
+          UserError: the sampler has no module of that name.
+          CompilerError: the module cannot be compiled.
+        """
+        module = contexts.find(self._sampler, context) if isinstance(context, str) else context
+        self._abandon()
+        self._current_time_step = self._begin(module)
+        return self._current_time_step
+
+    def fork(self) -> InliningEnvironment:
+        """Return a copy of the environment in the middle of the same episode.
+
+        From now on each goes its own way; both draw the same modules if the sampler has no state of
+        its own. The copy compiles the module again, by the same decisions, when it is first asked
+        for a step. It must be closed, too.
+        """
+        twin = copy.copy(self)
+        twin._generator = copy.deepcopy(self._generator)
+        twin._decisions = list(self._decisions)
+        twin._episode = twin._own_compiler = None
+        twin._is_closed = False
+        self._compilers.join()
+        return twin
+
+    def describe(self) -> str:
+        """Return in words what the last step decided, and in the end what that saved."""
+        if self._module is None:
+            return "no episode has begun"
+        return f"{self._module.name}{self._words}"
+
+    def views(self) -> Views:
+        """Return what else can be seen of the episode.
+
+        Returns:
+          By name: context, the module's name and digest; features, those of the next call site by
+          name; site, the names of its caller and callee, None where LLVM does not tell them; calls,
+          which functions each function calls, and instructions, how many it has, both before
+          optimisation; sections, the bytes of each section that is loaded, {} before the end.
+        """
+        assert self._module is not None, "no episode has begun"
+        module, site = self._module, self._site
+        compiled = self._ended[1] if self._ended and self._trajectory else None
+        return Views(
+            {
+                "context": lambda: {"name": module.name, "digest": module.sha256},
+                "features": lambda: dict(zip(self._names, self._row, strict=True)),
+                "site": lambda: (site.caller, site.callee) if site else None,
+                "calls": lambda: self._read("read_calls", module),
+                "instructions": lambda: self._read("read_instructions", module),
+                "sections": lambda: read_section_bytes(compiled.data) if compiled else {},
+            }
+        )
+
     def close(self) -> None:
         """End the compile in progress, if there is one, and the compiler; may be called again."""
         self._abandon()
-        self._compiler.close()
+        if self._own_compiler is not None:
+            self._compilers.give_back(self._own_compiler)
+            self._own_compiler = None
+        if not self._is_closed:
+            self._is_closed = True
+            self._compilers.leave()
+
+    def _read(self, name: str, module: Module) -> Any:
+        """Return what an idle compiler reads in a module."""
+        compiler = self._compilers.take()
+        try:
+            return getattr(compiler, name)(module)
+        finally:
+            self._compilers.give_back(compiler)
+
+    @property
+    def _compiler(self) -> Compiler:
+        if self._is_closed:
+            self._is_closed = False
+            self._compilers.join()
+        if self._own_compiler is None:
+            self._own_compiler = self._compilers.take()
+        return self._own_compiler
 
     def _reset(self) -> ts.TimeStep:
         self._abandon()
-        self._module = self._sampler(self._generator)
+        return self._begin(self._sampler(self._generator))
+
+    def _begin(self, module: Module) -> ts.TimeStep:
+        self._module = module
         features = self._attempt(self._advance)
         self._has_site = features is not None
         return ts.restart(self._observation(features))
@@ -163,11 +261,21 @@ class InliningEnvironment(py_environment.PyEnvironment):
         features = None
         if self._has_site:
             self._decisions.append(decision)
+            self._words = f", call site {len(self._decisions)}: {self._in_words(decision)}"
             features = self._attempt(self._advance)
         if features is not None:
             return ts.transition(self._observation(features), reward=0.0)
         reward = self._attempt(self._finish)
         return ts.termination(self._observation(None), reward=reward)
+
+    def _in_words(self, decision: int) -> str:
+        """Return a decision at the call site at hand."""
+        assert self._site is not None
+        callee, caller = self._site.callee, self._site.caller
+        call = f"{callee} in {caller}" if callee and caller else "a call without a name"
+        done = "inlined" if decision else "not inlined"
+        as_default = "as" if decision == int(self._site.default) else "unlike"
+        return f"{call}: {done}, {as_default} LLVM by itself"
 
     def _attempt(self, act_fn: Callable[[], Result]) -> Result:
         """Call `act_fn`, and again if the compiler fails; in the end, forget the episode."""
@@ -196,6 +304,7 @@ class InliningEnvironment(py_environment.PyEnvironment):
         for decision in pending:
             self._episode.decide(decision)
             features = self._next_step(self._episode)
+        self._row, self._site = features or [0] * len(self._names), self._episode.site
         return features
 
     def _next_step(self, episode: CompileEpisode) -> list[int] | None:
@@ -235,6 +344,7 @@ class InliningEnvironment(py_environment.PyEnvironment):
             "default_cost_bytes": float(costs[1]),
             "decisions": len(self._trajectory.decisions),
         }
+        self._words += f"; {costs[0]:g} bytes, LLVM's {costs[1]:g}"
         return relative_saving(*costs)
 
     def _observation(self, features: list[int] | None) -> dict[str, np.ndarray]:
@@ -251,6 +361,7 @@ class InliningEnvironment(py_environment.PyEnvironment):
         self._end_episode()
         self._decisions = []
         self._trajectory = None
+        self._words = ""
         self._has_site = False
         self._current_time_step = None
 

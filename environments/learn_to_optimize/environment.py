@@ -12,6 +12,8 @@ all j.)
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,7 @@ from environments.learn_to_optimize.functions import Objective, make_objective
 from environments.learn_to_optimize.levels import Levels, check_levels, measure_levels
 from environments.learn_to_optimize.samplers import EntropyFn, Sampler, make_samplers
 from environments.learn_to_optimize.settings import Settings
+from environments.views import Views
 
 _DEFAULTS = Settings()
 
@@ -125,7 +128,7 @@ class LearnToOptimizeEnvironment(py_environment.PyEnvironment):
         self._no_reward = _constant(batch_size, 0, np.float32)
         self._num_steps = settings.episode_length
         self._start = self._state = np.empty((rows, function.dimensions), np.float32)
-        self._start_values = self._levels = np.empty(rows)
+        self._start_values = self._values = self._levels = np.empty(rows)
         self._ended: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
     @property
@@ -150,11 +153,13 @@ class LearnToOptimizeEnvironment(py_environment.PyEnvironment):
 
     def observation_spec(self) -> array_spec.BoundedArraySpec:
         """Return the spec of the point (x, c)."""
-        return array_spec.BoundedArraySpec((self._objective.dimensions,), np.float32, -1, 1, "s")
+        return array_spec.BoundedArraySpec(
+            (self._objective.dimensions,), np.float32, -1.0, 1.0, "s"
+        )
 
     def action_spec(self) -> array_spec.BoundedArraySpec:
         """Return the spec of the next x."""
-        return array_spec.BoundedArraySpec((self._objective.num_tuned,), np.float32, -1, 1, "x")
+        return array_spec.BoundedArraySpec((self._objective.num_tuned,), np.float32, -1.0, 1.0, "x")
 
     def get_info(self) -> dict[str, Any]:
         """Return the results of the episodes that ended last.
@@ -190,6 +195,61 @@ class LearnToOptimizeEnvironment(py_environment.PyEnvironment):
         self._generator = np.random.default_rng(seed)
         self._current_time_step = None
 
+    def reset_at(self, context: Sequence[float] | str) -> ts.TimeStep:
+        """Start an episode at a point; not for batches.
+
+        Args:
+          context: the n coordinates, x first and c last, or the same as `get_info` writes it.
+
+        Raises:
+          UserError: it is no point of the box.
+        """
+        assert not self.batched, "reset_at starts one episode, not a batch"
+        self._current_time_step = None
+        self._current_time_step = self._begin(_read_point(context, self._state.shape[1]))
+        return self._current_time_step
+
+    def fork(self) -> LearnToOptimizeEnvironment:
+        """Return a copy of the environment in the middle of the same episode.
+
+        From now on each goes its own way; both draw the same start points.
+        """
+        twin = copy.copy(self)
+        twin._generator = copy.deepcopy(self._generator)
+        return twin
+
+    def describe(self) -> str:
+        """Return in words where the last step led."""
+        if self._current_time_step is None:
+            return "no episode has begun"
+        num_tuned = self._action_shape[1]
+        lines = [
+            f"x = {_numbers(point[:num_tuned])} at c = {_numbers(point[num_tuned:])}"
+            for point in self._state
+        ]
+        if self._num_steps:
+            lines = [
+                f"{line}: f = {value:.6g}" for line, value in zip(lines, self._values, strict=True)
+            ]
+        return "\n".join(lines)
+
+    def views(self) -> Views:
+        """Return what else can be seen of the episode.
+
+        Returns:
+          By name: context, the start point as `get_info` writes it and the digest of one's own
+          function; point, float64 [n] or [B, n]; value, f there in units of f, which costs an
+          evaluation.
+        """
+        start = " ".join(str(number) for number in self._start[0])
+        return Views(
+            {
+                "context": lambda: {"name": start, "digest": self._objective.source_sha256 or ""},
+                "point": lambda: self._unbatch(self._state.astype(np.float64)),
+                "value": lambda: self._unbatch(self._objective(self._state)),
+            }
+        )
+
     def should_reset(self, current_time_step: ts.TimeStep) -> bool:
         """Return whether the episodes have ended; all episodes of a batch end together."""
         return self._num_steps >= self._episode_length
@@ -202,7 +262,9 @@ class LearnToOptimizeEnvironment(py_environment.PyEnvironment):
             raise ValueError(
                 f"sampler: expected points {expected}, found {points.shape}; correct the sampler"
             )
-        state = points.astype(np.float32)
+        return self._begin(points.astype(np.float32))
+
+    def _begin(self, state: np.ndarray) -> ts.TimeStep:
         self._start = self._state = state
         self._num_steps = 0
         step_type, discount = self._first
@@ -225,7 +287,7 @@ class LearnToOptimizeEnvironment(py_environment.PyEnvironment):
         levels = self._level(values)
         before = self._levels if self._level.mean is None else self._level.mean
         reward = (before - levels).astype(np.float32)
-        self._state, self._levels = state, levels
+        self._state, self._values, self._levels = state, values, levels
         self._num_steps += 1
         step_type, discount = self._middle
         if self._num_steps >= self._episode_length:
@@ -244,6 +306,24 @@ class LearnToOptimizeEnvironment(py_environment.PyEnvironment):
 
     def _unbatch(self, rows: np.ndarray) -> Any:
         return rows[0] if self._batch_size is None else rows
+
+
+def _read_point(context: Sequence[float] | str, dimensions: int) -> np.ndarray:
+    """Return a start point, float32 [1, n]."""
+    try:
+        numbers = context.split() if isinstance(context, str) else context
+        point = np.array([float(number) for number in numbers], np.float32)
+    except (TypeError, ValueError):
+        point = np.empty(0, np.float32)
+    if point.shape != (dimensions,) or not np.all(np.abs(point) <= 1):
+        raise UserError(
+            f"context: expected {dimensions} numbers from -1 to 1, found {context!r}; give x and c"
+        )
+    return point[np.newaxis]
+
+
+def _numbers(values: np.ndarray) -> str:
+    return "(" + ", ".join(f"{value:.4g}" for value in values) + ")"
 
 
 def _check(settings: Settings, batch_size: int | None) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
-import pathlib
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,11 +13,12 @@ from tf_agents.specs import array_spec
 from tf_agents.trajectories import time_step as ts
 
 from environments.contexts import ContextSampler
-from environments.tensor_graphs import models, onnx_io, rewards
+from environments.tensor_graphs import rewards
 from environments.tensor_graphs.costs import objectives
 from environments.tensor_graphs.execution.backends import backend
 from environments.tensor_graphs.execution.sizes import NONE_OPEN
 from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.model import Model
 from environments.tensor_graphs.observation.observation import Observer, without_list
 from environments.tensor_graphs.observation.tracking import BYTES, FLOPS, KERNELS, Tracker
 from environments.tensor_graphs.observation.view import View
@@ -28,37 +28,10 @@ from environments.tensor_graphs.rewriting.matching import Match
 from environments.tensor_graphs.rules import files as rule_files
 from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.settings import Settings
+from environments.views import Views
 
 _MAX_STARTS = 64
 """The number of start states whose matches and features are cached."""
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Model:
-    """A model that episodes start from.
-
-    Attributes:
-      name: a name for people to read.
-      graph: the graph before any step.
-    """
-
-    name: str
-    graph: Graph
-
-    @classmethod
-    def load(cls, name: str, seed: int = 0) -> Model:
-        """Load a built-in model, or an ONNX file.
-
-        Args:
-          name: a built-in model, such as bert-tiny or transformers:7, or the path of a file.
-          seed: seed of the random weights of a built-in model.
-
-        Raises:
-          UserError: there is no such model or file, or it cannot be read.
-        """
-        if models.is_built_in(name):
-            return cls(name, onnx_io.read(models.make(name, seed)))
-        return cls(name, onnx_io.read(pathlib.Path(name)))
 
 
 class TensorGraphEnvironment(py_environment.PyEnvironment):
@@ -137,6 +110,7 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
         self._figures, self._estimated = Figures(1.0, 1.0, 1.0), 1.0
         self._num_steps = self._num_invalid = self._num_without_gain = 0
         self._trail: list[Match] = []
+        self._words = ""
         self._info: dict[str, Any] = {}
 
     @property
@@ -215,6 +189,61 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
         self._current_time_step = self._begin(self._first_view(state, name))
         return self._current_time_step
 
+    def reset_at(self, context: Model | str) -> ts.TimeStep:
+        """Start an episode at a model.
+
+        Args:
+          context: the model, or the name of one of the sampler's (see `contexts.Named`), or what
+            `Model.load` takes: a built-in model or a file.
+
+        Raises:
+          UserError: there is no such model, or it cannot be used.
+        """
+        self._current_time_step = None
+        if isinstance(context, str):
+            named = getattr(self._sampler, "contexts", {})
+            context = named.get(context) or Model.load(context)
+        self._current_time_step = self._begin(self._first_view(context, context.name))
+        return self._current_time_step
+
+    def fork(self) -> TensorGraphEnvironment:
+        """Return a copy of the environment in the middle of the same episode.
+
+        From now on each goes its own way; both draw the same models if the sampler has no state of
+        its own. They share the engine, and what it has measured.
+        """
+        twin = copy.copy(self)
+        twin._generator = copy.deepcopy(self._generator)
+        twin._view = self._view.copy() if self._view else None
+        twin._trail = list(self._trail)
+        return twin
+
+    def describe(self) -> str:
+        """Return in words which rule the last step applied where, and what the graph costs."""
+        if self._view is None:
+            return "no episode has begun"
+        cost = f"{self._view.state.cost_ms:.4g} ms of {self._view.start_cost_ms:.4g}"
+        step = f", step {self._num_steps}, {self._words}" if self._num_steps else ""
+        return f"{self._view.name}{step}: {cost}"
+
+    def views(self) -> Views:
+        """Return what else can be seen of the episode.
+
+        Returns:
+          By name: context, the model's name and a digest of its graph; costs, what `get_info` tells
+          of the current graph; matches, those allowed as (xfer, location).
+        """
+        assert self._view is not None, "no episode has begun"
+        view = self._view
+        digest = f"{hash(view.first.graph) & (1 << 64) - 1:016x}"
+        return Views(
+            {
+                "context": lambda: {"name": view.name, "digest": digest},
+                "costs": lambda: self._info_of(view),
+                "matches": lambda: list(map(tuple, np.argwhere(self._allowed[:-1]).tolist())),
+            }
+        )
+
     def _reset(self) -> ts.TimeStep:
         self._current_time_step = None
         model = self._sampler(self._generator)
@@ -257,6 +286,9 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
         is_no_op = xfer == len(self.rules)
         is_valid = bool(self._allowed[xfer, location])
         is_last = is_valid and is_no_op
+        self._words = "NO-OP" if is_no_op else f"{self.rules[xfer].name}, match {location}"
+        if not is_valid:
+            self._words += ", which is not allowed"
         if is_valid and not is_no_op:
             self._apply(view, view.state.matches_by_rule[xfer][location])
         is_last |= 0 < self._settings.patience <= self._num_without_gain

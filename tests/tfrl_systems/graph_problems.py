@@ -22,9 +22,10 @@ import numpy as np
 
 from environments import contexts
 from environments.graph_observation import GraphSpace
-from environments.tensor_graphs.environment import Model, TensorGraphEnvironment
+from environments.tensor_graphs.environment import TensorGraphEnvironment
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import INPUT, TensorType
+from environments.tensor_graphs.model import Model
 from environments.tensor_graphs.observation.features import MATCH_FEATURES
 from environments.tensor_graphs.observation.observation import Observer
 from environments.tensor_graphs.operators.building import add

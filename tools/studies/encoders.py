@@ -121,7 +121,7 @@ class _Chance:
 
 def _saved(policy: GraphPolicy, about: Record, numbers: range) -> list[float]:
     """Return by how many percent the cheapest graph of each episode differs from the model's."""
-    from environments.tensor_graphs.environment import Model
+    from environments.tensor_graphs.model import Model
     from tfrl_systems.systems.tensor_graphs.problem import Problem, make_objective
 
     problem = Problem(models=(about["model"],), objective="analytic")

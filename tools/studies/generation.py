@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
-from environments.tensor_graphs.environment import Model
+from environments.tensor_graphs.model import Model
 from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.rules import files, library
 from environments.tensor_graphs.rules.generation.generate import Generator

@@ -48,6 +48,12 @@ class Compiler(Protocol):
     def read_calls(self, module: Module) -> Mapping[str, Sequence[str]]:
         """Return the direct calls in a module before optimisation: callees by caller's name."""
 
+    def read_instructions(self, module: Module) -> Mapping[str, int]:
+        """Return the number of instructions of each function of a module before optimisation."""
+
+    def fork(self) -> Compiler:
+        """Return another compiler that makes the same objects, for a second module meanwhile."""
+
     def close(self) -> None:
         """End the compiler's processes, if there are any; the compiler may be used again."""
 

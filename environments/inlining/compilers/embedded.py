@@ -117,6 +117,19 @@ class EmbeddedLlvm:
         worker, _ = self._start()
         return read_module(worker, module, self._timeout_s, calls=True).calls
 
+    def read_instructions(self, module: Module) -> Mapping[str, int]:
+        """See `Compiler`.
+
+        Raises:
+          CompilerError: the module cannot be read.
+        """
+        worker, _ = self._start()
+        return read_module(worker, module, self._timeout_s, calls=True).instructions
+
+    def fork(self) -> EmbeddedLlvm:
+        """See `Compiler`."""
+        return EmbeddedLlvm(self._timeout_s)
+
     def close(self) -> None:
         """End the worker processes and remove their pipes."""
         for worker in (self._worker, self._plain_worker):
@@ -200,6 +213,7 @@ class EmbeddedRequest:
       linkage: linkage of the functions that the module defines, by name; empty until the worker
         has sent it.
       calls: names of the functions called directly, by name of the caller; empty if not asked for.
+      instructions: number of each function's instructions, by name; empty if `calls` is.
     """
 
     def __init__(
@@ -215,6 +229,7 @@ class EmbeddedRequest:
         self.end_fd = worker.process.stdout.fileno()
         self.linkage: Mapping[str, str] = {}
         self.calls: Mapping[str, Sequence[str]] = {}
+        self.instructions: Mapping[str, int] = {}
         self._worker = worker
         self._replies = bytearray()
         worker.request({"bitcode": os.fspath(bitcode), "compiles": compiles, "calls": calls})
@@ -234,7 +249,7 @@ class EmbeddedRequest:
             if "functions" in reply:
                 self.linkage = dict(reply["functions"])
             elif "calls" in reply:
-                self.calls = reply["calls"]
+                self.calls, self.instructions = reply["calls"], reply["instructions"]
             else:
                 self._worker.busy = False
                 if "error" in reply:

@@ -10,7 +10,8 @@ lines of JSON::
 
     from the parent   {"bitcode": PATH, "compiles": BOOL, "calls": BOOL}
     to the parent     {"functions": [[NAME, LINKAGE], ...]}         defined functions, module order
-    to the parent     {"calls": {NAME: [NAME, ...], ...}}           if asked for: direct calls
+    to the parent     {"calls": {NAME: [NAME, ...], ...},           if asked for: direct calls and
+                       "instructions": {NAME: N, ...}}              number of instructions
     to the parent     {"done": true, "memory_bytes": N}             after the object was written
                       {"error": MESSAGE}                            or what went wrong
 
@@ -47,7 +48,8 @@ def _serve(request: dict, object_fd: int) -> None:
         functions = [(f.name, f.linkage.name) for f in module.functions if not f.is_declaration]
         _reply({"functions": functions})
         if request["calls"]:
-            _reply({"calls": _calls(module)})
+            calls, instructions = _read(module)
+            _reply({"calls": calls, "instructions": instructions})
         if not request["compiles"]:
             return
         target = llvm.Target.from_triple(module.triple)
@@ -68,20 +70,23 @@ def _write(fd: int, data: bytes) -> None:
         offset += os.pwrite(fd, data[offset:], offset)
 
 
-def _calls(module: llvm.ModuleRef) -> dict[str, list[str]]:
-    """Return the names that each defined function calls directly, before any optimisation."""
+def _read(module: llvm.ModuleRef) -> tuple[dict[str, list[str]], dict[str, int]]:
+    """Return what each defined function calls directly, and its number of instructions."""
     calls: dict[str, list[str]] = {}
+    counts: dict[str, int] = {}
     for function in module.functions:
         if function.is_declaration:
             continue
-        called = set()
+        called, count = set(), 0
         for block in function.blocks:
             for instruction in block.instructions:
+                count += 1
                 if instruction.opcode in ("call", "invoke"):
                     *_, target = instruction.operands  # the called operand is the last one
                     called.add(target.name)
         calls[function.name] = sorted(name for name in called if name)
-    return calls
+        counts[function.name] = count
+    return calls, counts
 
 
 def _memory_bytes() -> int:

@@ -152,6 +152,25 @@ def read_sections(data: bytes, subject: str, remedy: str = "") -> list[Section]:
         raise UserError(f"{subject}: expected ELF, found {data[:4]!r} ({error}){remedy}") from error
 
 
+def read_section_bytes(data: bytes) -> dict[str, int]:
+    """Return the bytes of an ELF object's loaded sections: of .text with all .text.NAME, and so on.
+
+    Raises:
+      UserError: `data` is not an ELF file.
+    """
+    try:
+        sections = list(ELFFile(io.BytesIO(data)).iter_sections())
+    except ELFError as error:
+        raise UserError(
+            f"object file: expected ELF, found {data[:4]!r}; compile it again"
+        ) from error
+    sizes: collections.Counter[str] = collections.Counter()
+    for section in sections:
+        if section["sh_flags"] & SH_FLAGS.SHF_ALLOC and section["sh_size"]:
+            sizes["." + section.name.split(".")[1]] += section["sh_size"]
+    return dict(sizes)
+
+
 def read_function_bytes(
     data: bytes, worth: Mapping[int, float] | None = None, table_weight: float = 1.0
 ) -> dict[str, float]:

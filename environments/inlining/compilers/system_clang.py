@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import pathlib
 import shutil
@@ -132,6 +133,21 @@ class SystemClang:
         """
         self._reader = usable(self._reader)
         return read_module(self._reader, module, self._timeout_s, calls=True).calls
+
+    def read_instructions(self, module: Module) -> Mapping[str, int]:
+        """See `Compiler`.
+
+        Raises:
+          CompilerError: the embedded LLVM, which counts them, cannot read the module.
+        """
+        self._reader = usable(self._reader)
+        return read_module(self._reader, module, self._timeout_s, calls=True).instructions
+
+    def fork(self) -> SystemClang:
+        """See `Compiler`."""
+        twin = copy.copy(self)
+        twin._reader = None
+        return twin
 
     def close(self) -> None:
         """End the process that reads modules."""

@@ -10,9 +10,10 @@ from environments import contexts
 from environments.errors import UserError
 from environments.tensor_graphs import rewards
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
-from environments.tensor_graphs.environment import Model, TensorGraphEnvironment
+from environments.tensor_graphs.environment import TensorGraphEnvironment
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import INPUT, TensorType
+from environments.tensor_graphs.model import Model
 from environments.tensor_graphs.observation import features
 from environments.tensor_graphs.operators.building import add
 from environments.tensor_graphs.rewriting.engine import Engine

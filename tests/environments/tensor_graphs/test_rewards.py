@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from environments.errors import UserError
-from environments.tensor_graphs.environment import Model
 from environments.tensor_graphs.execution.backends import backend
+from environments.tensor_graphs.model import Model
 from environments.tensor_graphs.onnx_io import read
 from environments.tensor_graphs.rewards import Figures, end_to_end, make_reward
 from environments.tensor_graphs.rules.language.notation import op, rule

@@ -15,7 +15,7 @@ import tensorflow as tf
 from tf_agents.specs import tensor_spec
 
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
-from environments.tensor_graphs.environment import Model
+from environments.tensor_graphs.model import Model
 from environments.tensor_graphs.rules import files
 from tests.tfrl_systems import graph_problems
 from tests.tfrl_systems.graph_problems import RULES, random_observation

@@ -11,7 +11,8 @@ from typing import Any
 
 from environments.contexts import ContextSampler
 from environments.tensor_graphs.costs.objectives import make_objective
-from environments.tensor_graphs.environment import Model, TensorGraphEnvironment
+from environments.tensor_graphs.environment import TensorGraphEnvironment
+from environments.tensor_graphs.model import Model
 from environments.tensor_graphs.observation.observation import VOCABULARY
 from environments.tensor_graphs.settings import Settings
 from tfrl_systems.drivers.episode_runner import Actor, EpisodeRunner

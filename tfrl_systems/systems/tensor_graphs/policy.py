@@ -14,8 +14,9 @@ import numpy as np
 from environments import contexts
 from environments.errors import UserError
 from environments.tensor_graphs.costs.objectives import Objective
-from environments.tensor_graphs.environment import Model, TensorGraphEnvironment
+from environments.tensor_graphs.environment import TensorGraphEnvironment
 from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.model import Model
 from environments.tensor_graphs.observation.observation import VOCABULARY, is_understood
 from environments.tensor_graphs.rewriting.engine import State
 from environments.tensor_graphs.rewriting.matching import Match

@@ -10,7 +10,7 @@ import numpy as np
 
 from environments import contexts
 from environments.contexts import ContextSampler
-from environments.tensor_graphs.environment import Model
+from environments.tensor_graphs.model import Model
 from environments.tensor_graphs.models import families
 from tfrl_systems.drivers.requirements import here
 

@@ -12,8 +12,9 @@ import numpy as np
 import psutil
 
 from environments import contexts
-from environments.tensor_graphs.environment import Model, TensorGraphEnvironment
+from environments.tensor_graphs.environment import TensorGraphEnvironment
 from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.model import Model
 from environments.tensor_graphs.rewriting.engine import Engine, State
 from environments.tensor_graphs.rewriting.match_index import MatchIndex, Starts
 from environments.tensor_graphs.rewriting.matching import CompiledRule, Match, compile_rules

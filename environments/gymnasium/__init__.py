@@ -1,0 +1,45 @@
+"""The environments as Gymnasium's (an extra: pip install tfrl-systems[gymnasium]).
+
+Importing this package registers them; so does `gymnasium.make` by a name with a module::
+
+    import gymnasium
+    import environments.gymnasium
+
+    gymnasium.make("tfrl/Inlining-v0", corpus="runs/mine")
+    gymnasium.make("tfrl/TensorGraphs-v0", models=["bert-tiny"])
+    gymnasium.make_vec("tfrl/LearnToOptimize-v0", num_envs=64, function="shifted_ackley")
+    gymnasium.make("environments.gymnasium:tfrl/TensorGraphs-v0")  # imports it by itself
+
+Other arguments are those of `environments.make`. Gymnasium before 1.0 finds the names without any
+import. What there is to see and to do is described in `environment.SystemEnvironment`.
+"""
+
+from __future__ import annotations
+
+import gymnasium
+
+_PACKAGE = "environments.gymnasium"
+
+# The name of each environment, and the system's; what `make` is told where a user says nothing.
+NAMES: dict[str, tuple[str, dict[str, str]]] = {
+    "tfrl/Inlining-v0": ("inlining", {}),
+    "tfrl/TensorGraphs-v0": ("tensor_graphs", {"models": "bert-tiny", "objective": "analytic"}),
+    "tfrl/LearnToOptimize-v0": ("learn_to_optimize", {}),
+}
+
+
+def register() -> None:
+    """Register the environments; they are imported only when one is made."""
+    for name, (system, usual) in NAMES.items():
+        if name in gymnasium.registry:
+            continue
+        batched = system == "learn_to_optimize"
+        gymnasium.register(
+            name,
+            f"{_PACKAGE}.environment:SystemEnvironment",
+            vector_entry_point=f"{_PACKAGE}.batched:BatchedEnvironment" if batched else None,
+            kwargs={"system": system, **usual},
+        )
+
+
+register()

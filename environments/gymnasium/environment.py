@@ -1,0 +1,156 @@
+"""One of the systems as an environment of Gymnasium."""
+
+from __future__ import annotations
+
+import copy
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from tf_agents.trajectories import time_step as ts
+
+import environments
+from environments import trajectories
+from environments.errors import UserError
+from environments.gymnasium import spaces
+from environments.wrappers import Flat, split_mask
+
+
+class SystemEnvironment(gymnasium.Env[np.ndarray, Any]):
+    """One of the systems, with its actions numbered, or in a box.
+
+    Observation: a vector, as `wrappers.Flat` describes it. Under the key "action_mask", `info` has
+      the mask, int8 [m], of a system that masks its actions; and when an episode ends, what the
+      system's own `get_info` tells, such as sizes or costs with their units in their names.
+
+    `reset(seed=…)` restarts all that is random; the first `reset` without a seed takes one of
+    Gymnasium's own. `reset(options={"context": …})` starts at a context instead of a drawn one: a
+    module of the corpus by name, a model, a start point.
+
+    Args:
+      system: name of the system.
+      render_mode: "ansi": `render` returns the last decision in words.
+      **settings: arguments of `environments.make` for this system; `reward` names what is rewarded.
+
+    Raises:
+      UserError: the settings cannot be used.
+    """
+
+    metadata = {"render_modes": ["ansi"], "render_fps": 4}
+
+    def __init__(self, system: str, render_mode: str | None = None, **settings: Any) -> None:
+        if render_mode not in (None, "ansi"):
+            raise UserError(f"render_mode: expected 'ansi' or None, found {render_mode!r}")
+        self.render_mode = render_mode
+        self._system, self._settings = system, settings
+        self._start(Flat(environments.make(system, **settings)))
+        self._recording: trajectories.Recording | None = None
+        self._is_seeded = False
+
+    def _start(self, environment: Flat) -> None:
+        self._environment = environment
+        self.observation_space = spaces.observation_space(environment)
+        self.action_space = spaces.action_space(environment)
+        self._mask = np.ones(environment.num_actions, np.int8)
+
+    @property
+    def system_environment(self) -> Any:
+        """The system's own environment, which has its state, its rules and so on."""
+        return self._environment.environment
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Start an episode.
+
+        Raises:
+          UserError: there is no such option, or no such context.
+        """
+        super().reset(seed=seed)
+        unknown = set(options or ()) - {"context"}
+        if unknown:
+            raise UserError(f"options: expected 'context', found {', '.join(sorted(unknown))}")
+        if seed is None and not self._is_seeded:
+            seed = int(self.np_random.integers(2**31))
+        if seed is not None:
+            self._environment.seed(seed)
+            self._is_seeded = True
+        context = (options or {}).get("context")
+        if context is None:
+            time_step = self._environment.reset()
+        else:
+            time_step = self._environment.reset_at(context)
+        self._recording = trajectories.Recording(
+            self._system, self._settings, self._environment, time_step
+        )
+        return self._seen(time_step), self._info(time_step)
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Take an action."""
+        if self._recording is None:
+            raise gymnasium.error.ResetNeeded("step: expected reset first, found no episode")
+        time_step = self._environment.step(action)
+        self._recording.add(action, time_step)
+        is_last = bool(time_step.is_last())
+        is_over = is_last and float(time_step.discount) == 0
+        return (
+            self._seen(time_step),
+            float(time_step.reward),
+            is_over,
+            is_last and not is_over,
+            self._info(time_step),
+        )
+
+    def action_masks(self) -> np.ndarray:
+        """Return which actions are allowed now, bool [m], as sb3-contrib's MaskablePPO asks."""
+        return self._mask.astype(bool)
+
+    def render(self) -> str | None:  # type: ignore[override]
+        """Return the last decision in words, or None without a render mode."""
+        return self.system_environment.describe() if self.render_mode else None
+
+    def fork(self) -> SystemEnvironment:
+        """Return a copy in the middle of the same episode; it must be closed, too."""
+        twin = SystemEnvironment.__new__(SystemEnvironment)
+        twin.__dict__.update(self.__dict__)
+        twin._environment = self._environment.fork()
+        twin._np_random = copy.deepcopy(self._np_random)
+        if self._recording:
+            twin._recording = self._recording.fork(twin._environment)
+        return twin
+
+    @property
+    def observation(self) -> Mapping[str, Any]:
+        """What else can be seen of the episode, by name; each is computed when it is asked for."""
+        return self.system_environment.views()
+
+    def save_trajectory(self, path: pathlib.Path | str, author: str = "") -> None:
+        """Write the episode so far to a file, which `tfrl replay` plays again.
+
+        Args:
+          path: a file, by custom NAME.json.
+          author: whose decisions these are, for the table of `tfrl replay`.
+
+        Raises:
+          UserError: no episode has begun, or the file cannot be written.
+        """
+        if self._recording is None:
+            raise UserError("save_trajectory: expected an episode, found none; call reset first")
+        self._recording.trajectory(author).save(pathlib.Path(path))
+
+    def close(self) -> None:
+        """Close the system's environment; may be called again."""
+        self._environment.close()
+
+    def _seen(self, time_step: ts.TimeStep) -> np.ndarray:
+        if not self._environment.is_masked:
+            return time_step.observation
+        vector, mask = split_mask(time_step.observation)
+        self._mask = mask.astype(np.int8)
+        return vector
+
+    def _info(self, time_step: ts.TimeStep) -> dict[str, Any]:
+        info = {"action_mask": self._mask} if self._environment.is_masked else {}
+        return info | (self._environment.get_info() if time_step.is_last() else {})

@@ -134,6 +134,31 @@ def test_sources_are_drawn_by_name(tmp_path):
     assert unit.name == f"demo/{drawn}"
     assert unit.argument_sets == (("-std=gnu11", "-Itfrl", "-DVALUE=value()"),)
     assert (root / "tfrl/config.h").read_text() == "int value(void);\n"
+    # Of two, at most one is the one that is drawn first.
+    both = make_project(path, max_sources=2)
+    assert len(fetch_corpus.project_units(both, root)) == 2
+    (first,) = fetch_corpus.project_units(both, root, most=1)
+    assert first.name == unit.name
+
+
+def test_fewer_sources_leave_a_project_its_part(tmp_path, monkeypatch):
+    monkeypatch.setattr(fetch_corpus, "SMALLEST_DRAWN", 2)
+    path = make_sdist(tmp_path)
+    files = {"demo": path}
+    fetch_corpus.build([make_project(path, max_sources=2)], files, tmp_path / "all", "embedded", 1)
+    fetch_corpus.build(
+        [make_project(path, max_sources=2)], files, tmp_path / "few", "embedded", 1, most=1
+    )
+    parts = [{p.name for p in (tmp_path / name).iterdir()} for name in ("all", "few")]
+    assert parts[0] == parts[1] and "heldout" in parts[0]
+    assert len(Corpus.load(tmp_path / "few/heldout").modules) == 1
+
+
+@pytest.mark.parametrize("number", [0, -3])
+def test_fewer_than_one_source_is_wrong(number):
+    arguments = fetch_corpus.parse_arguments(["--sources", str(number)])
+    with pytest.raises(UserError, match=f"--sources: expected 1 or more, found {number}"):
+        fetch_corpus.run(arguments)
 
 
 def test_archives_cannot_write_elsewhere(tmp_path):

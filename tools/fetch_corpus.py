@@ -134,9 +134,15 @@ def extract(project: Project, file: pathlib.Path, directory: pathlib.Path) -> pa
 
 
 def project_units(
-    project: Project, root: pathlib.Path, more_options: Sequence[str] = ()
+    project: Project,
+    root: pathlib.Path,
+    more_options: Sequence[str] = (),
+    most: int | None = None,
 ) -> list[CompileUnit]:
-    """Return what to compile of a project unpacked in `root`: at most `max_sources` sources."""
+    """Return what to compile of a project unpacked in `root`: at most `max_sources` sources.
+
+    If `most` is not None, they are the first of them, in the order in which they are drawn.
+    """
     fit = fitting_sources(project, root)
     drawn = sorted(fit, key=lambda path: digest(f"{project.name}/{path}"))[: project.max_sources]
     options = (
@@ -147,7 +153,7 @@ def project_units(
     )
     return [
         CompileUnit(f"{project.name}/{path}", path, root, root, project.language, (options,))
-        for path in sorted(drawn)
+        for path in sorted(drawn[:most])
     ]
 
 
@@ -173,10 +179,12 @@ def build(
     compiler: str,
     jobs: int | None,
     options: Sequence[str] = (),
+    most: int | None = None,
 ) -> BuildReport:
     """Compile the projects from their distributions `files`, and write the corpora.
 
-    `options` are given to the compiler after each project's own.
+    `options` are given to the compiler after each project's own. If `most` is not None, no more
+    sources of a project are compiled; what each project is for does not change.
     """
     bitcode_compiler = find_compiler(compiler)
     output.mkdir(parents=True, exist_ok=True)
@@ -185,14 +193,15 @@ def build(
     with tempfile.TemporaryDirectory(prefix=".sources-", dir=output) as unpacked:
         for project in projects:
             root = extract(project, files[project.name], pathlib.Path(unpacked, project.name))
-            units[project.name] = project_units(project, root.absolute(), options)
+            units[project.name] = project_units(project, root.absolute(), options, most)
             num_sources[project.name] = len(fitting_sources(project, root))
         every = [unit for name in sorted(units) for unit in units[name]]
         how = jobs, _show, COMPILE_TIMEOUT_S
         report = build_units(every, output / "all", bitcode_compiler, *how, num_sources)
     sizes: dict[str, dict[str, int]] = {"c++": {}, "c": {}}
     for project in projects:
-        sizes[project.language][project.name] = len(units[project.name])
+        fitting = num_sources[project.name]
+        sizes[project.language][project.name] = min(fitting, project.max_sources or fitting)
     split = split_projects(sizes)
     corpus = Corpus.load(output / "all")
     for part in SPLITS:
@@ -222,6 +231,7 @@ def parse_arguments(arguments: Iterable[str] | None = None) -> argparse.Namespac
         "--option", action="append", default=[], help="for the compiler; repeatable"
     )
     parser.add_argument("--whole", action="store_true", help="all sources of each project")
+    parser.add_argument("--sources", type=int, metavar="N", help="at most N of each project")
     parser.add_argument("--language", choices=("c", "c++"), help="only projects of this language")
     parser.add_argument("--jobs", type=int, help="compilers at a time; one for each processor")
     parser.add_argument("--project", action="append", help="only these projects; repeatable")
@@ -231,6 +241,8 @@ def parse_arguments(arguments: Iterable[str] | None = None) -> argparse.Namespac
 def run(arguments: argparse.Namespace) -> None:
     """Download, compile and describe the corpus; raise UserError if a project is missing."""
     projects = read_projects()
+    if arguments.sources is not None and arguments.sources < 1:
+        raise UserError(f"--sources: expected 1 or more, found {arguments.sources}")
     if arguments.project:
         unknown = sorted(set(arguments.project) - {project.name for project in projects})
         if unknown:
@@ -244,7 +256,7 @@ def run(arguments: argparse.Namespace) -> None:
     # Not made from fewer, because figures would not compare.
     files = download_all({project.name: project for project in projects}, arguments.cache)
     how = arguments.compiler, arguments.jobs, arguments.option
-    report = build(projects, files, arguments.output, *how)
+    report = build(projects, files, arguments.output, *how, arguments.sources)
     if sys.stderr.isatty():
         print(file=sys.stderr)
     for failure in report.not_compiled:

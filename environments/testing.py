@@ -159,6 +159,27 @@ class EnvironmentContractTest:
             rule = "info-stays: info is that of the ended episode until another one ends"
             _check(environment.get_info() == before, rule)
 
+    def test_a_fork_goes_its_own_way(self) -> None:
+        """An environment that has `fork` copies itself in the middle of an episode.
+
+        The copy gives the same time steps for the same actions, and neither disturbs the other.
+        """
+        with self.make_environment(seed=0) as environment:
+            if not hasattr(environment, "fork"):
+                return
+            environment.reset()
+            actions = self._actions(environment)
+            if not environment.current_time_step().is_last():
+                environment.step(next(actions))
+            first, second = (environment.fork() for _ in range(2))
+            rest = [next(actions) for _ in range(5)]
+            played = [[fork.step(action) for action in rest] for fork in (first, second)]
+            played.append([environment.step(action) for action in rest])
+            for fork in (first, second):
+                fork.close()
+            rule = "fork-same: a fork must give the same time steps for the same actions"
+            _check(all(_equal(steps, played[0]) for steps in played), rule)
+
     def test_close_at_any_time(self) -> None:
         """`close` works before and during an episode, and a second time."""
         untouched = self.make_environment(seed=0)

@@ -12,10 +12,11 @@ from environments.errors import UserError
 from environments.tensor_graphs.costs.objectives import Objective, make_objective
 from environments.tensor_graphs.environment import TensorGraphEnvironment
 from environments.tensor_graphs.model import Model
-from environments.tensor_graphs.settings import Settings
+from environments.tensor_graphs.settings import SIZES, Settings
 
-# A stock network has an output for each action; few models have more matches of one rule.
-_MAX_LOCATIONS = 32
+# A stock network has an output for each action: so there are not many more than at first.
+_GROWTH = 3
+_MOST = 1 << 12
 
 
 def make_environment(
@@ -40,8 +41,8 @@ def make_environment(
       seed: of the models drawn.
       measure_fn: measures whole models.
       settings: all settings; or some of them by name, as in reward="terminal":
-      **fields: fields of `Settings`. With `models`, max_locations is 32 if nothing else is said,
-        and what does not fit is left out.
+      **fields: fields of `Settings`. With `models`, max_locations is three times what the models
+        need before any step, if nothing else is said, and what does not fit is left out.
 
     Raises:
       UserError: a model, a setting or the objective cannot be used.
@@ -54,8 +55,22 @@ def make_environment(
         names = [models] if isinstance(models, str | os.PathLike) else models
         sampler = Named({str(name): Model.load(str(name)) for name in names})
         if settings is None:
-            fields = {"max_locations": _MAX_LOCATIONS, "truncate": True, **fields}
+            fields = {"truncate": True, **fields}
+            if "max_locations" not in fields:
+                fields["max_locations"] = _GROWTH * _num_locations(sampler, rules)
     settings = dataclasses.replace(settings or Settings(), **fields)
     if isinstance(objective, str):
         objective = make_objective(objective)
     return TensorGraphEnvironment(sampler, settings, rules, objective, seed, measure_fn)
+
+
+def _num_locations(models: Named[Model], rules: Any) -> int:
+    """Return the most matches that a rule has in a model before any step, at least 1."""
+    rooms: dict[str, Any] = dict.fromkeys(SIZES, _MOST)
+    roomy = Settings(max_steps=1, truncate=True, **rooms)
+    environment = TensorGraphEnvironment(models, roomy, rules, make_objective("analytic"))
+    most = 1
+    for model in models.contexts.values():
+        observation = environment.reset_at(model).observation
+        most = max(most, int(observation["location_masks"].sum(axis=1).max()))
+    return most

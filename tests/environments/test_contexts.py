@@ -29,6 +29,16 @@ def test_the_generator_decides():
     assert draw(sampler, 50) == draw(sampler, 50) != draw(sampler, 50, seed=1)
 
 
+def test_named_contexts_are_drawn_and_found():
+    sampler = contexts.Named({"first": "a", "second": "b"})
+    assert draw(sampler, 50) == draw(contexts.uniform("ab"), 50)
+    assert contexts.find(sampler, "second") == "b"
+    with pytest.raises(UserError, match="2 contexts, found 'secnod'; similar: second"):
+        contexts.find(sampler, "secnod")
+    with pytest.raises(UserError, match="the sampler knows no names"):
+        contexts.find(contexts.uniform("ab"), "first")
+
+
 @pytest.mark.parametrize("make", [contexts.uniform, contexts.sequential])
 def test_no_contexts(make):
     with pytest.raises(UserError, match="found none; add some"):

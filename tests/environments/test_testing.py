@@ -54,6 +54,15 @@ class TestCountDown(EnvironmentContractTest):
         return CountDown(seed)
 
 
+class Forgetful(CountDown):
+    """Its fork does not know how far the episode is."""
+
+    def fork(self):
+        twin = Forgetful(0)
+        twin.reset()
+        return twin
+
+
 class Float(CountDown):
     def _observation(self):
         return np.array([0.5])
@@ -147,6 +156,7 @@ class MidReset(CountDown):
         (NoContext, "test_info_tells_of_the_ended_episode", "info-context"),
         (WordyInfo, "test_info_tells_of_the_ended_episode", "info-numbers"),
         (ForgetsInfo, "test_info_tells_of_the_ended_episode", "info-stays"),
+        (Forgetful, "test_a_fork_goes_its_own_way", "fork-same"),
         (ClosesOnce, "test_close_at_any_time", "close-any-time"),
     ],
 )

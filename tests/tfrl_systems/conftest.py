@@ -8,12 +8,11 @@ import pathlib
 
 import pytest
 
-from environments.inlining.corpus.modules import DESCRIPTION_FILE
 from tests.environments.inlining.small_modules import (
     HAND_WORKED,
     NO_CALL_SITES,
     many_calls,
-    write_module,
+    write_corpus,
 )
 from tests.tfrl_systems import small_runs
 from tests.tfrl_systems.small_runs import SmallRun
@@ -26,17 +25,6 @@ QUICK = tuple(
     for setting in ("num_models=2", "epochs=3", "hidden_sizes=8", "num_rounds=2")
     for word in ("--set", setting)
 )
-
-
-def write_corpus(directory: pathlib.Path, modules: dict[str, str]) -> pathlib.Path:
-    """A corpus as `tfrl corpus build` leaves it; IR by name of the module."""
-    for name, ir in modules.items():
-        path = directory / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_module(path.parent, path.name, ir)
-    description = {"modules": sorted(modules), "has_thinlto": False}
-    (directory / DESCRIPTION_FILE).write_text(json.dumps(description))
-    return directory
 
 
 @pytest.fixture(scope="session")

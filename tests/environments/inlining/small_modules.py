@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import pathlib
 
 import numpy as np
@@ -14,7 +15,7 @@ from environments.inlining.collection.store import Trajectory, TrajectoryStore
 from environments.inlining.collection.tasks import Play, perform
 from environments.inlining.compilers.compilation import CallSite, CompilerError
 from environments.inlining.compilers.compiler import Compiler, run_policy
-from environments.inlining.corpus.modules import Module
+from environments.inlining.corpus.modules import DESCRIPTION_FILE, Module
 from environments.inlining.heuristics import Default, Policy
 
 TRIPLE = 'target triple = "x86_64-pc-linux-gnu"\n'
@@ -89,6 +90,17 @@ def write_module(directory: pathlib.Path, name: str, ir: str, *, text: bool = Fa
     else:
         path.write_bytes(llvm.parse_assembly(TRIPLE + ir, llvm.create_context()).as_bitcode())
     return Module(name, path, ".", "unknown")
+
+
+def write_corpus(directory: pathlib.Path, modules: dict[str, str]) -> pathlib.Path:
+    """A corpus as `tfrl corpus build` leaves it; IR by name of the module."""
+    for name, ir in modules.items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_module(path.parent, path.name, ir)
+    description = {"modules": sorted(modules), "has_thinlto": False}
+    (directory / DESCRIPTION_FILE).write_text(json.dumps(description))
+    return directory
 
 
 class Replay:

@@ -7,8 +7,8 @@ import shutil
 import pytest
 
 from tests.environments.inlining.exploration.test_explore import SAVING
-from tests.environments.inlining.small_modules import HAND_WORKED, many_calls
-from tests.tfrl_systems.conftest import QUICK, write_corpus
+from tests.environments.inlining.small_modules import HAND_WORKED, many_calls, write_corpus
+from tests.tfrl_systems.conftest import QUICK
 from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
 
 OBJECTS = ("--set", "objective=object")

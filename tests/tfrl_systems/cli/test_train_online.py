@@ -7,9 +7,13 @@ import json
 import pytest
 
 from tests.environments.inlining.exploration.test_explore import SAVING
-from tests.environments.inlining.small_modules import HAND_WORKED, NO_CALL_SITES, many_calls
+from tests.environments.inlining.small_modules import (
+    HAND_WORKED,
+    NO_CALL_SITES,
+    many_calls,
+    write_corpus,
+)
 from tests.tfrl_systems.cli.test_train import FIELDS, read_result
-from tests.tfrl_systems.conftest import write_corpus
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 
 from environments.inlining.corpus.modules import Corpus
 from tests.environments.inlining.exploration.test_explore import SAVING, pairs
-from tests.tools.studies.test_inlining import write_corpus
+from tests.environments.inlining.small_modules import write_corpus
 from tests.tools.studies.test_savings import IMAGE
 from tools.studies import bc_max_figures, writing
 from tools.studies.bc_max_figures import AS_PRINTED, NONE

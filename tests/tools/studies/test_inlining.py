@@ -7,21 +7,12 @@ import json
 import pytest
 
 from environments.errors import UserError
-from environments.inlining.corpus.modules import DESCRIPTION_FILE, Corpus, Module
+from environments.inlining.corpus.modules import Corpus, Module
 from tests.environments.inlining.exploration.test_explore import SAVING, pairs
-from tests.environments.inlining.small_modules import many_calls, write_module
+from tests.environments.inlining.small_modules import many_calls, write_corpus
 from tools.studies import inlining
 
 LARGE = pairs(1) + f'@data = global [9000 x i8] c"{"x" * 9000}"\n'
-
-
-def write_corpus(directory, irs):
-    for name, ir in irs.items():
-        (directory / name).parent.mkdir(parents=True, exist_ok=True)
-        write_module(directory, name, ir)
-    description = {"modules": list(irs), "has_thinlto": False}
-    (directory / DESCRIPTION_FILE).write_text(json.dumps(description))
-    return directory
 
 
 @pytest.fixture

@@ -19,9 +19,8 @@ from tests.requirements import NO_RAY
 pytest.importorskip("ray", reason=NO_RAY)
 
 from environments.errors import UserError
-from tests.environments.inlining.small_modules import HAND_WORKED, many_calls
+from tests.environments.inlining.small_modules import HAND_WORKED, many_calls, write_corpus
 from tests.environments.tensor_graphs.small_models import adapter, write
-from tests.tfrl_systems.conftest import write_corpus
 from tests.tfrl_systems.drivers.collecting import sha256
 from tests.tfrl_systems.drivers.runners import Noise, Task
 from tests.tfrl_systems.small_runs import GRAPHS

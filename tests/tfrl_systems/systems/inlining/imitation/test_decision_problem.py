@@ -7,8 +7,7 @@ from environments.inlining.corpus.modules import Corpus
 from environments.inlining.exploration.explore import ExplorationConfig
 from environments.inlining.heuristics import Default
 from environments.inlining.linking.objective import OBJECT
-from tests.environments.inlining.small_modules import many_calls
-from tests.tfrl_systems.conftest import write_corpus
+from tests.environments.inlining.small_modules import many_calls, write_corpus
 from tfrl_systems.drivers.collect import Collect
 from tfrl_systems.systems.inlining.imitation.decision_problem import InliningProblem
 from tfrl_systems.systems.inlining.workers import make_collector

@@ -8,8 +8,8 @@ from environments.inlining.compilers.compiler import Compiler
 class SharedCompilers:
     """Compilers of one kind; each compiles for one environment at a time.
 
-    Whoever takes compilers here calls `join` first and `leave` last. The last that leaves closes
-    all compilers.
+    Whoever takes compilers here calls `join` first and `leave` last. Where one user is left, it has
+    its own, so the idle ones are closed.
 
     Args:
       compiler: the first of them; the others are its forks.
@@ -35,6 +35,6 @@ class SharedCompilers:
     def leave(self) -> None:
         """Remove one user, who has given back what it took."""
         self._num_users -= 1
-        if self._num_users == 0:
+        if self._num_users <= 1:
             for compiler in self._idle:
                 compiler.close()

@@ -1,0 +1,206 @@
+"""The systems as environments of Gymnasium: its checker, contexts, forks, words and names."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import psutil
+import pytest
+
+from environments.errors import UserError
+from tests.environments.inlining.small_modules import HAND_WORKED, many_calls, write_corpus
+
+gymnasium = pytest.importorskip("gymnasium", reason="pip install -e '.[gymnasium]'")
+NAMES = ("tfrl/Inlining-v0", "tfrl/TensorGraphs-v0", "tfrl/LearnToOptimize-v0")
+
+
+@pytest.fixture
+def make(lend):
+    """Makes environments of small problems, and closes them."""
+    corpus = lend(
+        "gymnasium-corpus",
+        lambda path: write_corpus(path, {"p/hand.cc": HAND_WORKED, "p/many.cc": many_calls(3)}),
+    )
+    problems = {
+        NAMES[0]: {"corpus": corpus},
+        NAMES[1]: {"max_steps": 5},
+        NAMES[2]: {"dimensions": 3, "episode_length": 4},
+    }
+    made = []
+
+    def make_environment(name, **settings):
+        module_and_name = f"environments.gymnasium:{name}"
+        made.append(gymnasium.make(module_and_name, **problems[name], **settings))
+        return made[-1]
+
+    yield make_environment
+    for environment in made:
+        environment.close()
+
+
+def act(environment, generator):
+    """Take a random action that is allowed, and return what `step` does."""
+    masks = environment.unwrapped.action_masks()
+    if not len(masks):
+        shape = environment.action_space.shape
+        return environment.step(generator.uniform(-1, 1, shape).astype(np.float32))
+    return environment.step(int(generator.choice(np.flatnonzero(masks))))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gymnasium_checks_it_without_a_warning(make, name):
+    from gymnasium.utils.env_checker import check_env
+
+    environment = make(name, render_mode="ansi").unwrapped
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_env(environment)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_seed_decides_the_episodes(make, name):
+    episodes = []
+    for environment in (make(name), make(name)):
+        generator = np.random.default_rng(0)
+        observation, _ = environment.reset(seed=7)
+        episodes.append([observation.tolist()])
+        is_over = False
+        while not is_over:
+            observation, reward, terminated, truncated, _ = act(environment, generator)
+            is_over = terminated or truncated
+            episodes[-1] += [observation.tolist(), reward]
+        episodes[-1].append(environment.reset()[0].tolist())
+    assert episodes[0] == episodes[1]
+
+
+@pytest.mark.parametrize(
+    "name, context",
+    [(NAMES[0], "p/many.cc"), (NAMES[1], "bert-tiny"), (NAMES[2], (0.25, -0.5, 0.75))],
+)
+def test_an_episode_begins_where_it_is_told_to(make, name, context):
+    environment = make(name)
+    environment.reset(seed=0, options={"context": context})
+    begun = environment.unwrapped.observation["context"]["name"]
+    assert begun == (context if isinstance(context, str) else "0.25 -0.5 0.75")
+
+
+@pytest.mark.parametrize(
+    "name, context, words",
+    [
+        (NAMES[0], "p/amny.cc", "found 'p/amny.cc'; similar: p/many.cc"),
+        (NAMES[1], "no-such-model", "no-such-model"),
+        (NAMES[2], (0.25, 3.0, 0.5), "expected 3 numbers from -1 to 1"),
+        (NAMES[2], "a b c", "expected 3 numbers from -1 to 1"),
+    ],
+)
+def test_a_context_that_is_not_there_is_one_line(make, name, context, words):
+    with pytest.raises(UserError, match=words):
+        make(name).reset(options={"context": context})
+
+
+def test_an_unknown_option_is_one_line(make):
+    with pytest.raises(UserError, match="expected 'context', found module"):
+        make(NAMES[2]).reset(options={"module": "a"})
+
+
+def test_rewards_go_by_name(make):
+    modules = {}
+    for reward in ("object", "code"):
+        environment = make(NAMES[0], reward=reward)
+        environment.reset(seed=0, options={"context": "p/hand.cc"})
+        is_over = False
+        while not is_over:
+            *_, is_over, _, info = environment.step(1)
+        modules[reward] = info
+    # All is inlined both times; what counts is the text column once, and code alone otherwise.
+    whole, code = modules["object"], modules["code"]
+    assert whole["size_bytes"] == code["size_bytes"]
+    assert whole["cost_bytes"] == whole["size_bytes"]
+    assert code["cost_bytes"] == code["exec_bytes"] < code["size_bytes"]
+    with pytest.raises(UserError, match="found 'small'"):
+        make(NAMES[0], reward="small")
+
+
+def test_sizes_calls_and_instructions_are_seen_by_name(make):
+    environment = make(NAMES[0])
+    environment.reset(seed=0, options={"context": "p/hand.cc"})
+    seen = environment.unwrapped.observation
+    assert seen["site"] == ("caller", "leaf") and seen["sections"] == {}
+    assert seen["calls"]["caller"] == ["leaf", "once"]
+    assert seen["instructions"] == {"leaf": 5, "once": 2, "caller": 4, "other": 3}
+    is_over = False
+    while not is_over:
+        *_, is_over, _, info = environment.step(0)
+    sections = environment.unwrapped.observation["sections"]
+    assert sections[".text"] == info["exec_bytes"]
+    with pytest.raises(UserError, match="found 'ir'"):
+        environment.unwrapped.observation["ir"]
+
+
+def test_the_last_decision_in_words(make):
+    inlining = make(NAMES[0], render_mode="ansi")
+    inlining.reset(seed=0, options={"context": "p/hand.cc"})
+    inlining.step(1)
+    expected = "p/hand.cc, call site 1: leaf in caller: inlined, unlike LLVM by itself"
+    assert inlining.render() == expected
+    graphs = make(NAMES[1], render_mode="ansi")
+    graphs.reset(seed=0)
+    location = int(np.flatnonzero(graphs.unwrapped.action_masks())[0])
+    graphs.step(location)
+    rule = graphs.unwrapped.system_environment.trail[0].rule
+    assert graphs.render().startswith(f"bert-tiny, step 1, {rule}, match 0: ")
+    function = make(NAMES[2], render_mode="ansi")
+    function.reset(seed=0, options={"context": (0.25, -0.5, 0.75)})
+    assert function.render() == "x = (0.25, -0.5) at c = (0.75)"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_fork_goes_on_alone(make, name):
+    environment = make(name)
+    environment.reset(seed=3)
+    *_, terminated, truncated, _ = act(environment, np.random.default_rng(0))
+    assert not terminated and not truncated
+    fork = environment.unwrapped.fork()
+    rest = [act(each, np.random.default_rng(1)) for each in (environment, fork)]
+    assert rest[0][0].tolist() == rest[1][0].tolist() and rest[0][1:4] == rest[1][1:4]
+    fork.close()
+    # The environment goes on after its fork has ended.
+    environment.reset()
+    act(environment, np.random.default_rng(2))
+
+
+def test_forks_leave_nothing_open(make):
+    environment = make(NAMES[0])
+    environment.reset(seed=0, options={"context": "p/hand.cc"})
+    environment.step(1)
+
+    def num_open():
+        process = psutil.Process()
+        return process.num_fds(), len(process.children(recursive=True))
+
+    with environment.unwrapped.fork() as fork:
+        fork.step(0)
+    before = num_open()
+    for _ in range(100):
+        with environment.unwrapped.fork() as fork:
+            pass
+    for _ in range(5):
+        with environment.unwrapped.fork() as fork:
+            is_over = False
+            while not is_over:
+                *_, is_over, _, _ = fork.step(0)
+    assert num_open() == before
+    environment.step(0)
+
+
+def test_names_are_found_as_the_docstring_says():
+    code = (
+        "import gymnasium, environments.gymnasium\n"
+        "names = [n for n in gymnasium.registry if n.startswith('tfrl/')]\n"
+        "assert sorted(names) == sorted(environments.gymnasium.NAMES), names\n"
+        "import sys; assert 'tensorflow' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -12,6 +12,7 @@ Where some actions are not always allowed, the observation has a mask beside the
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -118,8 +119,8 @@ class Flat(py_environment.PyEnvironment):
 
     def fork(self) -> Flat:
         """Return a copy in the middle of the same episode, if the environment can be forked."""
-        twin = Flat(self.environment.fork())  # type: ignore[attr-defined]
-        twin._current_time_step = self._current_time_step
+        twin = copy.copy(self)
+        twin.environment = self.environment.fork()  # type: ignore[attr-defined]
         return twin
 
     def reset_at(self, context: Any) -> ts.TimeStep:

@@ -1,6 +1,7 @@
 """The environments as Gymnasium's (an extra: pip install tfrl-systems[gymnasium]).
 
-Importing this package registers them; so does `gymnasium.make` by a name with a module::
+Importing this package registers them (Gymnasium 1.0 has no plug-ins that are found by themselves),
+and so does a name with the package before it::
 
     import gymnasium
     import environments.gymnasium
@@ -8,10 +9,10 @@ Importing this package registers them; so does `gymnasium.make` by a name with a
     gymnasium.make("tfrl/Inlining-v0", corpus="runs/mine")
     gymnasium.make("tfrl/TensorGraphs-v0", models=["bert-tiny"])
     gymnasium.make_vec("tfrl/LearnToOptimize-v0", num_envs=64, function="shifted_ackley")
-    gymnasium.make("environments.gymnasium:tfrl/TensorGraphs-v0")  # imports it by itself
+    gymnasium.make("environments.gymnasium:tfrl/TensorGraphs-v0")  # without the second import
 
-Other arguments are those of `environments.make`. Gymnasium before 1.0 finds the names without any
-import. What there is to see and to do is described in `environment.SystemEnvironment`.
+Other arguments are those of `environments.make`. What there is to see and to do is described in
+`environment.SystemEnvironment`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -116,7 +115,7 @@ class SystemEnvironment(gymnasium.Env[np.ndarray, Any]):
         twin = SystemEnvironment.__new__(SystemEnvironment)
         twin.__dict__.update(self.__dict__)
         twin._environment = self._environment.fork()
-        twin._np_random = copy.deepcopy(self._np_random)
+        twin._np_random = None  # drawn from only by a first reset, which has been
         if self._recording:
             twin._recording = self._recording.fork(twin._environment)
         return twin

@@ -181,7 +181,7 @@ class InliningEnvironment(py_environment.PyEnvironment):
         for a step. It must be closed, too.
         """
         twin = copy.copy(self)
-        twin._generator = copy.deepcopy(self._generator)
+        twin._generator = contexts.copy_generator(self._generator)
         twin._decisions = list(self._decisions)
         twin._episode = twin._own_compiler = None
         twin._is_closed = False

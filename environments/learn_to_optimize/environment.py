@@ -21,6 +21,7 @@ from tf_agents.environments import py_environment
 from tf_agents.specs import array_spec
 from tf_agents.trajectories import time_step as ts
 
+from environments import contexts
 from environments.errors import UserError
 from environments.learn_to_optimize.functions import Objective, make_objective
 from environments.learn_to_optimize.levels import Levels, check_levels, measure_levels
@@ -215,7 +216,7 @@ class LearnToOptimizeEnvironment(py_environment.PyEnvironment):
         From now on each goes its own way; both draw the same start points.
         """
         twin = copy.copy(self)
-        twin._generator = copy.deepcopy(self._generator)
+        twin._generator = contexts.copy_generator(self._generator)
         return twin
 
     def describe(self) -> str:

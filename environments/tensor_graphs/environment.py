@@ -12,6 +12,7 @@ from tf_agents.environments import py_environment
 from tf_agents.specs import array_spec
 from tf_agents.trajectories import time_step as ts
 
+from environments import contexts
 from environments.contexts import ContextSampler
 from environments.tensor_graphs import rewards
 from environments.tensor_graphs.costs import objectives
@@ -213,7 +214,7 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
         its own. They share the engine, and what it has measured.
         """
         twin = copy.copy(self)
-        twin._generator = copy.deepcopy(self._generator)
+        twin._generator = contexts.copy_generator(self._generator)
         twin._view = self._view.copy() if self._view else None
         twin._trail = list(self._trail)
         return twin

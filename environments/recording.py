@@ -35,10 +35,14 @@ class Recorder(Flat):
     def __init__(self, system: str, **settings: Any) -> None:
         super().__init__(environments.make(system, **settings))
         if self.batched:
-            self.close()
             raise UserError(
                 f"batch_size: expected one episode at a time to record, found {self.batch_size}; "
                 "leave it out"
+            )
+        if not hasattr(self.environment, "views") or not hasattr(self.environment, "reset_at"):
+            raise UserError(
+                f"{system}: expected an environment that can begin at a named context to record, "
+                "found no reset_at or no views; add them"
             )
         self._system, self._settings = system, settings
         self._recording: Recording | None = None

@@ -74,7 +74,7 @@ class Recorder(Flat):
     def fork(self) -> Recorder:
         """Return a copy in the middle of the same episode, if the environment can be forked."""
         twin = copy.copy(self)
-        twin.environment = self.environment.fork()  # type: ignore[attr-defined]
+        twin.environment = self.environment.fork()
         if self._recording is not None:
             twin._recording = self._recording.fork(twin)
         return twin
@@ -110,7 +110,7 @@ class Recording:
     ) -> None:
         self._system, self._settings = system, settings
         self._environment = environment
-        self._context = environment.environment.views()["context"]  # type: ignore[attr-defined]
+        self._context = environment.environment.views()["context"]
         self._actions: list[Action] = []
         self._rewards: list[float] = []
         self._observations = [digest_of(time_step.observation)]

@@ -82,7 +82,7 @@ def replay(
 
 def _differences(environment: Flat, trajectory: Trajectory) -> Iterator[Difference]:
     """Play an episode that has begun; yield where it differs, at once."""
-    digest = environment.environment.views()["context"]["digest"]  # type: ignore[attr-defined]
+    digest = environment.environment.views()["context"]["digest"]
     yield from _compared(0, "context with the digest", trajectory.digest, digest)
     time_step = environment.current_time_step()
     yield from _compared(
@@ -94,8 +94,8 @@ def _differences(environment: Flat, trajectory: Trajectory) -> Iterator[Differen
             yield Difference(step - 1, "end", "later", "here")
             return
         try:
-            time_step = environment.step(_as_array(action))
-        except (TypeError, ValueError) as error:
+            time_step = environment.step(_checked(environment, action))
+        except ValueError as error:
             yield Difference(step, "action", f"{action}, which is possible", one_line(error))
             return
         yield from _compared(step, "reward", reward, float(time_step.reward))
@@ -121,8 +121,21 @@ def _compared(step: int, what: str, saved: Any, played: Any) -> Iterator[Differe
         yield Difference(step, what, str(saved), str(played))
 
 
-def _as_array(action: Action) -> Any:
-    return action if isinstance(action, int) else np.array(action, np.float32)
+def _checked(environment: Flat, action: Action) -> Any:
+    """Return an action as the environment takes it.
+
+    Raises:
+      ValueError: it takes actions of another form.
+    """
+    spec = environment.action_spec()
+    if environment.num_actions:
+        if not isinstance(action, int):
+            raise ValueError("a number is needed, and not a vector")
+        return action
+    vector = np.array(action, np.float32)
+    if vector.shape != spec.shape:
+        raise ValueError(f"a vector of the shape {spec.shape} is needed")
+    return vector
 
 
 def _remark(trajectory: Trajectory) -> str:

@@ -9,7 +9,6 @@ from tfrl_systems import experiments
 from tfrl_systems.cli import options as shared
 from tfrl_systems.cli.console import show_result
 from tfrl_systems.experiments.arguments import path_of_file
-from tfrl_systems.experiments.replaying import replay_table
 from tfrl_systems.reporting import Terminal
 
 _DESCRIPTION = """\
@@ -64,6 +63,8 @@ def add_parser(subparsers: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Replay what the command line names."""
+    from tfrl_systems.experiments.replaying import replay_table
+
     overrides = {} if options.corpus is None else {"corpus": str(options.corpus)}
     with Terminal() as terminal:
         result = experiments.replay(options.paths, reporter=terminal, **overrides)

@@ -144,6 +144,22 @@ def test_forks_are_recorded_each_for_itself(system, corpus, tmp_path):
     assert replay(both) is None
 
 
+def test_an_environment_of_gymnasium_saves_the_same(tmp_path):
+    from environments.gymnasium.environment import SystemEnvironment
+
+    environment = SystemEnvironment("learn_to_optimize", **SPHERE)
+    environment.reset(options={"context": "0.5 0.0"})
+    environment.step(np.array([0.25], np.float32))
+    twin = environment.fork()
+    twin.step(np.array([0.0], np.float32))
+    saved = []
+    for number, player in enumerate((environment, twin)):
+        player.save_trajectory(tmp_path / f"{number}.json", author="me")
+        saved.append(Trajectory.load(tmp_path / f"{number}.json"))
+    assert [trajectory.actions for trajectory in saved] == [((0.25,),), ((0.25,), (0.0,))]
+    assert all(trajectory.author == "me" and replay(trajectory) is None for trajectory in saved)
+
+
 def test_nothing_is_saved_before_an_episode(tmp_path):
     recorder = Recorder("learn_to_optimize", **SPHERE)
     assert not recorder.has_episode

@@ -62,7 +62,9 @@ def replay(
     try:
         settings = {**trajectory.settings, **overrides}
         environment = Flat(environments.make(trajectory.system, **settings))
-        environment.reset_at(trajectory.context if context is None else context)
+        if context is not None:
+            trajectory = _renamed(trajectory, context)
+        environment.reset_at(trajectory.context)
         difference = next(_differences(environment, trajectory), None)
     except UserError:
         raise
@@ -78,6 +80,14 @@ def replay(
     if difference is None:
         return None
     return dataclasses.replace(difference, remark=_remark(trajectory))
+
+
+def _renamed(trajectory: Trajectory, context: str) -> Trajectory:
+    """Return a trajectory whose context has another name; its digest stays."""
+    info = dict(trajectory.info)
+    if info.get("context") == trajectory.context:
+        info["context"] = context
+    return dataclasses.replace(trajectory, context=context, info=info)
 
 
 def _differences(environment: Flat, trajectory: Trajectory) -> Iterator[Difference]:

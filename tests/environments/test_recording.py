@@ -16,6 +16,7 @@ from environments.learn_to_optimize.settings import Settings
 from environments.recording import Recorder
 from environments.replays import replay
 from environments.trajectories import Trajectory, digest_of
+from tests.environments.learn_to_optimize.user_modules import write_module
 from tests.environments.small_episodes import SYSTEMS, play, write_corpus
 
 SPHERE = {"function": "sphere", "dimensions": 2, "free": 1, "episode_length": 2}
@@ -87,6 +88,24 @@ def test_paths_and_tuples_become_what_json_has(corpus, tmp_path):
         "models": ["transformers:7"],
         "objective": "analytic",
     }
+
+
+def test_ones_own_function_is_told_by_its_source(tmp_path, monkeypatch):
+    """Its bounds are saved in whichever form they came."""
+    monkeypatch.syspath_prepend(tmp_path)
+    text = "def cost(points):\n    return points[:, 0] ** 2 + {}\n"
+    functions = [f"{write_module(tmp_path, text.format(number))}:cost" for number in (0, 1)]
+    bounds = {"low": [-2, -1], "high": (2, 1)}
+    recorder = Recorder("learn_to_optimize", **{**SPHERE, "function": functions[0]}, bounds=bounds)
+    recorder.reset_at([0.5, 0.0])
+    recorder.step(np.array([0], np.float32))
+    trajectory = save(recorder, tmp_path)
+    assert trajectory.settings["bounds"] == {"low": [-2, -1], "high": [2, 1]}
+    # 0.5 stands for 1, so that the value falls from 1 to 0.
+    assert trajectory.rewards == (1.0,)
+    assert replay(trajectory) is None
+    difference = replay(trajectory, function=functions[1])
+    assert (difference.step, difference.what) == (0, "context with the digest")
 
 
 def draw(generator, count):

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from environments.errors import UserError
+from environments.recording import Recorder
 from environments.replays import Difference, replay
 from environments.trajectories import Trajectory, versions
 from tests.environments.small_episodes import GOLDEN, SYSTEMS, write_corpus
+from tests.environments.tensor_graphs.small_models import adapter, write
 
 
 @pytest.fixture(scope="module")
@@ -171,12 +173,21 @@ def test_versions_that_differ_are_told_with_a_difference(golden):
     assert replay(dataclasses.replace(trajectory, versions=elsewhere)) is None
 
 
-def test_a_context_may_have_another_name_here(golden, tmp_path):
-    trajectory = golden("learn_to_optimize")
-    forged = dataclasses.replace(trajectory, context="nowhere")
-    with pytest.raises(UserError, match="expected 3 numbers from -1 to 1, found 'nowhere'"):
-        replay(forged)
-    assert replay(forged, context=trajectory.context) is None
+def test_a_model_may_lie_elsewhere(tmp_path):
+    """What it holds counts, not its name."""
+    here, there, changed_there = (tmp_path / f"{name}.onnx" for name in ("a", "b", "c"))
+    write(here, adapter())
+    write(there, adapter())
+    write(changed_there, adapter(rank=95))
+    recorder = Recorder("tensor_graphs", models=[here], objective="analytic", max_steps=1)
+    recorder.reset()
+    recorder.step(0)
+    recorder.save_trajectory(tmp_path / "mine.json")
+    trajectory = Trajectory.load(tmp_path / "mine.json")
+    assert replay(trajectory) is None
+    assert replay(trajectory, models=[there], context=str(there)) is None
+    difference = replay(trajectory, models=[changed_there], context=str(changed_there))
+    assert (difference.step, difference.what) == (0, "context with the digest")
 
 
 def test_a_missing_corpus_or_context_is_an_error(golden, tmp_path):

@@ -31,9 +31,16 @@ To save one, in Python:
   recorder.save_trajectory("mine.json", author="me")
 
 An environment of Gymnasium has save_trajectory, too. Costs that are measured differ from machine to
-machine; those of objective="analytic" do not. Models are files by the names that they had when the
-trajectory was saved. A trajectory names functions, compilers and models of this machine, and they
-are run: before you play a stranger's, read its "settings".
+machine; those of objective="analytic" do not. A model that is a file is looked for by the name that
+it had; if it has another one here, say so in Python:
+
+  from environments import replays, trajectories
+
+  trajectory = trajectories.Trajectory.load("mine.json")
+  print(replays.replay(trajectory, models=["here.onnx"], context="here.onnx"))
+
+A trajectory names functions, compilers and models of this machine, and they are run: before you
+play a stranger's, read its "settings".
 
 The exit status is 0 if all are equal, and 1 if not.
 """

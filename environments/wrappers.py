@@ -118,13 +118,13 @@ class Flat(py_environment.PyEnvironment):
 
     def fork(self) -> Flat:
         """Return a copy in the middle of the same episode, if the environment can be forked."""
-        twin = Flat(self.environment.fork())  # type: ignore[attr-defined]
+        twin = Flat(self.environment.fork())
         twin._current_time_step = self._current_time_step
         return twin
 
     def reset_at(self, context: Any) -> ts.TimeStep:
         """Start an episode at a context, if the environment can."""
-        time_step = self.environment.reset_at(context)  # type: ignore[attr-defined]
+        time_step = self.environment.reset_at(context)
         self._current_time_step = self._flat(time_step)
         return self._current_time_step
 

@@ -125,7 +125,7 @@ class Flat(py_environment.PyEnvironment):
 
     def reset_at(self, context: Any) -> ts.TimeStep:
         """Start an episode at a context, if the environment can."""
-        time_step = self.environment.reset_at(context)  # type: ignore[attr-defined]
+        time_step = self.environment.reset_at(context)
         self._current_time_step = self._flat(time_step)
         return self._current_time_step
 

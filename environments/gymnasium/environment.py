@@ -10,11 +10,10 @@ import gymnasium
 import numpy as np
 from tf_agents.trajectories import time_step as ts
 
-import environments
-from environments import trajectories
 from environments.errors import UserError
 from environments.gymnasium import spaces
-from environments.wrappers import Flat, split_mask
+from environments.recording import Recorder
+from environments.wrappers import split_mask
 
 
 class SystemEnvironment(gymnasium.Env[np.ndarray, Any]):
@@ -43,16 +42,11 @@ class SystemEnvironment(gymnasium.Env[np.ndarray, Any]):
         if render_mode not in (None, "ansi"):
             raise UserError(f"render_mode: expected 'ansi' or None, found {render_mode!r}")
         self.render_mode = render_mode
-        self._system, self._settings = system, settings
-        self._start(Flat(environments.make(system, **settings)))
-        self._recording: trajectories.Recording | None = None
+        self._environment = Recorder(system, **settings)
+        self.observation_space = spaces.observation_space(self._environment)
+        self.action_space = spaces.action_space(self._environment)
+        self._mask = np.ones(self._environment.num_actions, np.int8)
         self._is_seeded = False
-
-    def _start(self, environment: Flat) -> None:
-        self._environment = environment
-        self.observation_space = spaces.observation_space(environment)
-        self.action_space = spaces.action_space(environment)
-        self._mask = np.ones(environment.num_actions, np.int8)
 
     @property
     def system_environment(self) -> Any:
@@ -81,17 +75,13 @@ class SystemEnvironment(gymnasium.Env[np.ndarray, Any]):
             time_step = self._environment.reset()
         else:
             time_step = self._environment.reset_at(context)
-        self._recording = trajectories.Recording(
-            self._system, self._settings, self._environment, time_step
-        )
         return self._seen(time_step), self._info(time_step)
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Take an action."""
-        if self._recording is None:
+        if not self._environment.has_episode:
             raise gymnasium.error.ResetNeeded("step: expected reset first, found no episode")
         time_step = self._environment.step(action)
-        self._recording.add(action, time_step)
         is_last = bool(time_step.is_last())
         is_over = is_last and float(time_step.discount) == 0
         return (
@@ -116,8 +106,6 @@ class SystemEnvironment(gymnasium.Env[np.ndarray, Any]):
         twin.__dict__.update(self.__dict__)
         twin._environment = self._environment.fork()
         twin._np_random = None  # drawn from only by a first reset, which has been
-        if self._recording:
-            twin._recording = self._recording.fork(twin._environment)
         return twin
 
     @property
@@ -133,11 +121,9 @@ class SystemEnvironment(gymnasium.Env[np.ndarray, Any]):
           author: whose decisions these are, for the table of `tfrl replay`.
 
         Raises:
-          UserError: no episode has begun, or the file cannot be written.
+          UserError: no episode has begun, or it cannot be saved; see `recording.Recorder`.
         """
-        if self._recording is None:
-            raise UserError("save_trajectory: expected an episode, found none; call reset first")
-        self._recording.trajectory(author).save(pathlib.Path(path))
+        self._environment.save_trajectory(path, author)
 
     def close(self) -> None:
         """Close the system's environment; may be called again."""

@@ -41,7 +41,7 @@ def make_environment(
             "corpus: expected a directory, or a sampler; give one, as in corpus='runs/mine'"
         )
     counted = read_counted(reward)
-    loaded = None if corpus is None else Corpus.load(corpus)
+    loaded = None if corpus is None else Corpus.load(os.fspath(corpus))
     if loaded is None and reward != "object":
         raise UserError(f"reward: expected a corpus to count copies in, found {reward!r} without")
     if isinstance(compiler, str):

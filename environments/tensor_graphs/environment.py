@@ -231,15 +231,16 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
         """Return what else can be seen of the episode.
 
         Returns:
-          By name: context, the model's name and a digest of its graph; costs, what `get_info` tells
-          of the current graph; matches, those allowed as (xfer, location).
+          By name: context, a digest of the first graph and the model's name, or "" if random
+          steps or `reset_to` led elsewhere; costs, what `get_info` tells of the current graph;
+          matches, those allowed as (xfer, location).
         """
         assert self._view is not None, "no episode has begun"
         view = self._view
         digest = f"{hash(view.first.graph) & (1 << 64) - 1:016x}"
         return Views(
             {
-                "context": lambda: {"name": view.name, "digest": digest},
+                "context": lambda: {"name": view.name if view.is_model else "", "digest": digest},
                 "costs": lambda: self._info_of(view),
                 "matches": lambda: list(map(tuple, np.argwhere(self._allowed[:-1]).tolist())),
             }
@@ -345,7 +346,7 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
             else:
                 state = self._engine.start(start.graph)
             tracker = Tracker(state.graph, state.node_costs_ms, self._settings.constants)
-            first = self._starts[start] = View(name, state, tracker)
+            first = self._starts[start] = View(name, state, tracker, isinstance(start, Model))
             if len(self._starts) > _MAX_STARTS:
                 self._starts.popitem(last=False)
         self._starts.move_to_end(start)

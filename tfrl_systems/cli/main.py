@@ -33,8 +33,8 @@ Learns decisions in computer systems, and applies what was learned.
 """
 # Modules of this package, imported late: an interruption while they load is one line, too.
 _VERBS = (
-    "train", "evaluate", "build", "export", "optimize", "rules", "corpus", "bench", "cache",
-    "doctor",
+    "train", "evaluate", "build", "export", "optimize", "replay", "rules", "corpus", "bench",
+    "cache", "doctor",
 )  # fmt: skip
 
 

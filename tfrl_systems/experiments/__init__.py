@@ -5,6 +5,7 @@
     run = experiments.train("tensor_graphs", agent="ppo", models=["bert-tiny"], workdir="runs/tiny")
     print(run.result["evaluation"], run.policy)
     experiments.evaluate("tensor_graphs", policies=[run.policy, "taso"], models=["bert-mini"])
+    experiments.replay("trajectories", corpus="runs/mine")
     experiments.optimize("model.onnx", "fast.onnx", policy=run.policy)
     faster = experiments.optimize(model)["optimized"]  # an onnx.ModelProto
 
@@ -48,6 +49,7 @@ __all__ = [
     "find_system",
     "optimize",
     "plan",
+    "replay",
     "system_names",
     "train",
 ]
@@ -214,6 +216,35 @@ def evaluate(
     request: Any = make(record.evaluation_type or record.problem_type, fields)
     names = [os.fspath(policy) for policy in policies]
     return record.evaluate(names, request, seed, reporter or Terminal())
+
+
+def replay(
+    trajectories: Sequence[PathLike] | PathLike,
+    *,
+    reporter: Reporter | None = None,
+    **overrides: Any,
+) -> dict[str, Any]:
+    """Play saved trajectories again, and rank those that are equal.
+
+    Args:
+      trajectories: a file, or files and directories of them.
+      reporter: receives the progress; see `train`.
+      **overrides: settings that replace those of the trajectories that have them, such as corpus.
+
+    Returns:
+      What `tfrl replay --json` prints: of each trajectory whether it is "equal", else its first
+      "difference", and its "rank" among the equal ones of its environment and context.
+
+    Raises:
+      UserError: there is no such file, or no trajectory has such a setting.
+    """
+    from tfrl_systems.experiments import replaying
+
+    if isinstance(trajectories, str | os.PathLike):
+        trajectories = [trajectories]
+    return replaying.replay(
+        list(map(pathlib.Path, trajectories)), overrides, reporter or Terminal()
+    )
 
 
 def bench(system: str, *, reporter: Reporter | None = None, **fields: Any) -> dict[str, Any]:

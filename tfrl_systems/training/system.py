@@ -70,6 +70,8 @@ class System:
       unused_settings: settings of agents that its specs leave without effect; help texts do not
         show them.
       export_formats: the forms in which `export` writes policies.
+      result_fields: names in an environment's `get_info`, with units: what an episode came to, and
+        what to compare that with.
       verbs: the modules that implement verbs of `tfrl` which no other system has.
       collects_by_workers: whether one worker per processor collects by default; if not, this
         process collects. Set it for systems whose steps take milliseconds.
@@ -86,6 +88,7 @@ class System:
     refused: Mapping[str, str] = {}
     unused_settings: Collection[str] = ()
     export_formats: Sequence[str] = ()
+    result_fields: Sequence[str] = ()
     verbs: Mapping[str, str] = {}
     collects_by_workers: bool = False
 

@@ -18,6 +18,7 @@ class View:
 
     Attributes:
       name: name of the model.
+      is_model: whether the episode began at a model, not at a state on the way from one.
       state: the current state.
       tracker: features of the current graph's nodes and edges.
       num_steps: number of rules that were applied.
@@ -27,10 +28,10 @@ class View:
       start_work: the same sums for the first graph.
     """
 
-    def __init__(self, name: str, state: State, tracker: Tracker) -> None:
+    def __init__(self, name: str, state: State, tracker: Tracker, is_model: bool = True) -> None:
         """Make the view that an episode begins with."""
         self.name, self.state, self.tracker, self.num_steps = name, state, tracker, 0
-        self.first = state
+        self.first, self.is_model = state, is_model
         self.start_cost_ms = state.cost_ms
         self.start_work = self.work = tracker.total()
         self._match_tables: dict[int, MatchTable] = {}

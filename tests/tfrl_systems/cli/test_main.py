@@ -19,6 +19,7 @@ HELPS = [
     ["evaluate", "inlining"],
     ["build"],
     ["export"],
+    ["replay"],
     ["corpus"],
     ["corpus", "build"],
     ["corpus", "info"],

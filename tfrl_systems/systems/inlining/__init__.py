@@ -72,6 +72,7 @@ class Inlining(System):
 
     name = "inlining"
     problem_type = Problem
+    result_fields = ("size_bytes", "default_size_bytes")
     evaluation_type = Evaluation
     bench_type = Benchmarks
     own_agents = {"bc_max": _BC_MAX}

@@ -130,6 +130,7 @@ class LearnToOptimize(System):
 
     name = "learn_to_optimize"
     problem_type = Problem
+    result_fields = ("cost", "start_cost")
     evaluation_type = evaluating.Evaluation
     bench_type = Benchmarks
     policies = {

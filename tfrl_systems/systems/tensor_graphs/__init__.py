@@ -102,6 +102,7 @@ class TensorGraphs(System):
 
     name = "tensor_graphs"
     problem_type = Problem
+    result_fields = ("best_cost_ms", "start_cost_ms")
     evaluation_type = Evaluation
     bench_type = Benchmarks
     policies = {

@@ -1,0 +1,174 @@
+"""Records episodes as they are played, to be saved as trajectories."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from tf_agents.trajectories import time_step as ts
+
+import environments
+from environments.errors import UserError
+from environments.trajectories import Action, Trajectory, digest_of, is_number, versions
+from environments.wrappers import Flat
+
+
+class Recorder(Flat):
+    """A flat environment, made by its name, whose last episode can be saved.
+
+        recorder = Recorder("tensor_graphs", models=["bert-tiny"], objective="analytic")
+        …  # play an episode: by hand, or with a driver of TF-Agents
+        recorder.save_trajectory("mine.json", author="me")
+
+    Args:
+      system: name of the system.
+      **settings: arguments of `environments.make` for this system.
+
+    Raises:
+      UserError: the settings cannot be used, or ask for episodes side by side.
+    """
+
+    def __init__(self, system: str, **settings: Any) -> None:
+        super().__init__(environments.make(system, **settings))
+        if self.batched:
+            raise UserError(
+                f"batch_size: expected one episode at a time to record, found {self.batch_size}; "
+                "leave it out"
+            )
+        if not hasattr(self.environment, "views") or not hasattr(self.environment, "reset_at"):
+            raise UserError(
+                f"{system}: expected an environment that can begin at a named context to record, "
+                "found no reset_at or no views; add them"
+            )
+        self._system, self._settings = system, settings
+        self._recording: Recording | None = None
+
+    @property
+    def has_episode(self) -> bool:
+        """Whether an episode has begun."""
+        return self._recording is not None
+
+    def save_trajectory(self, path: str | os.PathLike[str], author: str = "") -> None:
+        """Write the episode so far to a file, which `tfrl replay` plays again.
+
+        Args:
+          path: a file, by custom NAME.json.
+          author: whose decisions these are, for the table of `tfrl replay`.
+
+        Raises:
+          UserError: no episode has begun, its context has no name, a setting is no JSON value, or
+            the file cannot be written.
+        """
+        if self._recording is None:
+            raise UserError("save_trajectory: expected an episode, found none; call reset first")
+        self._recording.trajectory(author).save(pathlib.Path(path))
+
+    def reset_at(self, context: Any) -> ts.TimeStep:
+        """Start an episode at a context, if the environment can."""
+        return self._begin(super().reset_at(context))
+
+    def fork(self) -> Recorder:
+        """Return a copy in the middle of the same episode, if the environment can be forked."""
+        twin = copy.copy(self)
+        twin.environment = self.environment.fork()
+        if self._recording is not None:
+            twin._recording = self._recording.fork(twin)
+        return twin
+
+    def _reset(self) -> ts.TimeStep:
+        return self._begin(super()._reset())
+
+    def _step(self, action: Any) -> ts.TimeStep:
+        time_step = super()._step(action)
+        # After an episode's end the environment begins the next one by itself.
+        if time_step.is_first() or self._recording is None:
+            return self._begin(time_step)
+        self._recording.add(action, time_step)
+        return time_step
+
+    def _begin(self, time_step: ts.TimeStep) -> ts.TimeStep:
+        self._recording = Recording(self._system, self._settings, self, time_step)
+        return time_step
+
+
+class Recording:
+    """An episode as it is played, to be saved.
+
+    Args:
+      system: name of the system.
+      settings: what `environments.make` made the environment from.
+      environment: the flat environment.
+      time_step: the first time step of the episode.
+    """
+
+    def __init__(
+        self, system: str, settings: Mapping[str, Any], environment: Flat, time_step: ts.TimeStep
+    ) -> None:
+        self._system, self._settings = system, settings
+        self._environment = environment
+        self._context = environment.environment.views()["context"]
+        self._actions: list[Action] = []
+        self._rewards: list[float] = []
+        self._observations = [digest_of(time_step.observation)]
+        self._info: dict[str, Any] | None = None
+
+    def add(self, action: Any, time_step: ts.TimeStep) -> None:
+        """Add an action and the time step that it led to."""
+        if self._environment.num_actions:
+            self._actions.append(int(action))
+        else:
+            self._actions.append(tuple(np.asarray(action, np.float32).tolist()))
+        self._rewards.append(float(time_step.reward))
+        self._observations.append(digest_of(time_step.observation))
+        if time_step.is_last():
+            self._info = dict(self._environment.get_info())
+
+    def fork(self, environment: Flat) -> Recording:
+        """Return a copy that goes on in another environment."""
+        twin = copy.copy(self)
+        twin._environment = environment
+        twin._actions, twin._rewards = list(self._actions), list(self._rewards)
+        twin._observations = list(self._observations)
+        return twin
+
+    def trajectory(self, author: str = "") -> Trajectory:
+        """Return the episode so far.
+
+        Raises:
+          UserError: it cannot be saved: its context has no name, or a setting is no JSON value.
+        """
+        if not self._context["name"]:
+            raise UserError(
+                "trajectory: expected an episode that begins at a context with a name, found one "
+                "that begins elsewhere; begin it by reset_at, or set random_steps=0"
+            )
+        settings = {name: _json_value(name, value) for name, value in self._settings.items()}
+        return Trajectory(
+            self._system, settings, self._context["name"], self._context["digest"],
+            tuple(self._actions), tuple(self._rewards), tuple(self._observations),
+            self._info is not None, self._info or {}, author, versions(),
+        )  # fmt: skip
+
+
+def _json_value(name: str, value: Any) -> Any:
+    """Return what JSON writes for a setting, or for a part of it.
+
+    Raises:
+      UserError: JSON has nothing for it.
+    """
+    if value is None or isinstance(value, bool | int | str) or is_number(value):
+        return value
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, list | tuple):
+        return [_json_value(name, part) for part in value]
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return {key: _json_value(name, part) for key, part in value.items()}
+    raise UserError(
+        f"setting {name}: expected text, numbers or a path, which a file can hold, found "
+        f"{type(value).__name__}; make the environment from names to save its episodes"
+    )

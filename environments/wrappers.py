@@ -120,7 +120,7 @@ class Flat(py_environment.PyEnvironment):
     def fork(self) -> Flat:
         """Return a copy in the middle of the same episode, if the environment can be forked."""
         twin = copy.copy(self)
-        twin.environment = self.environment.fork()  # type: ignore[attr-defined]
+        twin.environment = self.environment.fork()
         return twin
 
     def reset_at(self, context: Any) -> ts.TimeStep:

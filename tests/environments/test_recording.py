@@ -124,12 +124,17 @@ def test_a_setting_that_no_file_holds_is_named(name, value, kind, tmp_path):
 
 
 def test_an_episode_that_begins_between_models_is_not_saved(tmp_path):
-    settings = {"models": ["transformers:7"], "objective": "analytic", "random_steps": 2}
+    settings = {
+        "models": ["transformers:7"],
+        "objective": "analytic",
+        "random_steps": 2,
+        "max_locations": 16,
+    }
     recorder = Recorder("tensor_graphs", **settings)
     starts = {}
     for _ in range(12):
         recorder.reset()
-        recorder.step(recorder.num_actions - 32)  # NO-OP
+        recorder.step(recorder.num_actions - 16)  # NO-OP
         starts[recorder.get_info()["context"]] = None
         if recorder.get_info()["context"] == "transformers:7":
             assert replay(save(recorder, tmp_path)) is None

@@ -29,15 +29,15 @@ def make(lend):
         NAMES[1]: {"max_steps": 5},
         NAMES[2]: {"dimensions": 3, "episode_length": 4},
     }
-    made = []
+    opened = []
 
     def make_environment(name, **settings):
         module_and_name = f"environments.gymnasium:{name}"
-        made.append(gymnasium.make(module_and_name, **problems[name], **settings))
-        return made[-1]
+        opened.append(gymnasium.make(module_and_name, **problems[name], **settings))
+        return opened[-1]
 
     yield make_environment
-    for environment in made:
+    for environment in opened:
         environment.close()
 
 

@@ -63,6 +63,7 @@ class Flat(py_environment.PyEnvironment):
             (np.broadcast_to(action.maximum, action.shape) - self._least + 1).ravel().tolist()
         )
         self._mask_name = self._find_mask() if self._is_discrete else ""
+        self._is_unit_box = _is_unit_box(self._seen)
         self._is_graph = isinstance(self._seen, Mapping) and "n_node" in self._seen
 
     @property
@@ -87,7 +88,7 @@ class Flat(py_environment.PyEnvironment):
 
     def observation_spec(self) -> Any:
         """Return the spec of the vector, or of the vector and the mask."""
-        if self._is_unit_box():
+        if self._is_unit_box:
             return self._seen
         seen = self._seen if isinstance(self._seen, Mapping) else {"": self._seen}
         empty = {name: np.zeros(spec.shape, spec.dtype) for name, spec in seen.items()}
@@ -153,7 +154,7 @@ class Flat(py_environment.PyEnvironment):
         return (self._least + offsets.reshape(spec.shape)).astype(spec.dtype)
 
     def _flat(self, time_step: ts.TimeStep) -> ts.TimeStep:
-        if self._is_unit_box():
+        if self._is_unit_box:
             return time_step
         observation = time_step.observation
         arrays = observation if isinstance(observation, Mapping) else {"": observation}
@@ -181,17 +182,18 @@ class Flat(py_environment.PyEnvironment):
         seen = self._seen if isinstance(self._seen, Mapping) else {"": self._seen}
         return [(name, spec) for name, spec in seen.items() if name != self._mask_name]
 
-    def _is_unit_box(self) -> bool:
-        spec = self._seen
-        return (
-            isinstance(spec, array_spec.BoundedArraySpec)
-            and np.issubdtype(spec.dtype, np.floating)
-            and bool(np.all(spec.minimum >= -1) and np.all(spec.maximum <= 1))
-        )
-
     def _find_mask(self) -> str:
         """Return the name of the array that says of each action whether it is allowed; or ""."""
         for name, spec in self._seen.items() if isinstance(self._seen, Mapping) else ():
             if spec.dtype == np.bool_ and spec.shape == self._sizes:
                 return name
         return ""
+
+
+def _is_unit_box(spec: Any) -> bool:
+    """Return whether a spec is that of numbers in [-1, 1]."""
+    return (
+        isinstance(spec, array_spec.BoundedArraySpec)
+        and np.issubdtype(spec.dtype, np.floating)
+        and bool(np.all(spec.minimum >= -1) and np.all(spec.maximum <= 1))
+    )

@@ -13,6 +13,8 @@ import environments
 from environments.gymnasium import spaces
 from environments.wrappers import Flat
 
+_LAST = int(ts.StepType.LAST)
+
 
 class BatchedEnvironment(gymnasium.vector.VectorEnv):
     """A batched environment of a system; all episodes begin and end together.
@@ -33,22 +35,26 @@ class BatchedEnvironment(gymnasium.vector.VectorEnv):
 
     def __init__(self, num_envs: int, system: str, **settings: Any) -> None:
         self.num_envs = num_envs
-        self._environment = Flat(environments.make(system, batch_size=num_envs, **settings))
-        self.single_observation_space = spaces.observation_space(self._environment)
-        self.single_action_space = spaces.action_space(self._environment)
+        self._environment = environments.make(system, batch_size=num_envs, **settings)
+        flat = Flat(self._environment)
+        self.single_observation_space = spaces.observation_space(flat)
+        self.single_action_space = spaces.action_space(flat)
         self.observation_space = utils.batch_space(self.single_observation_space, num_envs)
         self.action_space = utils.batch_space(self.single_action_space, num_envs)
         self._is_seeded = False
+        self._masks: dict[str, np.ndarray] = {}
+        self._all, self._none = np.ones(num_envs, np.bool_), np.zeros(num_envs, np.bool_)
+        for mask in (self._all, self._none):
+            mask.setflags(write=False)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Start the next episodes; a seed restarts all that is random."""
-        super().reset(seed=seed)
-        if seed is None and not self._is_seeded:
-            seed = int(self.np_random.integers(2**31))
-        if seed is not None:
-            self._environment.seed(seed)
+        if seed is not None or not self._is_seeded:
+            super().reset(seed=seed)
+            drawn = int(self.np_random.integers(2**31)) if seed is None else seed
+            self._environment.seed(drawn)
             self._is_seeded = True
         return self._environment.reset().observation, {}
 
@@ -56,18 +62,16 @@ class BatchedEnvironment(gymnasium.vector.VectorEnv):
         self, actions: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Take an action in each episode."""
-        time_step = self._environment.step(actions)
-        is_last = time_step.step_type == ts.StepType.LAST
-        is_over = is_last & (time_step.discount == 0)
-        info = dict(self._environment.get_info()) if is_last[0] else {}
-        info |= {f"_{name}": is_last for name in info}
-        return (
-            time_step.observation,
-            time_step.reward.astype(np.float64),
-            is_over,
-            is_last & ~is_over,
-            info,
-        )
+        step_type, reward, discount, observation = self._environment.step(actions)
+        if step_type[0] != _LAST:
+            return observation, reward, self._none, self._none, {}
+        info = self._environment.get_info()
+        if not self._masks:
+            self._masks = {f"_{name}": self._all for name in info}
+        info = {**info, **self._masks}
+        if discount[0] == 0:
+            return observation, reward, self._all, self._none, info
+        return observation, reward, self._none, self._all, info
 
     def close_extras(self, **_: Any) -> None:
         """Close the system's environment."""

@@ -149,6 +149,7 @@ class Stock:
             _optimizer(),
             observation_and_action_constraint_splitter=self._splitter,
             epsilon_greedy=0.2,
+            target_update_period=20,
         )
 
 

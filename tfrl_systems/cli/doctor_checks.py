@@ -45,6 +45,7 @@ def examine(cache: pathlib.Path) -> list[Check]:
         _temporary_directory(),
         *(check for name in system_names() for check in find_system(name).checks()),
         _ray(),
+        *(_extra(name, *words) for name, words in _EXTRAS.items()),
     ]
 
 
@@ -107,6 +108,23 @@ def _ray() -> Check:
         return Check(name, False, False, text or str(error), remedy)
     text = f"a cluster on this machine takes jobs after {seconds:.1f} s: --collect ray works"
     return Check(name, result == [49], False, text)
+
+
+# What an extra brings, by the module to look for; each is optional.
+_EXTRAS = {
+    "gymnasium": ("gymnasium", "the environments as Gymnasium's, by environments.gymnasium"),
+    "bench": ("stable_baselines3", "tfrl bench compares with Stable-Baselines3"),
+    "cma": ("cma", "the baseline cma of learn_to_optimize"),
+    "peers": ("onnxsim", "python -m tools.studies files compares with other optimisers"),
+}
+
+
+def _extra(name: str, module: str, text: str) -> Check:
+    """Return whether an extra of the package is installed."""
+    if importlib.util.find_spec(module):
+        return Check(f"extra {name}", True, False, text)
+    remedy = f"pip install 'tfrl-systems[{name}]'"
+    return Check(f"extra {name}", False, False, f"not installed: {text}", remedy)
 
 
 def _cache(path: pathlib.Path) -> Check:

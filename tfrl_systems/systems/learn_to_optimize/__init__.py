@@ -42,6 +42,7 @@ BENCHMARKS = (
     "pipes_scaling_sleep_1ms_2",
     "pipes_scaling_sleep_1ms_4",
     "pipes_scaling_sleep_1ms_8",
+    "gymnasium_vector_over_batched",
     "broadcast_ms",
     "query_us",
     "query_us_per_row",

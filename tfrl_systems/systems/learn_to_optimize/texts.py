@@ -71,6 +71,9 @@ pipes_collect_ms_2_workers
 pipes_scaling_sleep_1ms_K
                      an environment that sleeps 1 ms in every step: this process's time divided by
                      that of K workers
+gymnasium_vector_over_batched
+                     the same episodes through Gymnasium's vector interface, divided by those in the
+                     batched environment by itself; needs the extra "gymnasium"
 broadcast_ms         to read the policy's variables from TensorFlow and load them into NumPy
 query_us, query_us_per_row
                      policy(c) -> x for one c, and for each of many at a time

@@ -58,6 +58,10 @@ _OTHERS = {
         collecting.tf_actor, 30, "ours with TensorFlow for the policy"
     ),
 }
+_VECTORS = {
+    "own": Way(collecting.batched_environment, 300, "the batched environment by itself"),
+    "gymnasium": Way(collecting.gymnasium_vector, 300, "Gymnasium's vector interface"),
+}
 _PIPES = Way(
     functools.partial(collecting.pipes, num_workers=2),
     100,
@@ -85,7 +89,8 @@ def measure(names: Sequence[str], rounds: int, reporter: Reporter) -> dict[str, 
         advance(len(compared))
     for name in names:
         if name not in compared:
-            benchmarks[name] = _FIGURES[name](setup, rounds)
+            if figure := _FIGURES[name](setup, rounds):
+                benchmarks[name] = figure
             advance(1)
     return {
         "benchmarks": [{"name": name, **benchmarks[name]} for name in names if name in benchmarks]
@@ -170,6 +175,13 @@ def _pipes_collect(setup: collecting.Setup, rounds: int) -> dict[str, Any]:
     return {"value": wall_ms, "unit": "ms", "of": _PIPES.what}
 
 
+def _vector(setup: collecting.Setup, rounds: int) -> dict[str, Any]:
+    costs = _in_turns(_VECTORS, setup, rounds)
+    if "gymnasium" not in costs:
+        return {}
+    return _ratio(costs["gymnasium"], costs["own"], _VECTORS["own"].what)
+
+
 def _broadcast(setup: collecting.Setup, rounds: int) -> dict[str, Any]:
     def broadcast() -> None:
         setup.actor.load(setup.packer.to_bytes())
@@ -210,6 +222,7 @@ _FIGURES: Mapping[str, Callable[[collecting.Setup, int], dict[str, Any]]] = {
         f"pipes_scaling_sleep_1ms_{number}": functools.partial(_scale, num_workers=number)
         for number in (2, 4, 8)
     },
+    "gymnasium_vector_over_batched": _vector,
     "broadcast_ms": _broadcast,
     "query_us": functools.partial(_query, num_rows=1),
     "query_us_per_row": functools.partial(_query, num_rows=_NUM_ROWS),

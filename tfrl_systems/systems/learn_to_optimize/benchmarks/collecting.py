@@ -7,6 +7,7 @@ episodes of 2 steps of Ackley in two dimensions, with an actor of two hidden lay
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import itertools
 import time
@@ -24,6 +25,7 @@ from tf_agents.trajectories import policy_step
 from tf_agents.trajectories import time_step as ts
 from tf_agents.utils import common
 
+import environments
 from environments.errors import Failure
 from environments.learn_to_optimize.environment import LearnToOptimizeEnvironment
 from environments.learn_to_optimize.settings import Settings
@@ -177,6 +179,50 @@ def _collect(pool: Pool[Chunk, Experience], iteration: int, num_chunks: int) -> 
             raise PoolError(outcome.message)
         collected.append(outcome)
     return Experience.concatenate(collected)
+
+
+@contextlib.contextmanager
+def batched_environment(setup: Setup) -> Iterator[Callable[[], None]]:
+    """Play the episodes in the batched environment, with actions that were drawn before."""
+    settings = dataclasses.asdict(_SETTINGS)
+    batched = environments.make("learn_to_optimize", batch_size=NUM_EPISODES, **settings)
+    actions = _actions(batched.action_spec().shape)
+
+    def play() -> None:
+        batched.reset()
+        for action in actions:
+            batched.step(action)
+
+    yield play
+
+
+@contextlib.contextmanager
+def gymnasium_vector(setup: Setup) -> Iterator[Callable[[], None]]:
+    """Play the same episodes through Gymnasium's vector interface.
+
+    Raises:
+      ModuleNotFoundError: Gymnasium is not installed.
+    """
+    import gymnasium
+
+    name = "environments.gymnasium:tfrl/LearnToOptimize-v0"
+    settings = dataclasses.asdict(_SETTINGS)
+    vector = gymnasium.make_vec(name, num_envs=NUM_EPISODES, **settings)
+    actions = _actions(vector.single_action_space.shape or ())
+
+    def play() -> None:
+        vector.reset()
+        for action in actions:
+            vector.step(action)
+
+    yield play
+    vector.close()
+
+
+def _actions(shape: tuple[int, ...]) -> list[np.ndarray]:
+    generator = np.random.default_rng(0)
+    size = (_SETTINGS.episode_length, NUM_EPISODES, *shape)
+    return list(generator.uniform(-1, 1, size).astype(np.float32))
 
 
 @contextlib.contextmanager

@@ -1,0 +1,105 @@
+"""Agents of other libraries learn on the three systems as they are: ahead of chance in seconds."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+
+import environments.gymnasium
+from tests.environments.inlining.exploration.test_explore import SAVING, pairs
+from tests.environments.inlining.small_modules import HAND_WORKED, many_calls, write_corpus
+
+HOW = "pip install -e '.[bench]'"
+stable_baselines3 = pytest.importorskip("stable_baselines3", reason=HOW)
+sb3_contrib = pytest.importorskip("sb3_contrib", reason=HOW)
+
+INLINING, GRAPHS, FUNCTIONS = environments.gymnasium.NAMES
+MODULES = {
+    "one/a.cc": SAVING,
+    "two/a.cc": pairs(2),
+    "two/b.cc": HAND_WORKED,
+    "two/c.c": many_calls(3),
+}
+NUM_EPISODES = 20
+
+
+@pytest.fixture
+def problems(lend):
+    corpus = lend("stock-corpus", lambda directory: write_corpus(directory, MODULES))
+    graphs = {"max_steps": 4, "max_locations": 24, "may_stop": False}
+    return {INLINING: {"corpus": corpus}, GRAPHS: graphs, FUNCTIONS: {"reward": "scaled"}}
+
+
+def mean_return(environment, choose) -> float:
+    """The mean return of `choose`, which returns an action for an observation and a mask."""
+    returns = []
+    for seed in range(NUM_EPISODES):
+        observation, _ = environment.reset(seed=seed)
+        returns.append(0.0)
+        is_over = False
+        while not is_over:
+            action = choose(observation, environment.unwrapped.action_masks())
+            observation, reward, terminated, truncated, _ = environment.step(action)
+            returns[-1] += reward
+            is_over = terminated or truncated
+    return float(np.mean(returns))
+
+
+def chance(environment) -> float:
+    """The mean return of random actions, which are allowed where there is a mask."""
+    generator = np.random.default_rng(0)
+
+    def choose(_, mask):
+        space = environment.action_space
+        if not len(mask):
+            return generator.uniform(space.low, space.high).astype(np.float32)
+        return int(generator.choice(np.flatnonzero(mask)))
+
+    return mean_return(environment, choose)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [INLINING, FUNCTIONS])
+def test_ppo_of_stable_baselines3(problems, name):
+    with gymnasium.make(name, **problems[name]) as environment:
+        model = stable_baselines3.PPO(
+            "MlpPolicy", environment, n_steps=128, batch_size=64, learning_rate=1e-3, seed=0
+        )
+        model.learn(1500)
+        learned = mean_return(
+            environment, lambda seen, _: model.predict(seen, deterministic=True)[0]
+        )
+        assert learned > chance(environment)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [INLINING, GRAPHS])
+def test_maskable_ppo_of_sb3_contrib(problems, name):
+    with gymnasium.make(name, **problems[name]) as environment:
+        model = sb3_contrib.MaskablePPO(
+            "MlpPolicy", environment, n_steps=128, batch_size=64, learning_rate=1e-3, seed=0
+        )
+        model.learn(1500)
+
+        def choose(seen, mask):
+            return model.predict(seen, action_masks=mask, deterministic=True)[0]
+
+        assert mean_return(environment, choose) > chance(environment)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:max_locations")
+def test_without_a_mask_ppo_learns_what_is_allowed(problems):
+    """Stable-Baselines3's PPO knows no mask; what is not allowed has a reward of -100."""
+    few = problems[GRAPHS] | {"max_locations": 1}
+    with gymnasium.make(GRAPHS, **few) as environment:
+        generator = np.random.default_rng(0)
+        at_random = mean_return(
+            environment, lambda *_: int(generator.integers(environment.action_space.n))
+        )
+        model = stable_baselines3.PPO(
+            "MlpPolicy", environment, n_steps=256, batch_size=64, learning_rate=1e-3, seed=0
+        )
+        model.learn(3000)
+        assert mean_return(environment, lambda seen, _: model.predict(seen)[0]) > at_random

@@ -28,9 +28,8 @@ QUICK = {
 }
 
 
-def snippet() -> str:
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    return code
+def snippets() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
 
 
 @pytest.mark.parametrize(
@@ -44,8 +43,20 @@ def test_the_ten_lines_run(quickly, tmp_path, monkeypatch, capsys):
             experiments, name, functools.partial(getattr(experiments, name), **less)
         )
     names: dict[str, object] = {}
-    exec(compile(snippet(), "README.md", "exec"), names)
+    exec(compile(snippets()[0], "README.md", "exec"), names)
     assert "last_tenth" in capsys.readouterr().out
     run = names["run"]
     assert isinstance(run, experiments.Run) and (run.policy / "policy.json").is_file()
     onnx.checker.check_model(onnx.load("fast.onnx"))
+
+
+@pytest.mark.slow
+def test_an_agent_of_others_learns_as_printed():
+    pytest.importorskip("sb3_contrib", reason="pip install -e '.[bench]'")
+    _, code = snippets()
+    names: dict[str, object] = {}
+    less = code.replace("10_000", "8").replace(
+        "environment)", "environment, n_steps=8, batch_size=8)"
+    )
+    exec(compile(less, "README.md", "exec"), names)
+    assert names["model"].num_timesteps == 8

@@ -145,11 +145,11 @@ def test_whole_episodes_take_the_same_steps(name, number):
 def test_only_what_is_new_is_computed(monkeypatch):
     counts = []
 
-    def counted(self, area, usual=numpy_neighbourhoods.NeighbourhoodScorer._computed):
-        counts.append(area.num_new)
-        return usual(self, area)
+    def counted(self, rows, area, usual=numpy_neighbourhoods.NeighbourhoodScorer._compute):
+        counts.append(len(rows))
+        return usual(self, rows, area)
 
-    monkeypatch.setattr(numpy_neighbourhoods.NeighbourhoodScorer, "_computed", counted)
+    monkeypatch.setattr(numpy_neighbourhoods.NeighbourhoodScorer, "_compute", counted)
     state = ENGINE.start(onnx_io.read(models.make("bert-tiny")))
     view = View("model", state, Tracker(state.graph, state.node_costs_ms, False))
     remembering = network()

@@ -1,7 +1,7 @@
 """Colours of nodes and matches: hashes of all that a local network's result for them depends on.
 
     c0_v = hash(features of v)
-    ck_v = hash(ck-1_v, Σ hash(e_uv, ck-1_u) + Σ hash'(e_vw, ck-1_w))    u: inputs of v; w: its users
+    ck_v = hash(ck-1_v, Σ hash(e_uv) ck-1_u + Σ hash'(e_vw) ck-1_w)    u: inputs of v; w: its users
     c_m  = hash(rule, features of the match m, cK of the nodes that m touches and reads)
 
 This is the refinement of Weisfeiler and Leman: two nodes of the same colour ck look alike within k
@@ -78,8 +78,7 @@ class Colours:
     from its receiver. Node by node, first come those that end at it, then those that begin at it.
 
     Args:
-      graph: the fields of an observation without padding, whose rows of nodes are at most N, which
-        means no node.
+      graph: the fields of an observation without padding. Rows of nodes from N on mean no node.
       num_rounds: K.
 
     Attributes:
@@ -111,14 +110,11 @@ class Colours:
     def _spread(self, of_edges: np.ndarray) -> None:
         """Compute the colours after each round from those before it."""
         bounds, sums = self.bounds[::2].copy(), np.zeros(len(of_edges) + 1, np.uint64)
-        messages, bits = np.empty((2, len(of_edges)), np.uint64)
+        messages = np.empty(len(of_edges), np.uint64)
         for last, colours in itertools.pairwise(self.rounds):
-            # Numbers out of bounds, of which there are none, need not be looked for.
+            # With "clip", which changes nothing here, the buffer is used as it is.
             last.take(self.origins, out=messages, mode="clip")
-            np.add(messages, of_edges, messages)
-            np.right_shift(messages, _HALF, bits)
-            np.bitwise_xor(messages, bits, messages)
-            np.multiply(messages, _MIX, messages)
+            np.multiply(messages, of_edges, messages)
             messages.cumsum(out=sums[1:])
             # Differences of sums without a bound are exact, because unsigned numbers wrap around.
             at_bounds = sums.take(bounds)
@@ -145,7 +141,7 @@ def _of_matches(graph: Arrays, of_nodes: np.ndarray) -> np.ndarray:
     colours = of_rows(graph["action_features"], _MATCHES)
     for name, factors in (("action_nodes", _TOUCHED), ("action_inputs", _INPUTS)):
         rows = graph[name]
-        colours += of_nodes.take(rows) @ factors[: rows.shape[1]]
+        colours += of_nodes.take(rows, mode="clip") @ factors[: rows.shape[1]]
     of_rules = _of_rules(graph["rule_ids"].tobytes(), graph["rule_targets"].tobytes())
     colours += of_rules.take(graph["actions"][:, 0])
     return _mixed(colours)

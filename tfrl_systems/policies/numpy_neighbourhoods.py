@@ -35,7 +35,7 @@ import numpy as np
 from tfrl_systems.policies.numpy_colours import MOST_COLOURS, Arrays, Colours, ColourTable
 from tfrl_systems.policies.numpy_graph_encoder import within
 
-_ZERO = np.array(0, np.float32)
+_ZERO, _ONE = (np.array(value, np.float32) for value in (0, 1))
 _ROWS_AT_ONCE = 8
 
 _GRAPH = ("nodes", "edges", "senders", "receivers", "rule_ids", "rule_targets")
@@ -58,6 +58,7 @@ class Memory(threading.local):
 
     def __init__(self, width: int, num_rounds: int) -> None:
         self._sizes = width, num_rounds
+        self.vectors = np.zeros((1024 * (4 * num_rounds + 1), width), np.float32)
         self.clear()
 
     def __reduce__(self) -> Any:
@@ -65,10 +66,9 @@ class Memory(threading.local):
 
     def clear(self) -> None:
         """Forget everything."""
-        width, num_rounds = self._sizes
-        self.vectors, self.num_rows = np.zeros((256 * (4 * num_rounds + 1), width), np.float32), 1
+        self.num_rows = 1
         self.nodes, self.logits = ColourTable(np.intp), ColourTable(np.float32)
-        self.rounds: list[dict[int, int]] = [{} for _ in range(num_rounds)]
+        self.rounds: list[dict[int, int]] = [{} for _ in range(self._sizes[1])]
 
     def make_room(self) -> None:
         """Forget everything if it is too much."""
@@ -253,18 +253,21 @@ class NeighbourhoodScorer:
         size, num_matches = self._width, len(matches)
         step = 4 * self._num_rounds + 1
         # Where the nodes' last vectors stand. Row 0, whose vectors are 0, stands for no node.
-        last = np.append(places, 0) * step + (step - 1)
+        last = np.zeros(len(places) + 1, np.intp)
+        np.multiply(places, step, last[:-1])
+        last += step - 1
         inputs = _blocks(num_matches, len(self._matches))
         rows = inputs[:num_matches]
         roots = graph["action_nodes"][:, 0].take(matches)
-        rows[:, :size] = self._memory.vectors.take(last.take(roots), axis=0)
+        rows[:, :size] = self._memory.vectors.take(last.take(roots, mode="clip"), axis=0)
         for number, name in enumerate(("action_nodes", "action_inputs"), 1):
             nodes = graph[name].take(matches, axis=0)
             is_node = nodes < len(places)
-            h = self._memory.vectors.take(last.take(nodes[:, is_node.any(axis=0)]), axis=0)
+            h = self._memory.vectors.take(last.take(nodes[:, is_node.any(axis=0)], mode="clip"), axis=0)
             means = rows[:, number * size : (number + 1) * size]
             np.add.reduce(h, axis=1, out=means)
-            means /= np.maximum(is_node.sum(axis=1), 1).astype(np.float32)[:, np.newaxis]
+            counts = is_node @ np.ones((is_node.shape[1], 1), np.float32)
+            means /= np.maximum(counts, _ONE, counts)
         rows[:, 3 * size :] = graph["action_features"].take(matches, axis=0)
         hidden = _rowwise(inputs, self._matches)[:num_matches]
         rules = self._rules_fn(graph["rule_ids"], graph["rule_targets"])
@@ -295,16 +298,14 @@ class _New:
 
     def __init__(self, colours: Colours, missing: np.ndarray, memory: Memory) -> None:
         of_missing = colours.rounds.take(missing, axis=1).T.tolist()
-        distinct = {own[-1]: (own, node) for own, node in zip(of_missing, missing, strict=True)}
-        new = sorted(
-            (*memory.last_row(own[:-1]), node, colour) for colour, (own, node) in distinct.items()
-        )
-        numbers, copied, nodes, last = zip(*new, strict=True)
-        self.nodes, self.copied = np.array(nodes), np.array(copied)
+        last = [own.pop() for own in of_missing]
+        distinct = dict(zip(last, zip(of_missing, missing.tolist(), strict=True), strict=True))
+        new = sorted([(*memory.last_row(own), node) for own, node in distinct.values()])
+        numbers, self.copied, self.nodes = np.array(new).T
         self.counts = np.bincount(numbers, minlength=len(colours.rounds)).cumsum().tolist()
         self.colours = colours.rounds.take(self.nodes, axis=1)
-        rows = dict(zip(last, itertools.count(memory.num_rows), strict=False))
-        self.rows = [rows[own[-1]] for own in of_missing]
+        rows = dict(zip(self.colours[-1].tolist(), itertools.count(memory.num_rows), strict=False))
+        self.rows = [rows[colour] for colour in last]
 
 
 class _Area:
@@ -374,7 +375,7 @@ def _single(array: np.ndarray) -> np.ndarray:
 def _joined(observation: Arrays) -> dict[str, np.ndarray]:
     """Return observations [B, …] as one graph without padding that lists the allowed matches.
 
-    Rows of nodes and of rules count through all graphs. The row after the last node means no node.
+    Rows of nodes and of rules count through all graphs. Rows after the last node mean no node.
     """
     graphs = [
         _without_padding({name: observation[name][number] for name in _NEEDED})
@@ -404,8 +405,6 @@ def _without_padding(own: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     places = slice(listed[0], listed[-1] + 1) if is_whole else listed
     for name in _LISTED:
         own[name] = own[name][places]
-    for name in ("action_nodes", "action_inputs"):
-        own[name] = np.minimum(own[name], num_nodes)
     own["nodes"] = own["nodes"][:num_nodes]
     for name in ("edges", "senders", "receivers"):
         own[name] = own[name][:num_edges]

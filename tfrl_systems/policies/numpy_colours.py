@@ -92,7 +92,9 @@ class Colours:
 
     def __init__(self, graph: Arrays, num_rounds: int) -> None:
         num_nodes, num_edges = len(graph["nodes"]), len(graph["edges"])
-        ends = np.concatenate((2 * graph["receivers"], 2 * graph["senders"] + 1))
+        ends = np.concatenate((graph["receivers"], graph["senders"]))
+        ends *= 2
+        ends[num_edges:] += 1
         # Short numbers are sorted by their digits, which is faster.
         keys = ends.astype(np.uint16) if 2 * num_nodes < 1 << 16 else ends
         self.edges = keys.argsort(kind="stable")
@@ -137,11 +139,12 @@ def of_rows(rows: np.ndarray, factors: np.ndarray) -> np.ndarray:
 
 def _of_matches(graph: Arrays, of_nodes: np.ndarray) -> np.ndarray:
     """Return the colours of the listed matches from those of the nodes after all rounds."""
-    of_nodes = np.append(of_nodes, np.uint64(0))
+    with_none = np.zeros(len(of_nodes) + 1, np.uint64)
+    with_none[:-1] = of_nodes
     colours = of_rows(graph["action_features"], _MATCHES)
     for name, factors in (("action_nodes", _TOUCHED), ("action_inputs", _INPUTS)):
         rows = graph[name]
-        colours += of_nodes.take(rows, mode="clip") @ factors[: rows.shape[1]]
+        colours += with_none.take(rows, mode="clip") @ factors[: rows.shape[1]]
     of_rules = _of_rules(graph["rule_ids"].tobytes(), graph["rule_targets"].tobytes())
     colours += of_rules.take(graph["actions"][:, 0])
     return _mixed(colours)

@@ -75,17 +75,6 @@ class Memory(threading.local):
         if max(self.nodes.size, self.logits.size) > MOST_COLOURS:
             self.clear()
 
-    def last_row(self, colours: Sequence[int]) -> tuple[int, int]:
-        """Return how many of a node's colours before each round [K] are met, and a row with them.
-
-        If its first colour is new, they are 0 and row 0.
-        """
-        for number in range(len(colours), 0, -1):
-            row = self.rounds[number - 1].get(colours[number - 1])
-            if row is not None:
-                return number, row
-        return 0, 0
-
     def add(self, colours: np.ndarray, counts: Sequence[int], copied: np.ndarray) -> np.ndarray:
         """Add rows of new nodes behind all others, by their colours [K + 1, n].
 
@@ -297,15 +286,21 @@ class _New:
     """
 
     def __init__(self, colours: Colours, missing: np.ndarray, memory: Memory) -> None:
-        of_missing = colours.rounds.take(missing, axis=1).T.tolist()
-        last = [own.pop() for own in of_missing]
-        distinct = dict(zip(last, zip(of_missing, missing.tolist(), strict=True), strict=True))
-        new = sorted([(*memory.last_row(own), node) for own, node in distinct.values()])
-        numbers, self.copied, self.nodes = np.array(new).T
+        *before, last = colours.rounds.take(missing, axis=1).tolist()
+        # Of nodes with the same last colour, one is chosen.
+        chosen = dict(zip(last, range(len(last)), strict=True)).values()
+        new: list[tuple[int, int, int]] = []
+        for number, (of_round, own) in reversed([*enumerate(zip(memory.rounds, before), 1)]):
+            rows = [(place, of_round.get(own[place], 0)) for place in chosen]
+            new += [(number, row, place) for place, row in rows if row]
+            chosen = [place for place, row in rows if not row]
+        new += [(0, 0, place) for place in chosen]
+        numbers, self.copied, places = np.array(new[::-1]).T
+        self.nodes = missing.take(places)
         self.counts = np.bincount(numbers, minlength=len(colours.rounds)).cumsum().tolist()
         self.colours = colours.rounds.take(self.nodes, axis=1)
-        rows = dict(zip(self.colours[-1].tolist(), itertools.count(memory.num_rows), strict=False))
-        self.rows = [rows[colour] for colour in last]
+        by_colour = dict(zip(self.colours[-1].tolist(), itertools.count(memory.num_rows)))
+        self.rows = [by_colour[colour] for colour in last]
 
 
 class _Area:

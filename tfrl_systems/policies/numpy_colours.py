@@ -50,6 +50,11 @@ class ColourTable:
         self._numbers: np.ndarray = np.zeros((2, 1 << _TABLE_BITS), dtype)
         self.size = 0
 
+    def clear(self) -> None:
+        """Forget all colours."""
+        if self.size:
+            self._colours[:], self.size = 0, 0
+
     def find(self, colours: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the number of each colour [N], and which colours are not there, int [M]."""
         places = (colours >> _FIRST_PLACE).view(np.int64)
@@ -85,7 +90,7 @@ class Colours:
       rounds: those of nodes after 0 to K rounds, uint64 [K + 1, N].
       matches: uint64 [M].
       origins: the row of the node that each edge brings a message from, int [2 E].
-      edges: the row of each edge's features, int [2 E]; E is added for those that begin at the node.
+      edges: the row of each edge's features, int [2 E], plus E where the edge begins at the node.
       bounds: where each node's edges begin that end at it, and those that begin at it, and where
         the last ones stop, int [2 N + 1].
     """

@@ -34,13 +34,10 @@ import numpy as np
 
 from tfrl_systems.policies.numpy_colours import MOST_COLOURS, Arrays, Colours, ColourTable
 from tfrl_systems.policies.numpy_graph_encoder import within
+from tfrl_systems.policies.numpy_joining import joined_graph
 
 _ZERO, _ONE = (np.array(value, np.float32) for value in (0, 1))
 _ROWS_AT_ONCE = 8
-
-_GRAPH = ("nodes", "edges", "senders", "receivers", "rule_ids", "rule_targets")
-_LISTED = ("action_nodes", "action_inputs", "action_features", "actions")
-_NEEDED = (*_GRAPH, "n_node", "n_edge", *_LISTED, "action_mask")
 
 
 class Memory(threading.local):
@@ -58,7 +55,8 @@ class Memory(threading.local):
 
     def __init__(self, width: int, num_rounds: int) -> None:
         self._sizes = width, num_rounds
-        self.vectors = np.zeros((1024 * (4 * num_rounds + 1), width), np.float32)
+        self.vectors = np.zeros((2048 * (4 * num_rounds + 1), width), np.float32)
+        self.nodes, self.logits = ColourTable(np.intp), ColourTable(np.float32)
         self.clear()
 
     def __reduce__(self) -> Any:
@@ -67,7 +65,8 @@ class Memory(threading.local):
     def clear(self) -> None:
         """Forget everything."""
         self.num_rows = 1
-        self.nodes, self.logits = ColourTable(np.intp), ColourTable(np.float32)
+        self.nodes.clear()
+        self.logits.clear()
         self.rounds: list[dict[int, int]] = [{} for _ in range(self._sizes[1])]
 
     def make_room(self) -> None:
@@ -166,7 +165,7 @@ class NeighbourhoodScorer:
         """Return the logits of the matches that observations [B, …] list, float32, row by row."""
         memory = self._memory
         memory.make_room()
-        graph = _joined(observation)
+        graph = joined_graph(observation)
         colours = Colours(graph, self._num_rounds)
         logits, missing = memory.logits.find(colours.matches)
         if len(missing):
@@ -208,9 +207,7 @@ class NeighbourhoodScorer:
             np.maximum(messages, _ZERO, messages)
             np.maximum(own[:next_count, : 2 * size], self._least, inputs[:next_count, : 2 * size])
             # These sums are in float64.
-            sums = np.bincount(
-                sums_at[: num_edges * size], messages.ravel(), 2 * next_count * size
-            )
+            sums = np.bincount(sums_at[: num_edges * size], messages.ravel(), 2 * next_count * size)
             inputs[:next_count, 2 * size : 4 * size] = sums.reshape(next_count, 2 * size)
             h = _rowwise(inputs[: _padded(next_count)], self._combine[number])
         scale, offset = self._last
@@ -252,7 +249,8 @@ class NeighbourhoodScorer:
         for number, name in enumerate(("action_nodes", "action_inputs"), 1):
             nodes = graph[name].take(matches, axis=0)
             is_node = nodes < len(places)
-            h = self._memory.vectors.take(last.take(nodes[:, is_node.any(axis=0)], mode="clip"), axis=0)
+            used = nodes[:, is_node.any(axis=0)]
+            h = self._memory.vectors.take(last.take(used, mode="clip"), axis=0)
             means = rows[:, number * size : (number + 1) * size]
             np.add.reduce(h, axis=1, out=means)
             counts = is_node @ np.ones((is_node.shape[1], 1), np.float32)
@@ -288,16 +286,16 @@ class _New:
     def __init__(self, colours: Colours, missing: np.ndarray, memory: Memory) -> None:
         *before, last = colours.rounds.take(missing, axis=1).tolist()
         # Of nodes with the same last colour, one is chosen.
-        chosen = dict(zip(last, range(len(last)), strict=True)).values()
-        new: list[tuple[int, int, int]] = []
-        for number, (of_round, own) in reversed([*enumerate(zip(memory.rounds, before), 1)]):
-            rows = [(place, of_round.get(own[place], 0)) for place in chosen]
-            new += [(number, row, place) for place, row in rows if row]
-            chosen = [place for place, row in rows if not row]
-        new += [(0, 0, place) for place in chosen]
-        numbers, self.copied, places = np.array(new[::-1]).T
-        self.nodes = missing.take(places)
-        self.counts = np.bincount(numbers, minlength=len(colours.rounds)).cumsum().tolist()
+        left = list(dict(zip(last, range(len(last)), strict=True)).values())
+        self.counts, places, copied = [len(left)], [], []
+        for of_round, own in zip(reversed(memory.rounds), reversed(before), strict=True):
+            rows = [of_round.get(own[place], 0) for place in left]
+            places += [place for place, row in zip(left, rows, strict=True) if row]
+            copied += [row for row in rows if row]
+            left = [place for place, row in zip(left, rows, strict=True) if not row]
+            self.counts.insert(0, len(left))
+        self.nodes = missing.take((places + left)[::-1])
+        self.copied = np.array((copied + [0] * len(left))[::-1])
         self.colours = colours.rounds.take(self.nodes, axis=1)
         by_colour = dict(zip(self.colours[-1].tolist(), itertools.count(memory.num_rows)))
         self.rows = [by_colour[colour] for colour in last]
@@ -365,42 +363,3 @@ def _rowwise(rows: np.ndarray, matrix: np.ndarray) -> np.ndarray:
 
 def _single(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array, np.float32)
-
-
-def _joined(observation: Arrays) -> dict[str, np.ndarray]:
-    """Return observations [B, …] as one graph without padding that lists the allowed matches.
-
-    Rows of nodes and of rules count through all graphs. Rows after the last node mean no node.
-    """
-    graphs = [
-        _without_padding({name: observation[name][number] for name in _NEEDED})
-        for number in range(len(observation["n_node"]))
-    ]
-    if len(graphs) == 1:
-        return graphs[0]
-    total, first_node, first_rule = sum(len(graph["nodes"]) for graph in graphs), 0, 0
-    for graph in graphs:
-        num_nodes = len(graph["nodes"])
-        for name in ("senders", "receivers"):
-            graph[name] = graph[name] + first_node
-        for name in ("action_nodes", "action_inputs"):
-            rows = graph[name]
-            graph[name] = np.where(rows < num_nodes, rows + first_node, total)
-        graph["actions"] = graph["actions"] + (first_rule, 0)
-        first_node, first_rule = first_node + num_nodes, first_rule + len(graph["rule_ids"])
-    return {name: np.concatenate([graph[name] for graph in graphs]) for name in graphs[0]}
-
-
-def _without_padding(own: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the fields of one observation without padding."""
-    num_nodes, num_edges = int(own.pop("n_node")[0]), int(own.pop("n_edge")[0])
-    listed = own.pop("action_mask").nonzero()[0]
-    # Usually they stand side by side, and nothing needs to be copied.
-    is_whole = len(listed) and listed[-1] - listed[0] + 1 == len(listed)
-    places = slice(listed[0], listed[-1] + 1) if is_whole else listed
-    for name in _LISTED:
-        own[name] = own[name][places]
-    own["nodes"] = own["nodes"][:num_nodes]
-    for name in ("edges", "senders", "receivers"):
-        own[name] = own[name][:num_edges]
-    return own

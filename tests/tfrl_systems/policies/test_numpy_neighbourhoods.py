@@ -160,7 +160,7 @@ def test_observations_need_not_follow_each_other(seed):
     """Those of two walks alternate, edited again and again, and earlier ones come back."""
     remembering, plain = network(), network("pointer")
     generator = np.random.default_rng(seed)
-    walks = zip(episode(seed, 4, True), episode(seed + 1, 4, False))
+    walks = zip(episode(seed, 4, True), episode(seed + 1, 4, False), strict=False)
     seen = []
     for observation in itertools.chain.from_iterable(walks):
         seen.append(observation)

@@ -26,7 +26,7 @@ _FACTORS = np.random.default_rng(0).integers(1 << 63, size=(7, 256), dtype=np.ui
 _NODES, _EDGES, _WAYS, _TOUCHED, _INPUTS, _RULES, _MATCHES = _FACTORS
 _OWN, _AGAINST = _WAYS[:2]
 _MIX = np.uint64(0xD6E8FEB86659FD93)
-_HALF, _QUARTER = np.uint64(32), np.uint32(16)
+_ONE, _HALF, _QUARTER = np.uint64(1), np.uint64(32), np.uint32(16)
 _TABLE_BITS = 17
 _FIRST_PLACE, _SECOND_PLACE = np.uint64(64 - _TABLE_BITS), np.uint64((1 << _TABLE_BITS) - 1)
 
@@ -91,23 +91,21 @@ class Colours:
       matches: uint64 [M].
       origins: the row of the node that each edge brings a message from, int [2 E].
       edges: the row of each edge's features, int [2 E], plus E where the edge begins at the node.
-      bounds: where each node's edges begin that end at it, and those that begin at it, and where
-        the last ones stop, int [2 N + 1].
+      bounds: where each node's edges begin, and where the last ones stop, int [N + 1].
     """
 
     def __init__(self, graph: Arrays, num_rounds: int) -> None:
-        num_nodes, num_edges = len(graph["nodes"]), len(graph["edges"])
+        num_nodes = len(graph["nodes"])
         ends = np.concatenate((graph["receivers"], graph["senders"]))
-        ends *= 2
-        ends[num_edges:] += 1
         # Short numbers are sorted by their digits, which is faster.
-        keys = ends.astype(np.uint16) if 2 * num_nodes < 1 << 16 else ends
+        keys = ends.astype(np.uint16) if num_nodes < 1 << 16 else ends
         self.edges = keys.argsort(kind="stable")
-        self.bounds = np.zeros(2 * num_nodes + 1, np.intp)
-        np.bincount(ends, minlength=2 * num_nodes).cumsum(out=self.bounds[1:])
+        self.bounds = np.zeros(num_nodes + 1, np.intp)
+        np.bincount(ends, minlength=num_nodes).cumsum(out=self.bounds[1:])
         origins = np.concatenate((graph["senders"], graph["receivers"]))
         self.origins = origins.take(self.edges).astype(np.intp)
-        of_edges = of_rows(graph["edges"], _EDGES)
+        # An even factor would lose bits of what it multiplies.
+        of_edges = of_rows(graph["edges"], _EDGES) | _ONE
         of_edges = np.concatenate((of_edges, of_edges * _AGAINST)).take(self.edges)
         self.rounds = np.empty((num_rounds + 1, num_nodes), np.uint64)
         self.rounds[0] = of_rows(graph["nodes"], _NODES)
@@ -116,7 +114,7 @@ class Colours:
 
     def _spread(self, of_edges: np.ndarray) -> None:
         """Compute the colours after each round from those before it."""
-        bounds, sums = self.bounds[::2].copy(), np.zeros(len(of_edges) + 1, np.uint64)
+        sums = np.zeros(len(of_edges) + 1, np.uint64)
         messages = np.empty(len(of_edges), np.uint64)
         for last, colours in itertools.pairwise(self.rounds):
             # With "clip", which changes nothing here, the buffer is used as it is.
@@ -124,7 +122,7 @@ class Colours:
             np.multiply(messages, of_edges, messages)
             messages.cumsum(out=sums[1:])
             # Differences of sums without a bound are exact, because unsigned numbers wrap around.
-            at_bounds = sums.take(bounds)
+            at_bounds = sums.take(self.bounds)
             np.multiply(last, _OWN, colours)
             colours += at_bounds[1:]
             colours -= at_bounds[:-1]

@@ -324,8 +324,8 @@ class _Area:
     def __init__(self, graph: Arrays, colours: Colours, places: np.ndarray, new: _New) -> None:
         self.counts = new.counts
         self.nodes = graph["nodes"].take(new.nodes[: self.counts[0]], axis=0)
-        begins = colours.bounds[:-1:2].take(new.nodes)
-        counts = colours.bounds[2::2].take(new.nodes) - begins
+        begins = colours.bounds.take(new.nodes)
+        counts = colours.bounds.take(new.nodes + 1) - begins
         stops = np.zeros(len(begins) + 1, np.intp)
         counts.cumsum(out=stops[1:])
         self.num_edges = stops.take(self.counts).tolist()

@@ -5,9 +5,9 @@ is within K edges of the nodes that the match touches; K is the number of rounds
 episode changes a few nodes, and many steps have been taken before. So nearly all neighbourhoods of
 a graph were met earlier, and what was computed for them is remembered by their colours
 (`numpy_colours`). Colours are cheap, and are computed for every graph as a whole. The rest is
-computed only for nodes and matches whose colour is new, for those of several graphs together; and
-of a node only from the first round on after which its colour is new. A step changes few nodes, and
-one edge farther away in each round.
+computed only for nodes and matches whose colour is new, for those of several graphs together. A
+step changes few nodes, and in each round what it changed is felt one edge farther away. So a node
+is computed from the first round on after which its colour is new.
 
 The arithmetic is that of `numpy_graph_encoder` and `numpy_graph`; the results agree up to rounding.
 Two things are different, so that few calls of NumPy are needed:

@@ -36,7 +36,7 @@ from tfrl_systems.policies.numpy_colours import MOST_COLOURS, Arrays, Colours, C
 from tfrl_systems.policies.numpy_graph_encoder import within
 from tfrl_systems.policies.numpy_joining import joined_graph
 
-_ZERO, _ONE = (np.array(value, np.float32) for value in (0, 1))
+_ZERO = np.array(0, np.float32)
 _ROWS_AT_ONCE = 8
 
 
@@ -192,7 +192,7 @@ class NeighbourhoodScorer:
         sent = area.origins * (4 * self._num_rounds + 1) + area.ways
         sent = sent + 4 * np.arange(self._num_rounds)[:, np.newaxis]
         # Where each message's numbers are added to.
-        sums_at = (area.ends[:, np.newaxis] * size + np.arange(size)).ravel()
+        sums_at = _numbers_at(area.ends, size)
         # What the next vector is made from: the vector, what it keeps, its messages, and 1.
         inputs = _blocks(len(rows), 4 * size + 1)
         inputs[:, 4 * size] = 1
@@ -238,24 +238,22 @@ class NeighbourhoodScorer:
         """Return the logits [M] of some matches, whose nodes have vectors at `places` [N]."""
         size, num_matches = self._width, len(matches)
         step = 4 * self._num_rounds + 1
-        # Where the nodes' last vectors stand. Row 0, whose vectors are 0, stands for no node.
-        last = np.zeros(len(places) + 1, np.intp)
-        np.multiply(places, step, last[:-1])
-        last += step - 1
+        touched, read = (
+            graph[name].take(matches, axis=0) for name in ("action_nodes", "action_inputs")
+        )
+        nodes = np.concatenate((touched[:, :1], touched, read), axis=1)
+        # Three means of each match: of its root, of what it touches and of what it reads.
+        kinds = np.repeat((0, 1, 2), (1, touched.shape[1], read.shape[1]))
+        of_match, column = (nodes < len(places)).nonzero()
+        means_at = 3 * of_match + kinds.take(column)
+        rows = places.take(nodes[of_match, column]) * step + (step - 1)
+        h = self._memory.vectors.take(rows, axis=0)
+        means = np.bincount(_numbers_at(means_at, size), h.ravel(), 3 * num_matches * size)
+        counts = np.bincount(means_at, minlength=3 * num_matches)
+        means = means.reshape(-1, size) / np.maximum(counts, 1)[:, np.newaxis]
         inputs = _blocks(num_matches, len(self._matches))
-        rows = inputs[:num_matches]
-        roots = graph["action_nodes"][:, 0].take(matches)
-        rows[:, :size] = self._memory.vectors.take(last.take(roots, mode="clip"), axis=0)
-        for number, name in enumerate(("action_nodes", "action_inputs"), 1):
-            nodes = graph[name].take(matches, axis=0)
-            is_node = nodes < len(places)
-            used = nodes[:, is_node.any(axis=0)]
-            h = self._memory.vectors.take(last.take(used, mode="clip"), axis=0)
-            means = rows[:, number * size : (number + 1) * size]
-            np.add.reduce(h, axis=1, out=means)
-            counts = is_node @ np.ones((is_node.shape[1], 1), np.float32)
-            means /= np.maximum(counts, _ONE, counts)
-        rows[:, 3 * size :] = graph["action_features"].take(matches, axis=0)
+        inputs[:num_matches, : 3 * size] = means.reshape(num_matches, -1)
+        inputs[:num_matches, 3 * size :] = graph["action_features"].take(matches, axis=0)
         hidden = _rowwise(inputs, self._matches)[:num_matches]
         rules = self._rules_fn(graph["rule_ids"], graph["rule_targets"])
         hidden += rules.take(graph["actions"][:, 0].take(matches), axis=0)
@@ -338,6 +336,11 @@ class _Area:
         self.edges.reshape(-1, 2, num_features)[np.arange(len(at)), is_back] = graph["edges"].take(
             edges - num_edges * is_back, axis=0
         )
+
+
+def _numbers_at(rows: np.ndarray, size: int) -> np.ndarray:
+    """Return where the numbers of some rows [N] of a matrix [R, size] stand among all, [N size]."""
+    return (rows[:, np.newaxis] * size + np.arange(size)).ravel()
 
 
 def _padded(num_rows: int) -> int:

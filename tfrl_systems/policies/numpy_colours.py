@@ -1,12 +1,12 @@
 """Colours of nodes and matches: hashes of all that a local network's result for them depends on.
 
     c0_v = hash(features of v)
-    ck_v = hash(ck-1_v, Σ hash(e_uv, ck-1_u), Σ hash(e_vw, ck-1_w))    u: inputs of v; w: its users
+    ck_v = hash(ck-1_v, Σ hash(e_uv) ck-1_u + Σ hash'(e_vw) ck-1_w)    u: inputs of v; w: its users
     c_m  = hash(rule, features of the match m, cK of the nodes that m touches and reads)
 
 This is the refinement of Weisfeiler and Leman: two nodes of the same colour ck look alike within k
 edges. Colours have 64 bits. Of a million different ones, two are equal by chance with a probability
-of about 3e-8.
+below 1e-5; it is that high only where all features are round numbers, whose last bits are 0.
 
 This module does not import TensorFlow.
 """
@@ -14,6 +14,7 @@ This module does not import TensorFlow.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Mapping
 
 import numpy as np
@@ -23,11 +24,10 @@ Arrays = Mapping[str, np.ndarray]
 # Odd factors of hashes. They are fixed, so that colours are the same in every process.
 _FACTORS = np.random.default_rng(0).integers(1 << 63, size=(7, 256), dtype=np.uint64) * 2 + 1
 _NODES, _EDGES, _WAYS, _TOUCHED, _INPUTS, _RULES, _MATCHES = _FACTORS
-_OWN, _AGAINST = _WAYS[2], _WAYS[3]
-_BY_WAY = _WAYS[:2, np.newaxis]
+_OWN, _AGAINST = _WAYS[:2]
 _MIX = np.uint64(0xD6E8FEB86659FD93)
-_HALF = np.uint64(32)
-_TABLE_BITS = 16
+_ONE, _HALF, _QUARTER = np.uint64(1), np.uint64(32), np.uint32(16)
+_TABLE_BITS = 17
 _FIRST_PLACE, _SECOND_PLACE = np.uint64(64 - _TABLE_BITS), np.uint64((1 << _TABLE_BITS) - 1)
 
 
@@ -38,8 +38,8 @@ MOST_COLOURS = 1 << 14
 class ColourTable:
     """Numbers by colours; many are looked up at once.
 
-    A colour has two places, the second of which it shares with others that came to it last. So a
-    few colours get lost, and are not found when they are looked for.
+    A colour has two places, and takes each from the colour that had it. So a few colours lose both,
+    and are not found when they are looked for.
 
     Attributes:
       size: how many colours were put into the table.
@@ -49,6 +49,11 @@ class ColourTable:
         self._colours = np.zeros((2, 1 << _TABLE_BITS), np.uint64)
         self._numbers: np.ndarray = np.zeros((2, 1 << _TABLE_BITS), dtype)
         self.size = 0
+
+    def clear(self) -> None:
+        """Forget all colours."""
+        if self.size:
+            self._colours[:], self.size = 0, 0
 
     def find(self, colours: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the number of each colour [N], and which colours are not there, int [M]."""
@@ -65,91 +70,84 @@ class ColourTable:
     def put(self, colours: np.ndarray, numbers: np.ndarray) -> None:
         """Set the numbers of colours that are not there."""
         self.size += len(colours)
-        places = (colours >> _FIRST_PLACE).view(np.int64)
-        is_free = self._colours[0].take(places) == 0
-        self._colours[0][places[is_free]] = colours[is_free]
-        self._numbers[0][places[is_free]] = numbers[is_free]
-        # Of two new colours with the same first place, the later one is there now.
-        is_lost = self._colours[0].take(places) != colours
-        places = (colours[is_lost] & _SECOND_PLACE).view(np.int64)
-        self._colours[1][places] = colours[is_lost]
-        self._numbers[1][places] = numbers[is_lost]
+        for number, places in enumerate((colours >> _FIRST_PLACE, colours & _SECOND_PLACE)):
+            places = places.view(np.int64)
+            self._colours[number][places] = colours
+            self._numbers[number][places] = numbers
 
 
 class Colours:
     """The colours of a graph's nodes and matches, and its edges in both directions.
 
     Each edge counts twice: as what its receiver gets from its sender, and as what its sender gets
-    from its receiver. First come those of all receivers, then those of all senders.
+    from its receiver. Node by node, first come those that end at it, then those that begin at it.
 
     Args:
-      graph: the fields of an observation without padding, whose rows of nodes are at most N, which
-        means no node.
+      graph: the fields of an observation without padding. Rows of nodes from N on mean no node.
       num_rounds: K.
 
     Attributes:
-      nodes: those after all rounds, uint64 [N].
+      rounds: those of nodes after 0 to K rounds, uint64 [K + 1, N].
       matches: uint64 [M].
       origins: the row of the node that each edge brings a message from, int [2 E].
-      edges: the row of each edge's features, int [2 E].
-      bounds: where the edges begin that end at each receiver and then at each sender, and where the
-        last ones stop, int [2 N + 1].
+      edges: the row of each edge's features, int [2 E], plus E where the edge begins at the node.
+      bounds: where each node's edges begin, and where the last ones stop, int [N + 1].
     """
 
     def __init__(self, graph: Arrays, num_rounds: int) -> None:
-        num_nodes, num_edges = len(graph["nodes"]), len(graph["edges"])
-        ends = np.concatenate((graph["receivers"], graph["senders"] + np.int32(num_nodes)))
+        num_nodes = len(graph["nodes"])
+        ends = np.concatenate((graph["receivers"], graph["senders"]))
         # Short numbers are sorted by their digits, which is faster.
-        keys = ends.astype(np.uint16) if 2 * num_nodes < 1 << 16 else ends
-        order = keys.argsort(kind="stable")
-        self.bounds = np.zeros(2 * num_nodes + 1, np.intp)
-        np.bincount(ends, minlength=2 * num_nodes).cumsum(out=self.bounds[1:])
-        self.origins = np.concatenate((graph["senders"], graph["receivers"])).take(order)
-        self.edges = order % max(num_edges, 1)
-        of_edges = of_rows(graph["edges"], _EDGES).take(self.edges)
-        of_edges[num_edges:] *= _AGAINST
-        self.nodes = of_rows(graph["nodes"], _NODES)
-        for _ in range(num_rounds):
-            self.nodes = self._after_round(self.nodes, of_edges)
-        self.matches = _of_matches(graph, self.nodes)
+        keys = ends.astype(np.uint16) if num_nodes < 1 << 16 else ends
+        self.edges = keys.argsort(kind="stable")
+        self.bounds = np.zeros(num_nodes + 1, np.intp)
+        np.bincount(ends, minlength=num_nodes).cumsum(out=self.bounds[1:])
+        origins = np.concatenate((graph["senders"], graph["receivers"]))
+        self.origins = origins.take(self.edges).astype(np.intp)
+        # An even factor would lose bits of what it multiplies.
+        of_edges = of_rows(graph["edges"], _EDGES) | _ONE
+        of_edges = np.concatenate((of_edges, of_edges * _AGAINST)).take(self.edges)
+        self.rounds = np.empty((num_rounds + 1, num_nodes), np.uint64)
+        self.rounds[0] = of_rows(graph["nodes"], _NODES)
+        self._spread(of_edges)
+        self.matches = _of_matches(graph, self.rounds[-1])
 
-    def _after_round(self, last: np.ndarray, of_edges: np.ndarray) -> np.ndarray:
+    def _spread(self, of_edges: np.ndarray) -> None:
+        """Compute the colours after each round from those before it."""
         sums = np.zeros(len(of_edges) + 1, np.uint64)
-        messages = last.take(self.origins)
-        messages += of_edges
-        _mixed(messages).cumsum(out=sums[1:])
-        # Differences of sums without a bound are exact, because unsigned numbers wrap around.
-        at_bounds = sums.take(self.bounds)
-        received = (at_bounds[1:] - at_bounds[:-1]).reshape(2, -1)
-        received *= _BY_WAY
-        colours = last * _OWN
-        colours += received[0]
-        colours += received[1]
-        return _mixed(colours)
+        messages = np.empty(len(of_edges), np.uint64)
+        for last, colours in itertools.pairwise(self.rounds):
+            # With "clip", which changes nothing here, the buffer is used as it is.
+            last.take(self.origins, out=messages, mode="clip")
+            np.multiply(messages, of_edges, messages)
+            messages.cumsum(out=sums[1:])
+            # Differences of sums without a bound are exact, because unsigned numbers wrap around.
+            at_bounds = sums.take(self.bounds)
+            np.multiply(last, _OWN, colours)
+            colours += at_bounds[1:]
+            colours -= at_bounds[:-1]
+            _mixed(colours)
 
 
 def of_rows(rows: np.ndarray, factors: np.ndarray) -> np.ndarray:
     """Return a hash of each row of numbers of 32 bits [N, F], uint64 [N]."""
-    num_rows, size = rows.shape
-    num_pairs = (size + 1) // 2
-    numbers = np.zeros((num_rows, 2 * num_pairs), np.uint32)
-    numbers[:, :size] = rows.view(np.uint32)
-    pairs = numbers.view(np.uint64)
-    pairs *= factors[:num_pairs]
-    pairs ^= pairs >> _HALF
+    bits = rows.view(np.uint32)
+    # The last bits of most floats are 0; without others in their place, those of a sum were too.
+    numbers = (bits ^ bits >> _QUARTER).astype(np.uint64)
+    hashes = numbers @ factors[: rows.shape[1]]
     # The colour 0 means that a place is free, so zeros must not have it.
-    hashes = pairs @ factors[num_pairs : 2 * num_pairs]
     hashes += factors[-1]
     return _mixed(hashes)
 
 
 def _of_matches(graph: Arrays, of_nodes: np.ndarray) -> np.ndarray:
     """Return the colours of the listed matches from those of the nodes after all rounds."""
-    of_nodes = np.append(of_nodes, np.uint64(0))
+    with_none = np.zeros(len(of_nodes) + 1, np.uint64)
+    with_none[:-1] = of_nodes
     colours = of_rows(graph["action_features"], _MATCHES)
     for name, factors in (("action_nodes", _TOUCHED), ("action_inputs", _INPUTS)):
         rows = graph[name]
-        colours += of_nodes.take(rows) @ factors[: rows.shape[1]]
+        colours += with_none.take(rows, mode="clip") @ factors[: rows.shape[1]]
     of_rules = _of_rules(graph["rule_ids"].tobytes(), graph["rule_targets"].tobytes())
     colours += of_rules.take(graph["actions"][:, 0])
     return _mixed(colours)

@@ -102,7 +102,7 @@ class _PointerHead:
     def __init__(self, description: Mapping[str, Any]) -> None:
         self._hash_size = int(description["hash_size"])
         self._max_logit = np.float32(description["max_logit"])
-        self._cache: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+        self._cache: tuple[bytes, bytes, np.ndarray] | None = None
 
     def update(self, arrays: Arrays) -> None:
         self._arrays, self._cache = arrays, None
@@ -128,8 +128,8 @@ class _PointerHead:
     def rules(self, ids: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """Return the vectors of all rules and of NO-OP, [R + 1, H]."""
         # Another thread may replace the cache, so it is read once.
-        cache = self._cache
-        if cache and np.array_equal(cache[0], ids) and np.array_equal(cache[1], targets):
+        cache, key = self._cache, (ids.tobytes(), targets.tobytes())
+        if cache and cache[:2] == key:
             return cache[2]
         arrays, size = self._arrays, self._hash_size
         # Operators that are newer than the policy count as none, as for nodes.
@@ -137,7 +137,7 @@ class _PointerHead:
         built = arrays["targets"][familiar] * (familiar > 0)[..., np.newaxis]
         vectors = arrays["first_hash"][ids % size] + arrays["second_hash"][ids // size % size]
         vectors = (vectors + built.sum(axis=-2)).astype(np.float32)
-        self._cache = ids.copy(), targets.copy(), vectors
+        self._cache = *key, vectors
         return vectors
 
 

@@ -5,7 +5,9 @@ is within K edges of the nodes that the match touches; K is the number of rounds
 episode changes a few nodes, and many steps have been taken before. So nearly all neighbourhoods of
 a graph were met earlier, and what was computed for them is remembered by their colours
 (`numpy_colours`). Colours are cheap, and are computed for every graph as a whole. The rest is
-computed only for nodes and matches whose colour is new, for those of several graphs together.
+computed only for nodes and matches whose colour is new, for those of several graphs together. A
+step changes few nodes, and in each round what it changed is felt one edge farther away. So a node
+is computed from the first round on after which its colour is new.
 
 The arithmetic is that of `numpy_graph_encoder` and `numpy_graph`; the results agree up to rounding.
 Two things are different, so that few calls of NumPy are needed:
@@ -23,60 +25,78 @@ This module does not import TensorFlow.
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 
 from tfrl_systems.policies.numpy_colours import MOST_COLOURS, Arrays, Colours, ColourTable
 from tfrl_systems.policies.numpy_graph_encoder import within
+from tfrl_systems.policies.numpy_joining import joined_graph
 
 _ZERO = np.array(0, np.float32)
 _ROWS_AT_ONCE = 8
-
-_GRAPH = ("nodes", "edges", "senders", "receivers", "rule_ids", "rule_targets")
-_LISTED = ("action_nodes", "action_inputs", "action_features", "actions")
-_NEEDED = (*_GRAPH, "n_node", "n_edge", *_LISTED, "action_mask")
 
 
 class Memory(threading.local):
     """What a thread remembers of the neighbourhoods that it has met; a copy begins empty.
 
     Attributes:
-      rows: what is remembered of nodes, float32 [capacity, W]; the first `num_rows` are used.
-      num_rows: how many they are.
+      vectors: what is remembered of nodes, float32 [capacity · V, H]: V vectors in a row for each.
+        Those of row 0 are 0; it stands for no node.
+      num_rows: how many rows are used.
       nodes: the row of each colour that nodes have after all rounds.
+      rounds: for each round, a row of each colour that nodes have before it. What the row has for
+        this round and for those before it depends on that colour alone.
       logits: the logit of each colour of a match.
     """
 
-    def __init__(self, width: int) -> None:
-        self._width = width
+    def __init__(self, width: int, num_rounds: int) -> None:
+        self._sizes = width, num_rounds
+        self.vectors = np.zeros((2048 * (4 * num_rounds + 1), width), np.float32)
+        self.nodes, self.logits = ColourTable(np.intp), ColourTable(np.float32)
         self.clear()
 
     def __reduce__(self) -> Any:
-        return type(self), (self._width,)
+        return type(self), self._sizes
 
     def clear(self) -> None:
         """Forget everything."""
-        self.rows, self.num_rows = np.empty((256, self._width), np.float32), 0
-        self.nodes, self.logits = ColourTable(np.intp), ColourTable(np.float32)
+        self.num_rows = 1
+        self.nodes.clear()
+        self.logits.clear()
+        self.rounds: list[dict[int, int]] = [{} for _ in range(self._sizes[1])]
 
     def make_room(self) -> None:
         """Forget everything if it is too much."""
         if max(self.nodes.size, self.logits.size) > MOST_COLOURS:
             self.clear()
 
-    def add(self, colours: np.ndarray, rows: np.ndarray) -> None:
-        """Remember rows [n, W] of new nodes behind all others, by their colours [n]."""
-        begin, self.num_rows = self.num_rows, self.num_rows + len(rows)
-        if self.num_rows > len(self.rows):
-            grown = np.empty((2 * self.num_rows, self._width), np.float32)
-            grown[:begin] = self.rows[:begin]
-            self.rows = grown
-        self.rows[begin : self.num_rows] = rows
-        self.nodes.put(colours, np.arange(begin, self.num_rows))
+    def add(self, colours: np.ndarray, counts: Sequence[int], copied: np.ndarray) -> np.ndarray:
+        """Add rows of new nodes behind all others, by their colours [K + 1, n].
+
+        Args:
+          colours: those of the nodes before each round and after all, [K + 1, n].
+          counts: how many of the nodes, the first ones, have new colours each time, [K + 1].
+          copied: the rows that they begin as copies of, [n].
+
+        Returns:
+          The new rows, which are still to be computed, float32 [n, V H].
+        """
+        begin, self.num_rows = self.num_rows, self.num_rows + len(copied)
+        rows = self.vectors.reshape(-1, (4 * len(self.rounds) + 1) * self._sizes[0])
+        if self.num_rows > len(rows):
+            grown = np.zeros((2 * self.num_rows, rows.shape[1]), np.float32)
+            grown[:begin] = rows[:begin]
+            rows, self.vectors = grown, grown.reshape(-1, self._sizes[0])
+        rows[begin : self.num_rows] = rows.take(copied, axis=0)
+        numbers = range(begin, self.num_rows)
+        self.nodes.put(colours[-1], np.arange(begin, self.num_rows))
+        for of_round, own, count in zip(self.rounds, colours, counts, strict=False):
+            of_round.update(zip(own[:count].tolist(), numbers, strict=False))
+        return rows[begin : self.num_rows]
 
 
 class NeighbourhoodScorer:
@@ -105,7 +125,7 @@ class NeighbourhoodScorer:
         self._epsilon = np.float32(description["norm_epsilon"])
         self._max_logit = np.float32(description["max_logit"])
         self._rules_fn = rules_fn
-        self._memory = Memory((4 * self._num_rounds + 1) * self._width)
+        self._memory = Memory(self._width, self._num_rounds)
         self._fold({name: array.astype(np.float64) for name, array in encoder.items()})
         stacked = [*np.split(head["nodes/w"], 3, axis=1), head["matches/w"]]
         self._matches, self._score = np.concatenate(stacked), head["score/w"][:, 0].copy()
@@ -145,7 +165,7 @@ class NeighbourhoodScorer:
         """Return the logits of the matches that observations [B, …] list, float32, row by row."""
         memory = self._memory
         memory.make_room()
-        graph = _joined(observation)
+        graph = joined_graph(observation)
         colours = Colours(graph, self._num_rounds)
         logits, missing = memory.logits.find(colours.matches)
         if len(missing):
@@ -156,45 +176,44 @@ class NeighbourhoodScorer:
     def _encode(self, graph: Arrays, colours: Colours) -> np.ndarray:
         """Remember all nodes; return their rows in the memory, int [N]."""
         memory = self._memory
-        rows, missing = memory.nodes.find(colours.nodes)
+        rows, missing = memory.nodes.find(colours.rounds[-1])
         if len(missing):
-            of_missing, firsts, copies = np.unique(
-                colours.nodes.take(missing), return_index=True, return_inverse=True
-            )
-            rows[missing] = memory.num_rows + copies
-            area = _Area(graph, colours, rows, missing.take(firsts), memory)
-            memory.add(of_missing, self._computed(area))
+            new = _New(colours, missing, memory)
+            added = memory.add(new.colours, new.counts, new.copied)
+            rows[missing] = new.rows
+            self._compute(added, _Area(graph, colours, rows, new))
         return rows
 
-    def _computed(self, area: _Area) -> np.ndarray:
-        """Return what is remembered of the new nodes of an area."""
-        size, num_rounds, num = self._width, self._num_rounds, area.num_new
-        rows = np.empty((num + len(area.rim), (4 * num_rounds + 1) * size), np.float32)
-        rows[num:] = area.rim
-        vectors, new = rows.reshape(-1, size), rows[:num]
+    def _compute(self, rows: np.ndarray, area: _Area) -> None:
+        """Compute what is new in the rows of an area's nodes in the memory, [n, V H]."""
+        size, vectors = self._width, self._memory.vectors
         shares = _rowwise(area.edges, self._edges)
-        # Where each message's vector stands among `vectors`, in the first round.
-        sent = area.origins * (4 * num_rounds + 1) + area.ways
+        # Where each message's vector stands among `vectors`, by round.
+        sent = area.origins * (4 * self._num_rounds + 1) + area.ways
+        sent = sent + 4 * np.arange(self._num_rounds)[:, np.newaxis]
+        # Where each message's numbers are added to.
+        sums_at = _numbers_at(area.ends, size)
         # What the next vector is made from: the vector, what it keeps, its messages, and 1.
-        inputs = _blocks(num, 4 * size + 1)
+        inputs = _blocks(len(rows), 4 * size + 1)
         inputs[:, 4 * size] = 1
         h = self._first_vectors(area.nodes)
-        for number in range(num_rounds):
-            own = new[:, 4 * number * size : (4 * number + 4) * size]
+        for number, (count, next_count) in enumerate(itertools.pairwise(area.counts)):
+            own = rows[:, 4 * number * size : (4 * number + 4) * size]
             kernel, bias = self._send[number]
-            np.add(_rowwise(self._normed(h), kernel)[:num], bias, own)
-            messages = vectors.take(sent, axis=0)
-            messages += shares[: len(sent), number * size : (number + 1) * size]
-            sent += 4
+            np.add(_rowwise(self._normed(h), kernel)[:count], bias, own[:count])
+            num_edges = area.num_edges[number + 1]
+            messages = vectors.take(sent[number, :num_edges], axis=0)
+            messages += shares[:num_edges, number * size : (number + 1) * size]
             np.maximum(messages, _ZERO, messages)
-            np.maximum(own[:, : 2 * size], self._least, inputs[:num, : 2 * size])
-            inputs[:num, 2 * size : 4 * size] = area.sums(messages).reshape(num, -1)
-            h = _rowwise(inputs, self._combine[number])
+            np.maximum(own[:next_count, : 2 * size], self._least, inputs[:next_count, : 2 * size])
+            # These sums are in float64.
+            sums = np.bincount(sums_at[: num_edges * size], messages.ravel(), 2 * next_count * size)
+            inputs[:next_count, 2 * size : 4 * size] = sums.reshape(next_count, 2 * size)
+            h = _rowwise(inputs[: _padded(next_count)], self._combine[number])
         scale, offset = self._last
         self._normed(h)
         h *= scale
-        np.add(h[:num], offset, new[:, -size:])
-        return new
+        np.add(h[: len(rows)], offset, rows[:, -size:])
 
     def _first_vectors(self, nodes: np.ndarray) -> np.ndarray:
         """Return the vectors of nodes with features [N, F] before the first norm, and padding."""
@@ -217,93 +236,121 @@ class NeighbourhoodScorer:
 
     def _scores(self, graph: Arrays, matches: np.ndarray, places: np.ndarray) -> np.ndarray:
         """Return the logits [M] of some matches, whose nodes have vectors at `places` [N]."""
-        listed = {name: graph[name][matches] for name in _LISTED}
-        touched, num_matches = listed["action_nodes"], len(matches)
-        rows = np.concatenate((touched[:, :1], touched, listed["action_inputs"]), axis=1)
-        is_node = rows < len(places)
-        counts = np.add.reduceat(is_node, (0, 1, 1 + touched.shape[1]), axis=1, dtype=np.intp)
-        counts = counts.ravel()
-        present = counts.nonzero()[0]
-        starts = (counts.cumsum() - counts).take(present)
-        h = self._memory.rows[:, -self._width :].take(places.take(rows[is_node]), axis=0)
-        means = np.zeros((len(counts), self._width), np.float32)
-        means[present] = np.add.reduceat(h, starts, axis=0)
-        means /= np.maximum(counts, 1).astype(np.float32)[:, np.newaxis]
+        size, num_matches = self._width, len(matches)
+        step = 4 * self._num_rounds + 1
+        touched, read = (
+            graph[name].take(matches, axis=0) for name in ("action_nodes", "action_inputs")
+        )
+        nodes = np.concatenate((touched[:, :1], touched, read), axis=1)
+        # Three means of each match: of its root, of what it touches and of what it reads.
+        kinds = np.repeat((0, 1, 2), (1, touched.shape[1], read.shape[1]))
+        of_match, column = (nodes < len(places)).nonzero()
+        means_at = 3 * of_match + kinds.take(column)
+        rows = places.take(nodes[of_match, column]) * step + (step - 1)
+        h = self._memory.vectors.take(rows, axis=0)
+        means = np.bincount(_numbers_at(means_at, size), h.ravel(), 3 * num_matches * size)
+        counts = np.bincount(means_at, minlength=3 * num_matches)
+        means = means.reshape(-1, size) / np.maximum(counts, 1)[:, np.newaxis]
         inputs = _blocks(num_matches, len(self._matches))
-        inputs[:num_matches, : 3 * self._width] = means.reshape(num_matches, -1)
-        inputs[:num_matches, 3 * self._width :] = listed["action_features"]
+        inputs[:num_matches, : 3 * size] = means.reshape(num_matches, -1)
+        inputs[:num_matches, 3 * size :] = graph["action_features"].take(matches, axis=0)
         hidden = _rowwise(inputs, self._matches)[:num_matches]
         rules = self._rules_fn(graph["rule_ids"], graph["rule_targets"])
-        hidden += rules.take(listed["actions"][:, 0], axis=0)
+        hidden += rules.take(graph["actions"][:, 0].take(matches), axis=0)
         scores: np.ndarray = np.einsum("mh,h->m", np.maximum(hidden, _ZERO, hidden), self._score)
         most = self._max_logit
         return most * np.tanh(scores / most) if most else scores
 
 
-class _Area:
-    """Nodes whose colours are new, and the nodes around them that send them messages.
+class _New:
+    """Nodes whose last colours are new, one of each colour.
+
+    They are ordered by the first of their colours that is new. So those whose colour is new before
+    some round stand before the others.
 
     Args:
-      graph, colours: the graph.
-      places: the row of each node in the memory, int [N]; new ones come behind all that it has.
-      new: rows of nodes in the graph, one of each new colour, in the order of their places.
+      colours: those of the graph.
+      missing: rows of the nodes in the graph whose last colours are new, [M].
       memory: what is remembered.
 
     Attributes:
-      num_new: the number n of new nodes.
-      nodes: their features, [n, F].
-      rim: what is remembered of the r nodes around them.
-      edges: the features of the E edges that bring messages, in the columns of their way, and
-        padding: [E …, 2 F].
-      origins: where the messages come from: numbers from 0 to n + r, int [E].
-      ways: 2 for each message along an edge, 3 for those against it.
+      nodes: their rows in the graph, int [n].
+      colours: those before each round and after all, uint64 [K + 1, n].
+      counts: how many of them have new colours each time, [K + 1].
+      copied: for each of them, the row in the memory that has what is not new, int [n].
+      rows: the rows in the memory that the missing nodes get, [M].
     """
 
-    def __init__(
-        self,
-        graph: Arrays,
-        colours: Colours,
-        places: np.ndarray,
-        new: np.ndarray,
-        memory: Memory,
-    ) -> None:
-        num_nodes, self.num_new = len(graph["nodes"]), len(new)
-        self.nodes = graph["nodes"].take(new, axis=0)
-        # Of each node, first the edges that end at it, then those that begin at it.
-        ends = np.stack((new, new + num_nodes), axis=1).ravel()
-        begins = colours.bounds.take(ends)
-        counts = colours.bounds.take(ends + 1) - begins
-        stops = np.zeros(len(ends) + 1, np.int32)
+    def __init__(self, colours: Colours, missing: np.ndarray, memory: Memory) -> None:
+        *before, last = colours.rounds.take(missing, axis=1).tolist()
+        # Of nodes with the same last colour, one is chosen.
+        left = list(dict(zip(last, range(len(last)), strict=True)).values())
+        self.counts, places, copied = [len(left)], [], []
+        for of_round, own in zip(reversed(memory.rounds), reversed(before), strict=True):
+            rows = [of_round.get(own[place], 0) for place in left]
+            places += [place for place, row in zip(left, rows, strict=True) if row]
+            copied += [row for row in rows if row]
+            left = [place for place, row in zip(left, rows, strict=True) if not row]
+            self.counts.insert(0, len(left))
+        self.nodes = missing.take((places + left)[::-1])
+        self.copied = np.array((copied + [0] * len(left))[::-1])
+        self.colours = colours.rounds.take(self.nodes, axis=1)
+        by_colour = dict(zip(self.colours[-1].tolist(), itertools.count(memory.num_rows)))
+        self.rows = [by_colour[colour] for colour in last]
+
+
+class _Area:
+    """What the vectors of new nodes are computed from.
+
+    Args:
+      graph, colours: the graph.
+      places: the row of each node in the memory, int [N].
+      new: the n new nodes.
+
+    Attributes:
+      counts: how many of them have new colours before each round and after all, [K + 1].
+      num_edges: how many edges bring messages to that many nodes, [K + 1].
+      nodes: features of the first `counts[0]`, [n_0, F].
+      edges: the features of the E edges that bring messages, in the columns of their way, and
+        padding: [E …, 2 F].
+      origins: rows in the memory of the nodes that the messages come from, int [E].
+      ends: the nodes that they go to, twice the number in `new`, and 1 more for messages against
+        the edge, int [E].
+      ways: 2 for each message along an edge, 3 for those against it, int [E].
+    """
+
+    def __init__(self, graph: Arrays, colours: Colours, places: np.ndarray, new: _New) -> None:
+        self.counts = new.counts
+        self.nodes = graph["nodes"].take(new.nodes[: self.counts[0]], axis=0)
+        begins = colours.bounds.take(new.nodes)
+        counts = colours.bounds.take(new.nodes + 1) - begins
+        stops = np.zeros(len(begins) + 1, np.intp)
         counts.cumsum(out=stops[1:])
-        edges = np.arange(stops[-1]) + (begins - stops[:-1]).repeat(counts)
-        ones, columns = np.ones(len(edges)), np.arange(len(edges), dtype=np.int32)
-        shape = (len(ends), len(edges))
-        self._sums = scipy.sparse.csr_matrix((ones, columns, stops), shape, copy=False)
-        is_back = edges >= len(graph["edges"])
-        features = graph["edges"].take(colours.edges.take(edges), axis=0)
-        num_features = features.shape[1]
-        self.edges, self.ways = _blocks(len(edges), 2 * num_features), is_back + 2
-        by_way = self.edges.reshape(-1, 2, num_features)
-        by_way[np.arange(len(edges)), is_back.view(np.int8)] = features
-        self.origins = places.take(colours.origins.take(edges)) - memory.num_rows
-        is_old = self.origins < 0
-        old, rows = np.unique(self.origins[is_old], return_inverse=True)
-        self.origins[is_old] = self.num_new + rows
-        self.rim = memory.rows.take(old + memory.num_rows, axis=0)
+        self.num_edges = stops.take(self.counts).tolist()
+        at = np.arange(stops[-1]) + (begins - stops[:-1]).repeat(counts)
+        self.origins = places.take(colours.origins.take(at))
+        edges, (num_edges, num_features) = colours.edges.take(at), graph["edges"].shape
+        is_back = (edges >= num_edges).astype(np.intp)
+        self.ends, self.ways = 2 * np.arange(len(begins)).repeat(counts) + is_back, is_back + 2
+        self.edges = _blocks(len(at), 2 * num_features)
+        self.edges.reshape(-1, 2, num_features)[np.arange(len(at)), is_back] = graph["edges"].take(
+            edges - num_edges * is_back, axis=0
+        )
 
-    def sums(self, messages: np.ndarray) -> np.ndarray:
-        """Return the sums of messages [E, H] that come along the edges and against them, [2 n, H].
 
-        The sums are in float64. Those of a node stand one after the other.
-        """
-        sums: np.ndarray = self._sums @ messages.astype(np.float64)
-        return sums
+def _numbers_at(rows: np.ndarray, size: int) -> np.ndarray:
+    """Return where the numbers of some rows [N] of a matrix [R, size] stand among all, [N size]."""
+    return (rows[:, np.newaxis] * size + np.arange(size)).ravel()
+
+
+def _padded(num_rows: int) -> int:
+    """Return a number of rows that `_rowwise` can multiply."""
+    return -(-num_rows // _ROWS_AT_ONCE) * _ROWS_AT_ONCE
 
 
 def _blocks(num_rows: int, num_columns: int) -> np.ndarray:
     """Return zeros with room for some rows, for `_rowwise`."""
-    num_blocks = -(-num_rows // _ROWS_AT_ONCE)
-    return np.zeros((num_blocks * _ROWS_AT_ONCE, num_columns), np.float32)
+    return np.zeros((_padded(num_rows), num_columns), np.float32)
 
 
 def _rowwise(rows: np.ndarray, matrix: np.ndarray) -> np.ndarray:
@@ -319,44 +366,3 @@ def _rowwise(rows: np.ndarray, matrix: np.ndarray) -> np.ndarray:
 
 def _single(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array, np.float32)
-
-
-def _joined(observation: Arrays) -> dict[str, np.ndarray]:
-    """Return observations [B, …] as one graph without padding that lists the allowed matches.
-
-    Rows of nodes and of rules count through all graphs. The row after the last node means no node.
-    """
-    graphs = [
-        _without_padding({name: observation[name][number] for name in _NEEDED})
-        for number in range(len(observation["n_node"]))
-    ]
-    if len(graphs) == 1:
-        return graphs[0]
-    total, first_node, first_rule = sum(len(graph["nodes"]) for graph in graphs), 0, 0
-    for graph in graphs:
-        num_nodes = len(graph["nodes"])
-        for name in ("senders", "receivers"):
-            graph[name] = graph[name] + first_node
-        for name in ("action_nodes", "action_inputs"):
-            rows = graph[name]
-            graph[name] = np.where(rows < num_nodes, rows + first_node, total)
-        graph["actions"] = graph["actions"] + (first_rule, 0)
-        first_node, first_rule = first_node + num_nodes, first_rule + len(graph["rule_ids"])
-    return {name: np.concatenate([graph[name] for graph in graphs]) for name in graphs[0]}
-
-
-def _without_padding(own: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the fields of one observation without padding."""
-    num_nodes, num_edges = int(own.pop("n_node")[0]), int(own.pop("n_edge")[0])
-    listed = own.pop("action_mask").nonzero()[0]
-    # Usually they stand side by side, and nothing needs to be copied.
-    is_whole = len(listed) and listed[-1] - listed[0] + 1 == len(listed)
-    places = slice(listed[0], listed[-1] + 1) if is_whole else listed
-    for name in _LISTED:
-        own[name] = own[name][places]
-    for name in ("action_nodes", "action_inputs"):
-        own[name] = np.minimum(own[name], num_nodes)
-    own["nodes"] = own["nodes"][:num_nodes]
-    for name in ("edges", "senders", "receivers"):
-        own[name] = own[name][:num_edges]
-    return own

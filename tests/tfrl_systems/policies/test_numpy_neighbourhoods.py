@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import numpy as np
@@ -121,6 +122,58 @@ def test_what_is_remembered_is_what_would_be_computed_anew(seed, constants):
         np.testing.assert_array_equal(at_once[number], logits)
 
 
+def edited(observation, generator):
+    """An observation [1, …] after a random edit that no rule makes, and in another order."""
+    graph = {name: array[0].copy() for name, array in observation.items()}
+    num_nodes, num_edges = int(graph["n_node"][0]), int(graph["n_edge"][0])
+    node, edge = int(generator.integers(num_nodes)), int(generator.integers(max(num_edges, 1)))
+    edit = generator.choice(["change node", "add edge", "remove edge", "remove node"])
+    if edit == "change node":
+        graph["nodes"][node, 1:] += generator.normal(size=graph["nodes"].shape[1] - 1)
+    elif edit == "add edge" and 0 < num_edges < len(graph["edges"]):
+        graph["edges"][num_edges] = graph["edges"][edge]
+        graph["senders"][num_edges], graph["receivers"][num_edges] = edge % num_nodes, node
+        num_edges += 1
+    is_kept = np.ones(num_edges, np.bool_)
+    rows = np.arange(SIZES["max_nodes"] + 1, dtype=np.int32)
+    if edit == "remove edge":
+        is_kept[edge : edge + 1] = False
+    elif edit == "remove node":
+        is_kept &= (graph["senders"][:num_edges] != node) & (graph["receivers"][:num_edges] != node)
+        graph["nodes"] = np.delete(graph["nodes"], node, axis=0)
+        rows[node + 1 : -1] -= 1
+        rows[node], num_nodes = SIZES["max_nodes"], num_nodes - 1
+    order = generator.permutation(np.flatnonzero(is_kept))
+    for name in ("edges", "senders", "receivers"):
+        graph[name][: len(order)] = graph[name][order]
+    for name in ("senders", "receivers"):
+        graph[name][: len(order)] = rows[graph[name][: len(order)]]
+    for name in ("action_nodes", "action_inputs"):
+        graph[name] = rows[graph[name]]
+    graph["n_node"][0], graph["n_edge"][0] = num_nodes, len(order)
+    return batch(graph)
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.integers(0, 1 << 16))
+def test_observations_need_not_follow_each_other(seed):
+    """Those of two walks alternate, edited again and again, and earlier ones come back."""
+    remembering, plain = network(), network("pointer")
+    generator = np.random.default_rng(seed)
+    walks = zip(episode(seed, 4, True), episode(seed + 1, 4, False), strict=False)
+    seen = []
+    for observation in itertools.chain.from_iterable(walks):
+        seen.append(observation)
+        for _ in range(3):
+            seen.append(edited(seen[-1], generator))
+        seen.append(seen[generator.integers(len(seen))])
+    for observation in seen:
+        logits = remembering.parameters(observation)["logits"]
+        np.testing.assert_array_equal(logits, network().parameters(observation)["logits"])
+        expected = plain.parameters(observation)["logits"]
+        np.testing.assert_allclose(logits, expected, rtol=1e-6, atol=4e-6)
+
+
 @pytest.mark.parametrize("name", ["bert-tiny", "squeezenet-1.1"])
 @pytest.mark.parametrize("number", [0, 1])
 def test_whole_episodes_take_the_same_steps(name, number):
@@ -145,11 +198,11 @@ def test_whole_episodes_take_the_same_steps(name, number):
 def test_only_what_is_new_is_computed(monkeypatch):
     counts = []
 
-    def counted(self, area, usual=numpy_neighbourhoods.NeighbourhoodScorer._computed):
-        counts.append(area.num_new)
-        return usual(self, area)
+    def counted(self, rows, area, usual=numpy_neighbourhoods.NeighbourhoodScorer._compute):
+        counts.append(len(rows))
+        return usual(self, rows, area)
 
-    monkeypatch.setattr(numpy_neighbourhoods.NeighbourhoodScorer, "_computed", counted)
+    monkeypatch.setattr(numpy_neighbourhoods.NeighbourhoodScorer, "_compute", counted)
     state = ENGINE.start(onnx_io.read(models.make("bert-tiny")))
     view = View("model", state, Tracker(state.graph, state.node_costs_ms, False))
     remembering = network()

@@ -39,18 +39,9 @@ class Recorder(Flat):
                 f"batch_size: expected one episode at a time to record, found {self.batch_size}; "
                 "leave it out"
             )
-        if not hasattr(self.environment, "views") or not hasattr(self.environment, "reset_at"):
-            raise UserError(
-                f"{system}: expected an environment that can begin at a named context to record, "
-                "found no reset_at or no views; add them"
-            )
         self._system, self._settings = system, settings
+        self._is_recorded = all(hasattr(self.environment, name) for name in ("views", "reset_at"))
         self._recording: Recording | None = None
-
-    @property
-    def has_episode(self) -> bool:
-        """Whether an episode has begun."""
-        return self._recording is not None
 
     def save_trajectory(self, path: str | os.PathLike[str], author: str = "") -> None:
         """Write the episode so far to a file, which `tfrl replay` plays again.
@@ -63,6 +54,11 @@ class Recorder(Flat):
           UserError: no episode has begun, its context has no name, a setting is no JSON value, or
             the file cannot be written.
         """
+        if not self._is_recorded:
+            raise UserError(
+                f"{self._system}: expected an environment that can begin at a named context, found "
+                "no reset_at or no views; add them, and its episodes can be saved"
+            )
         if self._recording is None:
             raise UserError("save_trajectory: expected an episode, found none; call reset first")
         self._recording.trajectory(author).save(pathlib.Path(path))
@@ -74,7 +70,7 @@ class Recorder(Flat):
     def fork(self) -> Recorder:
         """Return a copy in the middle of the same episode, if the environment can be forked."""
         twin = copy.copy(self)
-        twin.environment = self.environment.fork()
+        twin.environment = self._method("fork")()
         if self._recording is not None:
             twin._recording = self._recording.fork(twin)
         return twin
@@ -85,13 +81,15 @@ class Recorder(Flat):
     def _step(self, action: Any) -> ts.TimeStep:
         time_step = super()._step(action)
         # After an episode's end the environment begins the next one by itself.
-        if time_step.is_first() or self._recording is None:
+        if time_step.is_first():
             return self._begin(time_step)
-        self._recording.add(action, time_step)
+        if self._recording is not None:
+            self._recording.add(action, time_step)
         return time_step
 
     def _begin(self, time_step: ts.TimeStep) -> ts.TimeStep:
-        self._recording = Recording(self._system, self._settings, self, time_step)
+        if self._is_recorded:
+            self._recording = Recording(self._system, self._settings, self, time_step)
         return time_step
 
 

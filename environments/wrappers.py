@@ -13,13 +13,15 @@ Where some actions are not always allowed, the observation has a mask beside the
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from tf_agents.environments import py_environment
 from tf_agents.specs import array_spec
 from tf_agents.trajectories import time_step as ts
+
+from environments.errors import UserError
 
 LIMIT = 32.0
 """Numbers of a flat observation are between -LIMIT and LIMIT: lg(1 + |v|) of what is squashed."""
@@ -86,6 +88,11 @@ class Flat(py_environment.PyEnvironment):
         """Whether observations have a mask."""
         return bool(self._mask_name)
 
+    @property
+    def has_episode(self) -> bool:
+        """Whether an episode has begun."""
+        return self._current_time_step is not None
+
     def observation_spec(self) -> Any:
         """Return the spec of the vector, or of the vector and the mask."""
         if self._is_unit_box:
@@ -121,14 +128,34 @@ class Flat(py_environment.PyEnvironment):
     def fork(self) -> Flat:
         """Return a copy in the middle of the same episode, if the environment can be forked."""
         twin = copy.copy(self)
-        twin.environment = self.environment.fork()
+        twin.environment = self._method("fork")()
         return twin
 
     def reset_at(self, context: Any) -> ts.TimeStep:
         """Start an episode at a context, if the environment can."""
-        time_step = self.environment.reset_at(context)
+        time_step = self._method("reset_at")(context)
         self._current_time_step = self._flat(time_step)
         return self._current_time_step
+
+    def describe(self) -> str:
+        """Return the last decision in words, if the environment tells it."""
+        return self._method("describe")()
+
+    def views(self) -> Mapping[str, Any]:
+        """Return what else can be seen of the episode, by name, if the environment shows it."""
+        return self._method("views")()
+
+    def _method(self, name: str) -> Callable[..., Any]:
+        """Return a method of the environment that not all environments have.
+
+        Raises:
+          UserError: it does not have it.
+        """
+        method = getattr(self.environment, name, None)
+        if method is None:
+            environment = type(self.environment).__name__
+            raise UserError(f"{name}: expected an environment with {name}, found {environment}")
+        return method
 
     def _reset(self) -> ts.TimeStep:
         return self._flat(self.environment.reset())

@@ -98,7 +98,7 @@ class SystemEnvironment(gymnasium.Env[np.ndarray, Any]):
 
     def render(self) -> str | None:  # type: ignore[override]
         """Return the last decision in words, or None without a render mode."""
-        return self.system_environment.describe() if self.render_mode else None
+        return self._environment.describe() if self.render_mode else None
 
     def fork(self) -> SystemEnvironment:
         """Return a copy in the middle of the same episode; it must be closed, too."""
@@ -111,7 +111,7 @@ class SystemEnvironment(gymnasium.Env[np.ndarray, Any]):
     @property
     def observation(self) -> Mapping[str, Any]:
         """What else can be seen of the episode, by name; each is computed when it is asked for."""
-        return self.system_environment.views()
+        return self._environment.views()
 
     def save_trajectory(self, path: pathlib.Path | str, author: str = "") -> None:
         """Write the episode so far to a file, which `tfrl replay` plays again.

@@ -8,6 +8,7 @@ import pathlib
 import numpy as np
 import pytest
 from tf_agents.specs import array_spec
+from tf_agents.trajectories import time_step as ts
 
 import environments
 from environments import trajectories
@@ -200,9 +201,12 @@ def test_batches_are_refused():
         Recorder("learn_to_optimize", batch_size=3, **SPHERE)
 
 
-def test_an_environment_without_contexts_by_name_is_refused(monkeypatch):
+def test_without_contexts_by_name_nothing_is_saved(monkeypatch, tmp_path):
     class Bare:
         batched = False
+
+        def reset(self):
+            return ts.restart(np.zeros(1, np.float32))
 
         def observation_spec(self):
             return array_spec.ArraySpec((1,), np.float32)
@@ -211,5 +215,7 @@ def test_an_environment_without_contexts_by_name_is_refused(monkeypatch):
             return array_spec.BoundedArraySpec((), np.int64, 0, 1)
 
     monkeypatch.setattr(environments, "make", lambda system: Bare())
+    recorder = Recorder("bare")
+    assert recorder.reset().is_first()
     with pytest.raises(UserError, match="bare: expected an environment that can begin"):
-        Recorder("bare")
+        recorder.save_trajectory(tmp_path / "mine.json")

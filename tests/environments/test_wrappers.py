@@ -12,6 +12,7 @@ from tf_agents.trajectories import time_step as ts
 
 import environments
 from environments import wrappers
+from environments.errors import UserError
 from environments.testing import EnvironmentContractTest
 from tests.environments.inlining.small_modules import HAND_WORKED, many_calls, write_corpus
 
@@ -66,6 +67,12 @@ def test_actions_are_numbered_row_by_row(number, action):
     flat.reset()
     assert flat.step(number).is_last()
     assert doors.chosen.tolist() == action and doors.chosen.dtype == np.int32
+
+
+@pytest.mark.parametrize("name", ["fork", "describe", "views"])
+def test_what_an_environment_does_not_have_is_one_line(name):
+    with pytest.raises(UserError, match=f"expected an environment with {name}, found Doors"):
+        getattr(wrappers.Flat(Doors(masked=True)), name)()
 
 
 @pytest.mark.parametrize("number", [-1, 6])

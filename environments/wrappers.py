@@ -64,7 +64,7 @@ class Flat(py_environment.PyEnvironment):
         self._sizes = tuple(
             (np.broadcast_to(action.maximum, action.shape) - self._least + 1).ravel().tolist()
         )
-        self._mask_name = self._find_mask() if self._is_discrete else ""
+        self._mask_name = self._find_mask() if self._is_discrete else None
         self._is_unit_box = _is_unit_box(self._seen)
         self._is_graph = isinstance(self._seen, Mapping) and "n_node" in self._seen
 
@@ -86,7 +86,7 @@ class Flat(py_environment.PyEnvironment):
     @property
     def is_masked(self) -> bool:
         """Whether observations have a mask."""
-        return bool(self._mask_name)
+        return self._mask_name is not None
 
     @property
     def has_episode(self) -> bool:
@@ -186,7 +186,7 @@ class Flat(py_environment.PyEnvironment):
         observation = time_step.observation
         arrays = observation if isinstance(observation, Mapping) else {"": observation}
         vector = self._vector(arrays)
-        if not self.is_masked:
+        if self._mask_name is None:
             return time_step._replace(observation=vector)
         mask = arrays[self._mask_name].ravel().astype(np.int32)
         return time_step._replace(observation={"observation": vector, "mask": mask})
@@ -195,7 +195,7 @@ class Flat(py_environment.PyEnvironment):
         if self._is_graph:
             # Row 0 of the global features is the graph's, row 1 is padding's.
             parts = [arrays["nodes"][:, 1:].sum(axis=0), arrays["globals"][0]]
-            if self.is_masked:
+            if self._mask_name is not None:
                 masks = arrays[self._mask_name]
                 parts.append(masks.reshape(len(masks), -1).sum(axis=1))
         else:
@@ -209,12 +209,12 @@ class Flat(py_environment.PyEnvironment):
         seen = self._seen if isinstance(self._seen, Mapping) else {"": self._seen}
         return [(name, spec) for name, spec in seen.items() if name != self._mask_name]
 
-    def _find_mask(self) -> str:
-        """Return the name of the array that says of each action whether it is allowed; or ""."""
+    def _find_mask(self) -> str | None:
+        """Return the name of the array that says of each action whether it is allowed."""
         for name, spec in self._seen.items() if isinstance(self._seen, Mapping) else ():
             if spec.dtype == np.bool_ and spec.shape == self._sizes:
                 return name
-        return ""
+        return None
 
 
 def _is_unit_box(spec: Any) -> bool:

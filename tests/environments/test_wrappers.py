@@ -52,6 +52,18 @@ def test_numbers_are_squashed_and_follow_each_other():
     assert flat.observation_spec().shape == (3,) and not flat.is_masked
 
 
+def test_an_array_alone_is_squashed_too():
+    class Ages(Doors):
+        def observation_spec(self):
+            return array_spec.ArraySpec((2,), np.int64)
+
+        def _observation(self):
+            return np.array([3, -1])
+
+    flat = wrappers.Flat(Ages(masked=False))
+    np.testing.assert_allclose(flat.reset().observation, [math.log(4), -math.log(2)], rtol=1e-6)
+
+
 def test_the_mask_stands_beside_the_vector():
     flat = wrappers.Flat(Doors(masked=True))
     vector, mask = wrappers.split_mask(flat.reset().observation)

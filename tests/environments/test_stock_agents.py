@@ -11,6 +11,9 @@ from tests.environments.inlining.exploration.test_explore import SAVING, pairs
 from tests.environments.inlining.small_modules import HAND_WORKED, many_calls, write_corpus
 from tests.environments.stock import Stock
 
+# TF-Agents' categorical networks make a number of an array of one.
+pytestmark = pytest.mark.filterwarnings("ignore:Conversion of an array")
+
 NUM_EPISODES = 20
 MODULES = {
     "one/a.cc": SAVING,

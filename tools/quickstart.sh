@@ -38,7 +38,7 @@ get_corpus() {
     return
   fi
   # Few sources of each project, to end in time.
-  "$PYTHON" -m tools.fetch_corpus -o "$CORPUS" --language c++ --sources 12 &&
+  "$PYTHON" -m tools.fetch_corpus -o "$CORPUS" --language c++ --sources 10 &&
     cp "$pins" "$CORPUS/made_from.json"
 }
 
@@ -50,8 +50,7 @@ train() {
   # Less exploration and fewer margins than by default. With nothing to resume, --resume starts
   # from the beginning.
   "$TFRL" train inlining --agent bc_max --corpus "$CORPUS/train" \
-    --validation "$CORPUS/validation" --holdout "$CORPUS/heldout" \
-    --workdir "$WORKDIR" --seed 0 --resume \
+    --validation "$CORPUS/validation" --workdir "$WORKDIR" --seed 0 --resume \
     --set max_bitcode_bytes=200000 --set "baselines=default,cost<-20" --set margins=0.5,1,2,5
 }
 

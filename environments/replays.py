@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,12 @@ from environments.wrappers import Flat
 # Processors differ in the last bits of float64 sums, and so in what `get_info` tells. A reward is a
 # float32, whose neighbours differ by more than this unless it is next to nothing.
 _RELATIVE, _ABSOLUTE = 1e-9, 1e-12
+
+# Settings whose value names a program or a module to run, and the values that do not.
+_HARMLESS: Mapping[str, Callable[[Any], bool]] = {
+    "compiler": lambda value: value == "embedded",
+    "function": lambda value: isinstance(value, str) and ":" not in value,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,14 +56,24 @@ def replay(
     Args:
       trajectory: what was saved.
       context: the context's name here, if it has another one, such as the path of a model.
-      **overrides: settings that replace the trajectory's, such as where the corpus lies here.
+      **overrides: settings that replace the trajectory's, such as where the corpus lies here. A
+        compiler or a function of the trajectory's own is only run if it is named here again, since
+        the file may be a stranger's.
 
     Returns:
       The first difference, or None: all is equal.
 
     Raises:
-      UserError: no environment can be made of the settings, or there is no such context.
+      UserError: no environment can be made of the settings, they would run a program that is not
+        named by `overrides`, or there is no such context.
     """
+    for name, is_harmless in _HARMLESS.items():
+        value = trajectory.settings.get(name)
+        if name not in overrides and name in trajectory.settings and not is_harmless(value):
+            raise UserError(
+                f"expected a {name} of this package, found {value!r}, which would be run; if you "
+                f"trust it, name it yourself: tfrl replay --{name} {value}"
+            )
     environment = None
     try:
         settings = {**trajectory.settings, **overrides}

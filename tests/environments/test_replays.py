@@ -221,3 +221,36 @@ def test_settings_of_wrong_types_are_an_error_in_one_line(system, settings, gold
     with pytest.raises(UserError) as caught:
         replay(trajectory)
     assert len(str(caught.value).splitlines()) == 1
+
+
+MODULE = """\
+import pathlib
+
+pathlib.Path({marker!r}).touch()
+
+
+def bowl(points):
+    return (points**2).sum(axis=1)
+"""
+
+
+def test_what_a_file_names_is_not_run_unless_the_user_names_it(golden, tmp_path, monkeypatch):
+    marker = tmp_path / "imported"
+    (tmp_path / "a_stranger.py").write_text(MODULE.format(marker=str(marker)))
+    monkeypatch.syspath_prepend(tmp_path)
+    trajectory = golden("learn_to_optimize")
+    settings = {**trajectory.settings, "function": "a_stranger:bowl"}
+    forged = dataclasses.replace(trajectory, settings=settings)
+    with pytest.raises(UserError, match="function of this package, found 'a_stranger:bowl'"):
+        replay(forged)
+    assert not marker.exists()
+    replay(forged, function="a_stranger:bowl")
+    assert marker.exists()
+
+
+@pytest.mark.parametrize("compiler", ["/bin/false", ["embedded"], 7])
+def test_no_compiler_of_a_file_is_started(golden, compiler):
+    trajectory = golden("inlining")
+    forged = dataclasses.replace(trajectory, settings={**trajectory.settings, "compiler": compiler})
+    with pytest.raises(UserError, match="compiler of this package, found"):
+        replay(forged)

@@ -39,8 +39,8 @@ it had; if it has another one here, say so in Python:
   trajectory = trajectories.Trajectory.load("mine.json")
   print(replays.replay(trajectory, models=["here.onnx"], context="here.onnx"))
 
-A trajectory names functions, compilers and models of this machine, and they are run: before you
-play a stranger's, read its "settings".
+A file may be a stranger's. So a compiler or a function that a trajectory names is only run if you
+name it, too, by --compiler or --function.
 
 The exit status is 0 if all are equal, and 1 if not.
 """
@@ -64,6 +64,14 @@ def add_parser(subparsers: Any) -> None:
         metavar="DIR",
         help="the corpus of trajectories that have one, if it lies elsewhere now",
     )
+    parser.add_argument(
+        "--compiler", metavar="CLANG", help="the clang of trajectories that name one"
+    )
+    parser.add_argument(
+        "--function",
+        metavar="MODULE:CALLABLE",
+        help="the function of trajectories of one that is not built in",
+    )
     shared.add_json(parser)
     parser.set_defaults(run=run)
 
@@ -72,7 +80,8 @@ def run(options: argparse.Namespace) -> int:
     """Replay what the command line names."""
     from tfrl_systems.experiments.replaying import replay_table
 
-    overrides = {} if options.corpus is None else {"corpus": str(options.corpus)}
+    named = {"corpus": options.corpus, "compiler": options.compiler, "function": options.function}
+    overrides = {name: str(value) for name, value in named.items() if value is not None}
     with Terminal() as terminal:
         result = experiments.replay(options.paths, reporter=terminal, **overrides)
     show_result(options, result, replay_table(result))

@@ -104,7 +104,7 @@ def test_ones_own_function_is_told_by_its_source(tmp_path, monkeypatch):
     assert trajectory.settings["bounds"] == {"low": [-2, -1], "high": [2, 1]}
     # 0.5 stands for 1, so that the value falls from 1 to 0.
     assert trajectory.rewards == (1.0,)
-    assert replay(trajectory) is None
+    assert replay(trajectory, function=functions[0]) is None
     difference = replay(trajectory, function=functions[1])
     assert (difference.step, difference.what) == (0, "context with the digest")
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import pathlib
 import pwd
 import sys
+from collections.abc import Iterable
 
 
 def num_processors() -> int:
@@ -16,6 +18,17 @@ def num_processors() -> int:
 def search_path() -> list[str]:
     """Return this process's sys.path, for a process with the same working directory."""
     return [place or str(pathlib.Path.cwd()) for place in sys.path]
+
+
+def package_versions(names: Iterable[str]) -> dict[str, str]:
+    """Return the installed version of each package, by its name; "" for one that is missing."""
+    by_name = {}
+    for name in names:
+        try:
+            by_name[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            by_name[name] = ""
+    return by_name
 
 
 def home_directory() -> pathlib.Path:

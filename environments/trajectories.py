@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import importlib.metadata
 import json
 import math
 import pathlib
@@ -31,6 +30,7 @@ import numpy as np
 
 from environments import files
 from environments.errors import UserError
+from environments.machine import package_versions
 from environments.wrappers import split_mask
 
 FORMAT = "tfrl trajectory"
@@ -151,13 +151,7 @@ def digest_of(observation: Any) -> str:
 
 def versions() -> dict[str, str]:
     """Return the versions of `PACKAGES` that are installed; "" for one that is not."""
-    installed = {}
-    for name in PACKAGES:
-        try:
-            installed[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            installed[name] = ""
-    return installed
+    return package_versions(PACKAGES)
 
 
 def _check(fields: Mapping[str, Any]) -> None:

@@ -58,7 +58,7 @@ class Flat(py_environment.PyEnvironment):
         super().__init__()
         self.environment = environment
         self._seen = environment.observation_spec()
-        action = environment.action_spec()
+        self._own_action = action = environment.action_spec()
         self._is_discrete = np.issubdtype(action.dtype, np.integer)
         self._least = np.broadcast_to(action.minimum, action.shape)
         self._sizes = tuple(
@@ -176,7 +176,7 @@ class Flat(py_environment.PyEnvironment):
             raise ValueError(
                 f"action: expected 0 to {self.num_actions - 1}, found {number}; give one of them"
             )
-        spec = self.environment.action_spec()
+        spec = self._own_action
         offsets = np.array(np.unravel_index(number, self._sizes or (1,)), spec.dtype)
         return (self._least + offsets.reshape(spec.shape)).astype(spec.dtype)
 

@@ -108,7 +108,7 @@ class InliningEnvironment(py_environment.PyEnvironment):
         self._episode: CompileEpisode | None = None
         self._decisions: list[int] = []
         self._trajectory: Trajectory | None = None
-        self._words = ""
+        self._decided: tuple[CallSite, int] | None = None
         self._row = [0] * len(self._names)
         self._site: CallSite | None = None
         self._has_site = False
@@ -192,7 +192,13 @@ class InliningEnvironment(py_environment.PyEnvironment):
         """Return in words what the last step decided, and in the end what that saved."""
         if self._module is None:
             return "no episode has begun"
-        return f"{self._module.name}{self._words}"
+        words = self._module.name
+        if self._decided is not None:
+            words += f", call site {len(self._decisions)}: {_in_words(*self._decided)}"
+        if self._trajectory is not None and self._info:
+            costs = self._info["cost_bytes"], self._info["default_cost_bytes"]
+            words += f"; {costs[0]:g} bytes, LLVM's {costs[1]:g}"
+        return words
 
     def views(self) -> Views:
         """Return what else can be seen of the episode.
@@ -261,21 +267,13 @@ class InliningEnvironment(py_environment.PyEnvironment):
         features = None
         if self._has_site:
             self._decisions.append(decision)
-            self._words = f", call site {len(self._decisions)}: {self._in_words(decision)}"
+            assert self._site is not None
+            self._decided = self._site, decision
             features = self._attempt(self._advance)
         if features is not None:
             return ts.transition(self._observation(features), reward=0.0)
         reward = self._attempt(self._finish)
         return ts.termination(self._observation(None), reward=reward)
-
-    def _in_words(self, decision: int) -> str:
-        """Return a decision at the call site at hand."""
-        assert self._site is not None
-        callee, caller = self._site.callee, self._site.caller
-        call = f"{callee} in {caller}" if callee and caller else "a call without a name"
-        done = "inlined" if decision else "not inlined"
-        as_default = "as" if decision == int(self._site.default) else "unlike"
-        return f"{call}: {done}, {as_default} LLVM by itself"
 
     def _attempt(self, act_fn: Callable[[], Result]) -> Result:
         """Call `act_fn`, and again if the compiler fails; in the end, forget the episode."""
@@ -344,7 +342,6 @@ class InliningEnvironment(py_environment.PyEnvironment):
             "default_cost_bytes": float(costs[1]),
             "decisions": len(self._trajectory.decisions),
         }
-        self._words += f"; {costs[0]:g} bytes, LLVM's {costs[1]:g}"
         return relative_saving(*costs)
 
     def _observation(self, features: list[int] | None) -> dict[str, np.ndarray]:
@@ -361,7 +358,7 @@ class InliningEnvironment(py_environment.PyEnvironment):
         self._end_episode()
         self._decisions = []
         self._trajectory = None
-        self._words = ""
+        self._decided = None
         self._has_site = False
         self._current_time_step = None
 
@@ -371,3 +368,11 @@ def relative_saving(size_bytes: float, default_size_bytes: float) -> float:
     if default_size_bytes == 0:
         return 0.0
     return (default_size_bytes - size_bytes) / default_size_bytes
+
+
+def _in_words(site: CallSite, decision: int) -> str:
+    callee, caller = site.callee, site.caller
+    call = f"{callee} in {caller}" if callee and caller else "a call without a name"
+    done = "inlined" if decision else "not inlined"
+    as_default = "as" if decision == int(site.default) else "unlike"
+    return f"{call}: {done}, {as_default} LLVM by itself"

@@ -7,16 +7,15 @@ anew: python -c "from tests.environments import small_episodes as s; s.write_gol
 from __future__ import annotations
 
 import contextlib
-import json
 import pathlib
 import tempfile
 from typing import Any
 
 import numpy as np
 
-from environments.inlining.corpus.modules import DESCRIPTION_FILE
 from environments.recording import Recorder
-from tests.environments.inlining.small_modules import HAND_WORKED, many_calls, write_module
+from tests.environments.inlining import small_modules
+from tests.environments.inlining.small_modules import HAND_WORKED, many_calls
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 CONTEXTS = {
@@ -29,12 +28,8 @@ SYSTEMS = tuple(CONTEXTS)
 
 def write_corpus(directory: pathlib.Path) -> pathlib.Path:
     """A corpus of two modules, which the golden episode of inlining began in."""
-    (directory / "small").mkdir(parents=True)
-    for name, ir in (("hand.c", HAND_WORKED), ("many.c", many_calls(4))):
-        write_module(directory / "small", name, ir)
-    description = {"modules": ["small/hand.c", "small/many.c"], "has_thinlto": False}
-    (directory / DESCRIPTION_FILE).write_text(json.dumps(description))
-    return directory
+    modules = {"small/hand.c": HAND_WORKED, "small/many.c": many_calls(4)}
+    return small_modules.write_corpus(directory, modules)
 
 
 def settings_of(system: str, corpus: pathlib.Path) -> dict[str, Any]:

@@ -7,20 +7,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.environments.inlining.exploration.test_explore import SAVING, pairs
-from tests.environments.inlining.small_modules import HAND_WORKED, many_calls, write_corpus
+from tests.environments.inlining.small_modules import write_corpus
+from tests.environments.learnable import MODULES
 from tests.environments.stock import Stock
 
 # TF-Agents' categorical networks make a number of an array of one.
 pytestmark = pytest.mark.filterwarnings("ignore:Conversion of an array")
 
 NUM_EPISODES = 20
-MODULES = {
-    "one/a.cc": SAVING,
-    "two/a.cc": pairs(2),
-    "two/b.cc": HAND_WORKED,
-    "two/c.c": many_calls(3),
-}
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import os
 import pathlib
@@ -14,6 +13,7 @@ import time
 from environments.caches.cache import Cache
 from environments.caches.table import COMPILES
 from environments.errors import UserError
+from environments.machine import package_versions
 from tfrl_systems.drivers.collect import Collect, make_pool
 from tfrl_systems.experiments.records import find_system, system_names
 from tfrl_systems.training.system import Check
@@ -52,11 +52,8 @@ def examine(cache: pathlib.Path) -> list[Check]:
 def versions() -> dict[str, str]:
     """Return the versions of Python, the system, packages and LLVM, by name."""
     versions = {"python": platform.python_version(), "system": platform.platform()}
-    for name in _PACKAGES:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            versions[name] = "not installed"
+    for name, version in package_versions(_PACKAGES).items():
+        versions[name] = version or "not installed"
     if importlib.util.find_spec("llvmlite"):
         from llvmlite import binding
 

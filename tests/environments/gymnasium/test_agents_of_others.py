@@ -7,20 +7,14 @@ import numpy as np
 import pytest
 
 import environments.gymnasium
-from tests.environments.inlining.exploration.test_explore import SAVING, pairs
-from tests.environments.inlining.small_modules import HAND_WORKED, many_calls, write_corpus
+from tests.environments.inlining.small_modules import write_corpus
+from tests.environments.learnable import MODULES
 
 HOW = "pip install -e '.[bench]'"
 stable_baselines3 = pytest.importorskip("stable_baselines3", reason=HOW)
 sb3_contrib = pytest.importorskip("sb3_contrib", reason=HOW)
 
 INLINING, GRAPHS, FUNCTIONS = environments.gymnasium.NAMES
-MODULES = {
-    "one/a.cc": SAVING,
-    "two/a.cc": pairs(2),
-    "two/b.cc": HAND_WORKED,
-    "two/c.c": many_calls(3),
-}
 NUM_EPISODES = 20
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib.metadata
 import os
 import pathlib
 import sys
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 import ray
 
 from environments.errors import UserError
+from environments.machine import package_versions
 from tfrl_systems.drivers.pipes.messages import pickled, unpickled
 from tfrl_systems.drivers.ray_pool.shipping import Copies, DigestedFiles, default_directory
 from tfrl_systems.drivers.requirements import Requirements, note_copies
@@ -102,13 +102,7 @@ class Needs:
 
 def versions() -> dict[str, str]:
     """Return the versions of the packages that results depend on; "" where one is missing."""
-    by_name = {}
-    for name in _PACKAGES:
-        try:
-            by_name[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            by_name[name] = ""
-    return by_name
+    return package_versions(_PACKAGES)
 
 
 class Place(NamedTuple):

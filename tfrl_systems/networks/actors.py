@@ -198,8 +198,8 @@ class _Perceptron(network.Network):
         *kernels, last_kernel = self._layers[0::2]
         *biases, last_bias = self._layers[1::2]
         for kernel, bias in zip(kernels, biases, strict=True):
-            hidden = self._activation(tf.matmul(hidden, kernel) + bias)
-        outputs = tf.matmul(hidden, last_kernel) + last_bias
+            hidden = self._activation(tf.nn.bias_add(tf.matmul(hidden, kernel), bias))
+        outputs = tf.nn.bias_add(tf.matmul(hidden, last_kernel), last_bias)
         return tf.reshape(outputs, tf.concat([outer_shape, [outputs.shape[-1]]], axis=0))
 
 

@@ -47,6 +47,9 @@ BENCHMARKS = (
     "query_us",
     "query_us_per_row",
     "train_step_ms",
+    "ppo_iteration_ms",
+    "ppo_iteration_over_stable_baselines3",
+    "ppo_iteration_over_stable_baselines3_vectorised",
 )
 
 # gamma is 0 because an action affects its own reward alone: no step can prepare a later one. Wide

@@ -78,6 +78,11 @@ broadcast_ms         to read the policy's variables from TensorFlow and load the
 query_us, query_us_per_row
                      policy(c) -> x for one c, and for each of many at a time
 train_step_ms        PPO's training on the collected episodes
+ppo_iteration_ms     PPO: 1024 episodes of 2 steps, two epochs, two layers of 32 units
+ppo_iteration_over_...
+                     the time of another library divided by ours; needs the extra "bench"
+    ..._stable_baselines3             Stable-Baselines3's PPO, DummyVecEnv of 1024
+    ..._stable_baselines3_vectorised  the same with one environment of 1024 rows
 """
 
 EXPORT = """\

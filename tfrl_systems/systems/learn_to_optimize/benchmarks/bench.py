@@ -16,7 +16,7 @@ import tensorflow as tf
 from tfrl_systems.cpu_time import cpu_s
 from tfrl_systems.drivers.collect import Collect
 from tfrl_systems.reporting import Reporter
-from tfrl_systems.systems.learn_to_optimize.benchmarks import collecting
+from tfrl_systems.systems.learn_to_optimize.benchmarks import collecting, learning
 from tfrl_systems.systems.learn_to_optimize.optimizer_policy import OptimizerPolicy
 
 _NUM_CALLS = 300
@@ -36,8 +36,8 @@ class Way(NamedTuple):
     what: str
 
 
-_OURS = Way(collecting.ours, 300, "NumPy policy, batched environment, in this process")
-_OTHERS = {
+_COLLECTING = {
+    "collect_ms": Way(collecting.ours, 300, "NumPy policy, batched environment, in this process"),
     "collect_over_eager_driver": Way(
         collecting.eager_driver, 1, "TF-Agents DynamicEpisodeDriver, one environment, eager"
     ),
@@ -58,6 +58,25 @@ _OTHERS = {
         collecting.tf_actor, 30, "ours with TensorFlow for the policy"
     ),
 }
+_LEARNING = {
+    "ppo_iteration_ms": Way(
+        learning.ours,
+        100,
+        "collect 1024 episodes of 2 steps, then 2 epochs of PPO, in this process",
+    ),
+    "ppo_iteration_over_stable_baselines3": Way(
+        functools.partial(learning.stable_baselines3, is_vectorised=False),
+        3,
+        "Stable-Baselines3 PPO, DummyVecEnv of 1024",
+    ),
+    "ppo_iteration_over_stable_baselines3_vectorised": Way(
+        functools.partial(learning.stable_baselines3, is_vectorised=True),
+        10,
+        "the same, an environment of 1024 rows written by hand",
+    ),
+}
+# In each, the first way is ours, and the others are compared with it.
+_COMPARISONS = (_COLLECTING, _LEARNING)
 _VECTORS = {
     "own": Way(collecting.batched_environment, 300, "the batched environment by itself"),
     "gymnasium": Way(collecting.gymnasium_vector, 300, "Gymnasium's vector interface"),
@@ -83,12 +102,12 @@ def measure(names: Sequence[str], rounds: int, reporter: Reporter) -> dict[str, 
     setup = collecting.Setup(reporter)
     benchmarks: Figures = {}
     advance = reporter.task("measuring", len(names))
-    compared = [name for name in names if name in _OTHERS or name == "collect_ms"]
-    if compared:
-        benchmarks |= _compare(compared, setup, rounds)
-        advance(len(compared))
+    for comparison in _COMPARISONS:
+        if compared := [name for name in names if name in comparison]:
+            benchmarks |= _compare(compared, comparison, setup, rounds)
+            advance(len(compared))
     for name in names:
-        if name not in compared:
+        if name in _FIGURES:
             if figure := _FIGURES[name](setup, rounds):
                 benchmarks[name] = figure
             advance(1)
@@ -97,14 +116,17 @@ def measure(names: Sequence[str], rounds: int, reporter: Reporter) -> dict[str, 
     }
 
 
-def _compare(names: Sequence[str], setup: collecting.Setup, rounds: int) -> Figures:
-    """Measure our way to collect and others, in turns."""
-    ways = {name: way for name, way in _OTHERS.items() if name in names}
-    costs = _in_turns({"collect_ms": _OURS, **ways}, setup, rounds)
-    ours = costs.pop("collect_ms")
+def _compare(
+    names: Sequence[str], comparison: Mapping[str, Way], setup: collecting.Setup, rounds: int
+) -> Figures:
+    """Measure our way and others, in turns."""
+    own_name, own_way = next(iter(comparison.items()))
+    ways = {name: way for name, way in comparison.items() if name in names}
+    costs = _in_turns({own_name: own_way, **ways}, setup, rounds)
+    ours = costs.pop(own_name)
     benchmarks = {name: _ratio(cost, ours, ways[name].what) for name, cost in costs.items()}
-    if "collect_ms" in names:
-        benchmarks["collect_ms"] = {"value": ours[0], "unit": "ms", "of": _OURS.what}
+    if own_name in names:
+        benchmarks[own_name] = {"value": ours[0], "unit": "ms", "of": own_way.what}
     return benchmarks
 
 

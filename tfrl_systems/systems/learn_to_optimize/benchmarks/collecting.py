@@ -44,9 +44,9 @@ NUM_EPISODES = 64
 SLEEP_S = 1e-3
 # Chunks of the environment that sleeps; divisible by 2, 4 and 8, so all workers get as many.
 _SLEEPING_CHUNKS = 40
-_SUPERVISION = Supervision(max_attempts=1, num_spares=0)
+SUPERVISION = Supervision(max_attempts=1, num_spares=0)
 
-_SETTINGS = Settings(reward="auto", reference="mean")
+SETTINGS = Settings(reward="auto", reference="mean")
 # The networks are as large as those of Stable-Baselines3. The normaliser's variables are broadcast
 # too.
 _CONFIG = ppo.Config(
@@ -75,20 +75,20 @@ class Setup:
     def __init__(self, reporter: Reporter) -> None:
         self.reporter = reporter
         self.problem = Problem(function="ackley")
-        environment = _make_environment(self.problem)
+        environment = make_environment(self.problem)
         specs = environment.time_step_spec(), environment.action_spec()
         self.agent = ppo.make_agent(_CONFIG, *specs)
         self.packer = variables.Packer(self.agent.collect_policy.variables())
         self.actor = NumpyActor.from_policy(self.agent.collect_policy)
 
 
-def _make_environment(problem: Problem) -> LearnToOptimizeEnvironment:
+def make_environment(problem: Problem) -> LearnToOptimizeEnvironment:
     """Make an environment that is not batched."""
-    return problem.make_environments(_SETTINGS)[0]
+    return problem.make_environments(SETTINGS)[0]
 
 
 def _batched(setup: Setup, num_episodes: int) -> Callable[[], EpisodeRunner]:
-    return functools.partial(make_runner, setup.problem, _SETTINGS, num_episodes, setup.actor)
+    return functools.partial(make_runner, setup.problem, SETTINGS, num_episodes, setup.actor)
 
 
 def ours(setup: Setup) -> contextlib.AbstractContextManager[Callable[[], Experience]]:
@@ -116,7 +116,7 @@ def tf_actor(setup: Setup) -> contextlib.AbstractContextManager[CollectFn]:
     """Collect as `ours` does, but with TensorFlow computing the policy."""
 
     def make_tf_runner() -> EpisodeRunner:
-        environments = setup.problem.make_environments(_SETTINGS, batch_size=NUM_EPISODES)
+        environments = setup.problem.make_environments(SETTINGS, batch_size=NUM_EPISODES)
         actor = _TensorFlowActor(setup.agent.collect_policy)
         return EpisodeRunner(environments, actor, NUM_EPISODES)
 
@@ -127,23 +127,23 @@ def tf_actor(setup: Setup) -> contextlib.AbstractContextManager[CollectFn]:
 def _in_process(
     setup: Setup, make_runner_fn: Callable[[], EpisodeRunner]
 ) -> Iterator[Callable[[], Experience]]:
-    with make_pool(Collect(), make_runner_fn, _SUPERVISION) as pool:
+    with make_pool(Collect(), make_runner_fn, SUPERVISION) as pool:
         pool.broadcast(setup.packer.to_bytes())
         numbers = itertools.count()
-        yield lambda: _collect(pool, next(numbers), 1)
+        yield lambda: collect_once(pool, next(numbers), 1)
 
 
 @contextlib.contextmanager
 def pipes(setup: Setup, num_workers: int) -> Iterator[CollectFn]:
     """Collect with workers, and time reading, sending and loading the variables too."""
     batched = _batched(setup, NUM_EPISODES // num_workers)
-    with make_pool(Collect("pipes", num_workers), batched, _SUPERVISION) as pool:
+    with make_pool(Collect("pipes", num_workers), batched, SUPERVISION) as pool:
         numbers = itertools.count()
 
         def collect() -> Experience:
             number = next(numbers)
             pool.broadcast(setup.packer.to_bytes(number))
-            return _collect(pool, number, num_workers)
+            return collect_once(pool, number, num_workers)
 
         yield collect
 
@@ -167,12 +167,13 @@ def _make_sleeping_runner(actor: NumpyActor) -> EpisodeRunner:
 def sleeping(setup: Setup, collect: Collect) -> Iterator[CollectFn]:
     """Play episodes that sleep one after another, in as many workers as `collect` says."""
     make_sleeping = functools.partial(_make_sleeping_runner, setup.actor)
-    with make_pool(collect, make_sleeping, _SUPERVISION) as pool:
+    with make_pool(collect, make_sleeping, SUPERVISION) as pool:
         pool.broadcast(setup.packer.to_bytes())
-        yield lambda: _collect(pool, 0, _SLEEPING_CHUNKS)
+        yield lambda: collect_once(pool, 0, _SLEEPING_CHUNKS)
 
 
-def _collect(pool: Pool[Chunk, Experience], iteration: int, num_chunks: int) -> Experience:
+def collect_once(pool: Pool[Chunk, Experience], iteration: int, num_chunks: int) -> Experience:
+    """Collect the chunks of an iteration, and join them."""
     collected = []
     for outcome in pool.map([Chunk(iteration, index) for index in range(num_chunks)]):
         if isinstance(outcome, Failure):  # the time would be of less work
@@ -184,7 +185,7 @@ def _collect(pool: Pool[Chunk, Experience], iteration: int, num_chunks: int) -> 
 @contextlib.contextmanager
 def batched_environment(setup: Setup) -> Iterator[Callable[[], None]]:
     """Play the episodes in the batched environment, with actions that were drawn before."""
-    settings = dataclasses.asdict(_SETTINGS)
+    settings = dataclasses.asdict(SETTINGS)
     batched = environments.make("learn_to_optimize", batch_size=NUM_EPISODES, **settings)
     actions = _actions(batched.action_spec().shape)
 
@@ -206,7 +207,7 @@ def gymnasium_vector(setup: Setup) -> Iterator[Callable[[], None]]:
     import gymnasium
 
     name = "environments.gymnasium:tfrl/LearnToOptimize-v0"
-    settings = dataclasses.asdict(_SETTINGS)
+    settings = dataclasses.asdict(SETTINGS)
     vector = gymnasium.make_vec(name, num_envs=NUM_EPISODES, **settings)
     actions = _actions(vector.single_action_space.shape or ())
 
@@ -221,20 +222,20 @@ def gymnasium_vector(setup: Setup) -> Iterator[Callable[[], None]]:
 
 def _actions(shape: tuple[int, ...]) -> list[np.ndarray]:
     generator = np.random.default_rng(0)
-    size = (_SETTINGS.episode_length, NUM_EPISODES, *shape)
+    size = (SETTINGS.episode_length, NUM_EPISODES, *shape)
     return list(generator.uniform(-1, 1, size).astype(np.float32))
 
 
 @contextlib.contextmanager
 def eager_driver(setup: Setup) -> Iterator[CollectFn]:
     """Collect with TF-Agents' driver, called eagerly as in its tutorials."""
-    yield _driver(setup, _make_environment(setup.problem)).run
+    yield _driver(setup, make_environment(setup.problem)).run
 
 
 @contextlib.contextmanager
 def tf_function_driver(setup: Setup) -> Iterator[CollectFn]:
     """Collect with TF-Agents' driver in a `tf.function`."""
-    yield common.function(_driver(setup, _make_environment(setup.problem)).run)
+    yield common.function(_driver(setup, make_environment(setup.problem)).run)
 
 
 @contextlib.contextmanager
@@ -242,7 +243,7 @@ def parallel_environment(setup: Setup) -> Iterator[CollectFn]:
     """Collect with TF-Agents' driver in a `tf.function`, with environments in two processes."""
     with contextlib.suppress(ValueError):  # raised if it was enabled before in this process
         system_multiprocessing.enable_interactive_mode()
-    make = functools.partial(_make_environment, setup.problem)
+    make = functools.partial(make_environment, setup.problem)
     # TF-Agents forks these processes. That is safe because they do not use TensorFlow.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -275,5 +276,5 @@ def stable_baselines3(setup: Setup) -> Iterator[CollectFn]:
     from tfrl_systems.systems.learn_to_optimize.benchmarks import stable_baselines3
 
     yield stable_baselines3.make_collect(
-        setup.problem.make_objective(), _SETTINGS.episode_length, NUM_EPISODES
+        setup.problem.make_objective(), SETTINGS.episode_length, NUM_EPISODES
     )

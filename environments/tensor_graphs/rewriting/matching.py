@@ -57,6 +57,7 @@ class Match:
       plan: the nodes to make.
       needs_check: whether a node may come to depend on itself; the rest of the graph decides that.
         See `is_acyclic`.
+      only_removes: see `Rule.only_removes`.
     """
 
     rule: str
@@ -68,6 +69,7 @@ class Match:
     nodes: tuple[int, ...]
     plan: Plan = dataclasses.field(compare=False, repr=False)
     needs_check: bool = False
+    only_removes: bool = dataclasses.field(default=False, compare=False, repr=False)
 
 
 class CompiledRule:
@@ -169,6 +171,7 @@ class CompiledRule:
             tuple(sorted(set(bound.nodes))),
             plan,
             needs_check,
+            self.rule.only_removes,
         )
 
 

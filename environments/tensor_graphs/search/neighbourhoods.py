@@ -70,6 +70,11 @@ def nodes_of(match: Any) -> Collection[int]:
     return getattr(match, "nodes", None) or match.location
 
 
+def only_removes(match: Any) -> bool:
+    """Whether the rule of a match computes nothing that it does not replace."""
+    return getattr(match, "only_removes", False)
+
+
 def signature_of(signatures: NodeSignatures, match: Any) -> Key:
     """Return a key that is equal for matches that are expected to change the cost alike."""
     return (match.rule, *(signatures.signature(number) for number in nodes_of(match)))

@@ -4,6 +4,7 @@ Most rules touch a few nodes, and what a rule saves in one place does not depend
 another. TASO's queue holds whole graphs: where two independent steps are possible it meets both
 orders, and with n of them all 2^n subsets. This search instead
 
+  - takes steps that only remove computations, in any order, before it looks at others;
   - tries one of all matches that look alike (`signature_of`), and expects the same of the others;
   - takes steps that save something at once and wherever they apply, those that save most first;
   - takes a step that saves nothing only to see what it makes possible: a small best-first search
@@ -36,6 +37,7 @@ from environments.tensor_graphs.search.neighbourhoods import (
     changed_since,
     fingerprint,
     nodes_of,
+    only_removes,
     region_of,
     rules_that_lost_matches,
     signature_of,
@@ -143,6 +145,7 @@ class _Regions:
     def _descend(self) -> None:
         """Take all steps that save something, those that save most first."""
         while True:
+            self._remove()
             signatures = NodeSignatures(self.here.state.graph)
             best: tuple[float, Key] | None = None
             for match in self.here.state.matches:
@@ -155,6 +158,24 @@ class _Regions:
             if best is None:
                 return
             self._take_everywhere(best[1])
+
+    def _remove(self) -> None:
+        """Take steps that only remove computations, as long as that saves something.
+
+        Most of them do, whatever is done beside them, so none waits until all others were tried.
+        """
+        while (child := self._after_removal()) is not None:
+            self.here = child
+
+    def _after_removal(self) -> Visited | None:
+        signatures = NodeSignatures(self.here.state.graph)
+        for match in filter(only_removes, self.here.state.matches):
+            key = signature_of(signatures, match)
+            if key not in self.changes_ms or self.changes_ms[key] < 0:
+                child = self._apply(self.here, match, key)
+                if child.cost_ms < self.here.cost_ms:
+                    return child
+        return None
 
     def _take_everywhere(self, key: Key) -> None:
         """Apply all matches of one signature, as long as that saves something."""

@@ -21,8 +21,10 @@ as a truth value or a text, is only moved and chosen.
 
 from __future__ import annotations
 
+import collections
 import copy
 import dataclasses
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -118,6 +120,21 @@ class Rule:
             if isinstance(restriction, Call) and restriction.function == "constant"
             for variable in restriction.arguments
             if isinstance(variable, Variable)
+        )
+
+    @functools.cached_property
+    def only_removes(self) -> bool:
+        """Whether the target computes a part of what the source computes, and nothing else.
+
+        What is computed from constants alone does not count: it costs nothing when the model runs.
+        """
+        return self._computed(self.target) < self._computed(self.source)
+
+    def _computed(self, roots: Iterable[Expression]) -> collections.Counter[str]:
+        """Count the operators that are computed when the model runs; equal parts count once."""
+        terms = {part for root in roots for part in parts(root) if isinstance(part, Apply)}
+        return collections.Counter(
+            term.op for term in terms if not self.constants.issuperset(variables(term))
         )
 
     @property

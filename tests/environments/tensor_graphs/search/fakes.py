@@ -16,6 +16,7 @@ TYPE = TensorType("float32", (2, 3))
 class FakeMatch:
     rule: str
     location: tuple[int, ...]
+    only_removes: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +66,7 @@ class ToyState:
     @property
     def matches(self):
         return [
-            FakeMatch(name, location)
+            FakeMatch(name, location, name in REMOVING)
             for name, rule in self.rules.items()
             for location, _ in sorted(rule(self.graph), key=lambda rewrite: rewrite[0])
         ]
@@ -162,6 +163,8 @@ RULES = {
     "relu_neg": swap("Relu", "Neg"),
     "fuse": fuse("Tanh", "Relu", "Fast"),
 }
+
+REMOVING = ("neg_neg", "relu_relu")
 
 
 #  Neg(Relu(Neg(x))): one Neg must pass the Relu, which saves nothing, before both go.

@@ -9,6 +9,7 @@ from onnx import numpy_helper
 from environments.tensor_graphs import models, onnx_io
 from environments.tensor_graphs.bound.exact import bound
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
+from environments.tensor_graphs.graph.nodes import TensorType
 from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.rules import files as rule_files
 from environments.tensor_graphs.search import Budget, search
@@ -16,6 +17,7 @@ from tests.environments.tensor_graphs.execution.models import parsed
 from tests.environments.tensor_graphs.search.fakes import (
     LAYER,
     RULES,
+    TYPE,
     Guide,
     ToyState,
     branches,
@@ -32,6 +34,16 @@ def test_regions_takes_two_steps_that_save_nothing():
     start = ToyState(chain("Neg", "Relu", "Relu", "Neg"), {**RULES, "relu_relu": lambda _: ()})
     result = search(start, "regions")
     assert ops_of(result.best.graph) == ["Relu", "Relu"]
+
+
+def test_what_only_removes_is_taken_before_anything_else_is_tried():
+    """Three pairs that go, each of another type, and three places for a step that saves more."""
+    types = [TYPE] * 3 + [TensorType("float32", (2, size)) for size in (4, 5, 6)]
+    pairs, places = [("Neg", "Neg")] * 3, [("Relu", "Tanh")] * 3
+    start = ToyState(branches(*places, *pairs, types=types), RULES)
+    result = search(start, "regions", Budget(expansions=3))
+    assert ops_of(result.best.graph) == ["Relu", "Tanh"] * 3
+    assert ops_of(search(start, "regions").best.graph) == ["Fast"] * 3
 
 
 def test_regions_searches_one_layer_and_repeats_its_steps_in_the_others():

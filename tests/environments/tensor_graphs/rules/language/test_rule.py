@@ -62,3 +62,32 @@ def test_a_rule_that_makes_no_sense_is_refused_in_one_line(fields: dict, problem
 )
 def test_each_element_type_is_in_a_group(group, dtypes):
     assert {group_of(dtype) for dtype in dtypes} == {group}
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "constants", "only_removes"),
+    [
+        pytest.param(["(Neg (Neg ?x))"], ["?x"], "", True, id="all"),
+        pytest.param(["(Relu (Relu ?x))"], ["(Relu ?x)"], "", True, id="a part"),
+        pytest.param(["(Add ?x ?y)"], ["(Add ?y ?x)"], "", False, id="nothing"),
+        pytest.param(["(Mul ?x (Mul ?x ?x))"], ["(Exp ?x)"], "", False, id="two for another"),
+        pytest.param(
+            ["(Mul (MatMul ?x ?w) ?c)"], ["(MatMul ?x (Mul ?w ?c))"], "wc", True, id="to constants"
+        ),
+        pytest.param(
+            ["(Mul (MatMul ?x ?w) ?c)"], ["(MatMul ?x (Mul ?w ?c))"], "w", False, id="elsewhere"
+        ),
+        pytest.param(
+            ["(Abs (Neg ?x))", "(Exp (Neg ?x))"],
+            ["(Neg (Abs ?x))", "(Neg (Exp ?x))"],
+            "",
+            False,
+            id="shared",
+        ),
+        pytest.param(["(Relu ?x)", "(Abs ?x)"], ["?x", "(Abs ?x)"], "", True, id="of several"),
+    ],
+)
+def test_whether_a_rule_only_removes_what_is_computed(source, target, constants, only_removes):
+    restrictions = [f"(constant ?{name})" for name in constants]
+    rule = {"name": "rule", "source": source, "target": target, "restrictions": restrictions}
+    assert Rule.from_dict(rule).only_removes is only_removes

@@ -16,18 +16,16 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-import pathlib
 import re
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from environments.errors import UserError
 from environments.tensor_graphs.execution.backends import Arrays, Backend
+from environments.tensor_graphs.execution.inner_values import run_exposed
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import INPUT, Dimension, Ref
-from environments.tensor_graphs.onnx_io import save
 from environments.tensor_graphs.operators import dimensions
 
 _NAME = r"[A-Za-z_][\w.]*"
@@ -302,19 +300,10 @@ def with_inner_sizes(graph: Graph, sizes: Sizes, inputs: Arrays, on: Backend) ->
     if not places:
         return sizes
     refs = list(dict.fromkeys(ref for ref, _ in places.values()))
-    names = [f"tfrl_inner_{number}" for number in range(len(refs))]
-    edit = graph.edit()
-    edit.set_outputs([*graph.outputs, *refs], [*graph.output_names, *names])
-    exposed, _ = edit.finish()
-    exposed.header = graph.header
-    with tempfile.TemporaryDirectory(prefix="tfrl-") as directory:
-        path = pathlib.Path(directory) / "exposed.onnx"
-        try:
-            save(exposed, path)
-            outputs = on.open(path).run(inputs)
-        except UserError:
-            return sizes
-    shapes = {ref: outputs[name].shape for ref, name in zip(refs, names, strict=True)}
+    values = run_exposed(graph, refs, inputs, on)
+    if values is None:
+        return sizes
+    shapes = {ref: value.shape for ref, value in zip(refs, values, strict=True)}
     inner_sizes = [(symbol, shapes[ref][axis]) for symbol, (ref, axis) in places.items()]
     return dataclasses.replace(sizes, symbols=(*sizes.symbols, *inner_sizes))
 

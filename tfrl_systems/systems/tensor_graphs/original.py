@@ -15,6 +15,7 @@ from environments.isolation.process import CrashError
 from environments.tensor_graphs import onnx_io
 from environments.tensor_graphs.execution.backends import Arrays, Backend, Program
 from environments.tensor_graphs.execution.choosing import Choice, Given, choose
+from environments.tensor_graphs.execution.inner_values import learned_types, of_unknown_type
 from environments.tensor_graphs.execution.inputs import NoInputsError, load_inputs, random_inputs
 from environments.tensor_graphs.execution.isolation import remote
 from environments.tensor_graphs.execution.precise import Precise
@@ -28,6 +29,8 @@ from environments.tensor_graphs.execution.sizes import (
 from environments.tensor_graphs.execution.trials import Trial, Trials, make_trials
 
 _NUM_HINTS = 12
+# Types and sizes do not depend on optimisations, without which a model is opened sooner.
+_PLAIN = remote.isolated("onnxruntime-disable")
 
 
 class Original:
@@ -51,6 +54,7 @@ class Original:
         self.name = name
         self.source = source
         self.graph = onnx_io.read(source)
+        self._learned: list[onnx.ValueInfoProto] = []
         self.open_sizes = OpenSizes(self.graph)
         self._levels = levels
 
@@ -105,13 +109,15 @@ class Original:
     def choose(self, sizes: Given, own: Sequence[Trial] = ()) -> Choice:
         """Choose the sizes to optimise at, given those that the user names and the user's inputs.
 
+        The model runs at these. So if types are unknown, it now learns them.
+
         Raises:
           UserError: the model does not run at given sizes.
           NoInputsError: no sizes are found at which it runs.
           UsageError: there are too many combinations of sizes.
         """
         with naming_options():
-            return choose(
+            choice = choose(
                 self.open_sizes,
                 sizes,
                 self._why_not,
@@ -119,6 +125,13 @@ class Original:
                 own=[trial.sizes for trial in own],
                 hints=self._sizes_of_weights(),
             )
+        self._learn_types(choice.points[0])
+        return choice
+
+    def freeze(self, sizes: Sizes) -> None:
+        """Fix the sizes of the graph; the model itself stays, to compare with."""
+        shapes = dict(sizes.shapes)
+        self.graph = onnx_io.read(self.source, shapes=shapes, learned=self._learned)
 
     def load_trials(self, paths: Sequence[pathlib.Path]) -> list[Trial]:
         """Load the user's own inputs, each from an .npz file.
@@ -164,8 +177,26 @@ class Original:
                 inputs = random_inputs(self.proto, sizes=sizes)
             except NoInputsError:
                 return sizes
-        # Sizes do not depend on optimisations, without which the model is opened sooner.
-        return with_inner_sizes(self.graph, sizes, inputs, remote.isolated("onnxruntime-disable"))
+        return with_inner_sizes(self.graph, sizes, inputs, _PLAIN)
+
+    def _learn_types(self, sizes: Sizes) -> None:
+        """Read the model again with the types that no inference knows, as two runs show them."""
+        if self._learned or not of_unknown_type(self.graph):
+            return
+        larger = self.open_sizes.at(
+            {size.name: dict(sizes.symbols)[size.symbol] + 1 for size in self.open_sizes.free}
+        )
+        points = (sizes, larger) if self.open_sizes.all else (sizes,)
+        try:
+            runs = [
+                (dict(point.symbols), random_inputs(self.proto, seed=seed, sizes=point))
+                for seed, point in enumerate(points)
+            ]
+        except NoInputsError:
+            return
+        self._learned = learned_types(self.graph, runs, _PLAIN)
+        if self._learned:
+            self.graph = onnx_io.read(self.source, learned=self._learned)
 
     def _why_not(self, sizes: Sizes) -> str:
         """Run the model at some sizes; return why that fails, "" if it does not."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import pathlib
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import onnx
@@ -121,9 +121,15 @@ _SMALLEST = {
 
 
 def infer_types(
-    model: onnx.ModelProto, wiring: Wiring, names: DimensionNames, is_strict: bool = True
+    model: onnx.ModelProto,
+    wiring: Wiring,
+    names: DimensionNames,
+    is_strict: bool = True,
+    learned: Sequence[onnx.ValueInfoProto] = (),
 ) -> Mapping[str, TensorType | None]:
     """Infer the types of a model's values by name; None for values that are not tensors.
+
+    `learned` are types of what operators return that onnx does not have, as runs have shown them.
 
     With `is_strict`, a model that onnx does not take for valid is an error. Without it, what onnx
     cannot infer is left out, and so are the shapes that the file gives for outputs.
@@ -132,7 +138,7 @@ def infer_types(
       UserError: the model is not valid, an operator does not take its inputs, or an output has
         another type than the file gives.
     """
-    stripped = _skeleton(model, wiring)
+    stripped = _skeleton(model, wiring, learned)
     if is_strict:
         _check(stripped)
         _check_numbers(stripped)
@@ -229,7 +235,9 @@ def _is_credible(op: str, reason: str) -> bool:
     return not is_function and "existing shape" not in reason
 
 
-def _skeleton(model: onnx.ModelProto, wiring: Wiring) -> onnx.ModelProto:
+def _skeleton(
+    model: onnx.ModelProto, wiring: Wiring, learned: Sequence[onnx.ValueInfoProto]
+) -> onnx.ModelProto:
     """Return a copy of the model in which the weights are inputs of known types.
 
     The types that the file gives for values between nodes may be out of date. They are kept only
@@ -248,7 +256,8 @@ def _skeleton(model: onnx.ModelProto, wiring: Wiring) -> onnx.ModelProto:
     foreign_names = {
         name for node in wiring.nodes if _is_foreign(node, opset) for name in node.output
     }
-    graph.value_info.extend(info for info in model.graph.value_info if info.name in foreign_names)
+    typed = {info.name: info for info in (*model.graph.value_info, *learned)}
+    graph.value_info.extend(info for name, info in typed.items() if name in foreign_names)
     for name, (array, dtype) in wiring.constants.items():
         if dtype in ("int32", "int64") and array.size <= _MAX_ELEMENTS:
             graph.initializer.append(to_tensor(name, array, dtype))

@@ -22,7 +22,11 @@ from environments.tensor_graphs.onnx_io.reading.wiring import Wiring
 from environments.tensor_graphs.onnx_io.tensors import DataPlace
 
 
-def read(source: loading.Source, shapes: Mapping[str, Sequence[int]] | None = None) -> Graph:
+def read(
+    source: loading.Source,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    learned: Sequence[onnx.ValueInfoProto] = (),
+) -> Graph:
     """Read a model into a graph.
 
     Operators of `operators.table.OPERATORS` get their canonical form; all others become Opaque
@@ -35,6 +39,7 @@ def read(source: loading.Source, shapes: Mapping[str, Sequence[int]] | None = No
       shapes: shapes that inputs have from now on, by name, in the graph and in models written from
         it. What follows from them is folded. Without this, what is folded holds for all sizes that
         the file leaves open.
+      learned: types of values that onnx and onnxruntime cannot infer, as runs have shown them.
 
     Raises:
       UserError: the source is not an ONNX model, or is damaged; or neither onnx nor onnxruntime
@@ -45,21 +50,28 @@ def read(source: loading.Source, shapes: Mapping[str, Sequence[int]] | None = No
         model = loading.frozen(model, shapes)
     try:
         loading.check_versions(model, loading.name_of(source))
-        return _graph_of(model, place, is_strict=True)
+        return _graph_of(model, place, learned, is_strict=True)
     except UserError:
         is_file = isinstance(source, str | pathlib.Path) and not shapes
         if session_of(pathlib.Path(source) if is_file else model) is None:  # type: ignore[arg-type]
             raise
-    return _graph_of(model, place, is_strict=False)
+    return _graph_of(model, place, learned, is_strict=False)
 
 
-def _graph_of(model: onnx.ModelProto, place: DataPlace | None, is_strict: bool) -> Graph:
+def _graph_of(
+    model: onnx.ModelProto,
+    place: DataPlace | None,
+    learned: Sequence[onnx.ValueInfoProto],
+    is_strict: bool,
+) -> Graph:
     wiring, builder = Wiring(model, place), GraphBuilder(model, place, is_strict)
     edit, names = builder.edit, builder.names
-    reader = NodeReader(builder, wiring, infer_types(model, wiring, names, is_strict))
-    for info in wiring.inputs:
+    # First, so that the sizes of inputs have the same names whatever is known of other values.
+    input_types = [names.type_of(info.type) for info in wiring.inputs]
+    reader = NodeReader(builder, wiring, infer_types(model, wiring, names, is_strict, learned))
+    for info, input_type in zip(wiring.inputs, input_types, strict=True):
         attributes = (("name", info.name),)
-        reader.name(edit.add(INPUT, [], attributes, [names.type_of(info.type)]), info.name)
+        reader.name(edit.add(INPUT, [], attributes, [input_type]), info.name)
     reader.read()
     outputs = [output.name for output in model.graph.output]
     edit.set_outputs([reader.values[name] for name in outputs], outputs)

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from environments.errors import UsageError
-from environments.tensor_graphs import onnx_io
 from environments.tensor_graphs.execution.backends import Backend
 from environments.tensor_graphs.execution.choosing import Choice
 from environments.tensor_graphs.execution.reference import Reference
@@ -99,6 +98,6 @@ def _freeze(reading: Reading, choice: Choice) -> Choice:
             f"--freeze: expected inputs of the same sizes, found {' and '.join(sizes)}; give one "
             "file"
         )
-    point, original = choice.points[0], reading.original
-    original.graph = onnx_io.read(original.source, shapes=dict(point.shapes))
+    point = choice.points[0]
+    reading.original.freeze(point)
     return dataclasses.replace(choice, points=(point,))

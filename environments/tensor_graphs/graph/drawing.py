@@ -1,7 +1,8 @@
 """Draw graphs as SVG, which browsers and notebooks can show.
 
-Constants are left out, and the colour of a box shows the kind of operator. To compare two graphs,
-mark the nodes that only one of them has (`only_in`).
+Constants are left out. The colour of a box shows the kind of operator (LEGEND), and the small
+number is the node's. To compare two graphs, mark the nodes that only one of them has (`only_in`),
+and draw what is `near` them.
 """
 
 from __future__ import annotations
@@ -17,32 +18,54 @@ _WIDTH, _HEIGHT = 108, 22
 _STEP_X, _STEP_Y = 122, 40
 _MARGIN = 12
 _SWEEPS = 6
-_TITLE_CHARACTERS = 400
+_TITLE_CHARACTERS, _LABEL_CHARACTERS = 400, 14
 
-# Colours by kind: products, elementwise, moving, normalising and reducing, pooling, the rest.
-_KINDS: Mapping[str, tuple[str, ...]] = {
-    "#c9daf8": ("Conv", "ConvTranspose", "Einsum", "Gemm", "MatMul"),
-    "#d9ead3": ("Add", "Sub", "Mul", "Div", "Pow", "Neg", "Sqrt", "Reciprocal", "Sum", "Where"),
-    "#fff2cc": (
+# For each kind of operator its colour and its operators.
+_KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "products": ("#c9daf8", ("Conv", "ConvTranspose", "Einsum", "Gemm", "MatMul")),
+    "elementwise": (
+        "#d9ead3",
+        ("Add", "Sub", "Mul", "Div", "Pow", "Neg", "Sqrt", "Reciprocal", "Sum", "Where"),
+    ),
+    "moving data": ("#fff2cc", (
         "Concat", "Expand", "Flatten", "Gather", "Pad", "Reshape", "Slice", "Split", "Squeeze",
         "Tile", "Transpose", "Unsqueeze",
-    ),
-    "#ead1dc": (
+    )),
+    "normalising and reducing": ("#ead1dc", (
         "BatchNormalization", "InstanceNormalization", "LayerNormalization", "LogSoftmax",
         "ReduceMax", "ReduceMean", "ReduceSum", "Softmax",
-    ),
-    "#d0e0e3": ("AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool"),
-    "#eeeeee": (INPUT, OPAQUE),
+    )),
+    "pooling": ("#d0e0e3", ("AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool")),
+    "inputs and what no rule knows": ("#eeeeee", (INPUT, OPAQUE)),
 }  # fmt: skip
-_COLOURS = {op: colour for colour, ops in _KINDS.items() for op in ops}
+_COLOURS = {op: colour for colour, ops in _KINDS.values() for op in ops}
 _OTHER = "#fce5cd"
 
+LEGEND: Mapping[str, str] = {
+    **{kind: colour for kind, (colour, _) in _KINDS.items()},
+    "all others": _OTHER,
+}
+"""The colour of each kind of operator."""
 
-def draw(graph: Graph, marked: Collection[int] = (), mark: str = "#cc0000") -> str:
-    """Draw a graph as an <svg> element; boxes of the `marked` nodes have a frame of `mark`."""
-    places = layout(graph)
+
+def draw(
+    graph: Graph,
+    marked: Collection[int] = (),
+    mark: str = "#cc0000",
+    shown: Collection[int] | None = None,
+) -> str:
+    """Draw a graph as an <svg> element.
+
+    Args:
+      graph: the graph.
+      marked: nodes whose boxes have a frame.
+      mark: the frame's colour.
+      shown: nodes to draw; all by default. A dashed line leads through nodes that are not drawn.
+    """
+    links = _links(graph, graph.nodes if shown is None else shown)
     pixels = {
-        number: (_MARGIN + x * _STEP_X, _MARGIN + y * _STEP_Y) for number, (x, y) in places.items()
+        number: (_MARGIN + x * _STEP_X, _MARGIN + y * _STEP_Y)
+        for number, (x, y) in _layout(links).items()
     }
     width = max((x for x, _ in pixels.values()), default=0) + _WIDTH + _MARGIN
     height = max((y for _, y in pixels.values()), default=0) + _HEIGHT + _MARGIN
@@ -50,12 +73,21 @@ def draw(graph: Graph, marked: Collection[int] = (), mark: str = "#cc0000") -> s
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="sans-serif" font-size="11">'
     ]
-    parts += _lines(graph, pixels)
+    parts += _lines(links, pixels)
     parts += [
         _box(graph, number, place, mark if number in marked else "")
         for number, place in pixels.items()
     ]
     return "\n".join([*parts, "</svg>"])
+
+
+def near(graph: Graph, marked: Collection[int], radius: int = 1) -> set[int]:
+    """Return the marked nodes, and those within so many edges that are not constant."""
+    region = set(marked) & graph.nodes.keys()
+    for _ in range(radius):
+        for number in tuple(region):
+            region.update(graph.nodes[number].used, graph.users(number))
+    return {number for number in region if not graph.is_constant(number)}
 
 
 def only_in(graph: Graph, reference: Graph) -> set[int]:
@@ -65,31 +97,54 @@ def only_in(graph: Graph, reference: Graph) -> set[int]:
 
 def layout(graph: Graph) -> dict[int, tuple[float, int]]:
     """Choose a column and a row for each node that is not constant, inputs above outputs."""
-    shown = [number for number in graph.order() if not graph.is_constant(number)]
-    above = {
-        number: [used for used in graph.nodes[number].used if not graph.is_constant(used)]
-        for number in shown
-    }
-    below: dict[int, list[int]] = {number: [] for number in shown}
+    return _layout(_links(graph, graph.nodes))
+
+
+_Links = Mapping[int, Mapping[int, bool]]
+"""For each node that is drawn those that it uses, and whether it uses them directly."""
+
+
+def _links(graph: Graph, shown: Collection[int]) -> _Links:
+    links: dict[int, dict[int, bool]] = {}
     rows: dict[int, int] = {}
-    for number in shown:
-        rows[number] = 1 + max((rows[used] for used in above[number]), default=-1)
-        for used in above[number]:
+    # For each node that is not drawn the nearest ones that are, on the paths to it.
+    behind: dict[int, list[int]] = {}
+    for number in graph.order():
+        if graph.is_constant(number):
+            continue
+        used = graph.nodes[number].used
+        direct = [source for source in used if source in links]
+        hidden = [source for between in used if between in behind for source in behind[between]]
+        sources = {**dict.fromkeys(hidden, False), **dict.fromkeys(direct, True)}
+        last = max((rows[source] for source in sources), default=-1)
+        if number in shown:
+            links[number], rows[number] = sources, last + 1
+        else:
+            behind[number] = [source for source in sources if rows[source] == last]
+    return links
+
+
+def _layout(links: _Links) -> dict[int, tuple[float, int]]:
+    below: dict[int, list[int]] = {number: [] for number in links}
+    rows: dict[int, int] = {}
+    for number, above in links.items():
+        rows[number] = 1 + max((rows[used] for used in above), default=-1)
+        for used in above:
             below[used].append(number)
     layers: dict[int, list[int]] = {}
-    for number in shown:
+    for number in links:
         layers.setdefault(rows[number], []).append(number)
     columns = {number: float(k) for layer in layers.values() for k, number in enumerate(layer)}
     for sweep in range(_SWEEPS):
         down = sweep % 2 == 0
         for row in sorted(layers, reverse=not down):
-            _place(layers[row], above if down else below, columns)
+            _place(layers[row], links if down else below, columns)
     left = min(columns.values(), default=0.0)
-    return {number: (columns[number] - left, rows[number]) for number in shown}
+    return {number: (columns[number] - left, rows[number]) for number in links}
 
 
 def _place(
-    layer: list[int], neighbours: Mapping[int, list[int]], columns: dict[int, float]
+    layer: list[int], neighbours: Mapping[int, Collection[int]], columns: dict[int, float]
 ) -> None:
     """Move the nodes of a row below or above their neighbours, keeping them apart, in place."""
     wanted = {
@@ -108,17 +163,16 @@ def _place(
         columns[number] -= surplus
 
 
-def _lines(graph: Graph, pixels: Mapping[int, tuple[float, float]]) -> Iterable[str]:
+def _lines(links: _Links, pixels: Mapping[int, tuple[float, float]]) -> Iterable[str]:
     for number, (x, y) in pixels.items():
-        for used in graph.nodes[number].used:
-            if used not in pixels:
-                continue
+        for used, is_direct in links[number].items():
             from_x, from_y = pixels[used][0] + _WIDTH / 2, pixels[used][1] + _HEIGHT
             to_x = x + _WIDTH / 2
             half = (from_y + y) / 2
+            dashes = "" if is_direct else ' stroke-dasharray="3 4"'
             yield (
                 f'<path d="M{from_x:.0f} {from_y:.0f}C{from_x:.0f} {half:.0f} {to_x:.0f} '
-                f'{half:.0f} {to_x:.0f} {y:.0f}" fill="none" stroke="#999"/>'
+                f'{half:.0f} {to_x:.0f} {y:.0f}" fill="none" stroke="#999"{dashes}/>'
             )
 
 
@@ -126,16 +180,18 @@ def _box(graph: Graph, number: int, place: tuple[float, float], frame: str) -> s
     node = graph.nodes[number]
     x, y = place
     stroke = f'stroke="{frame}" stroke-width="2.5"' if frame else 'stroke="#888"'
-    label = node.op.replace("Normalization", "Norm")[:17]
-    if node.op == INPUT:
-        label = node.attribute("name")[:16]
+    label = node.attribute("name") if node.op == INPUT else node.op
+    if node.op == OPAQUE:
+        label = node.attribute("operator").rpartition(":")[2]
+    label = label.replace("Normalization", "Norm")[:_LABEL_CHARACTERS]
     attributes = " ".join(f"{name}={value!r}" for name, value in node.attributes)
     title = f"{number}: {node.op} {attributes} → {', '.join(map(_type, node.types))}"
     return (
         f'<g><title>{html.escape(title[:_TITLE_CHARACTERS])}</title><rect x="{x:.0f}" y="{y:.0f}" '
         f'width="{_WIDTH}" height="{_HEIGHT}" rx="4" fill="{_COLOURS.get(node.op, _OTHER)}" '
-        f'{stroke}/><text x="{x + _WIDTH / 2:.0f}" y="{y + 15:.0f}" text-anchor="middle">'
-        f"{html.escape(label)}</text></g>"
+        f'{stroke}/><text x="{x + 6:.0f}" y="{y + 15:.0f}">{html.escape(label)}</text>'
+        f'<text x="{x + _WIDTH - 5:.0f}" y="{y + 15:.0f}" text-anchor="end" font-size="8" '
+        f'fill="#666">{number}</text></g>'
     )
 
 

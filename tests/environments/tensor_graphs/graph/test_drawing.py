@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 
-from environments.tensor_graphs.graph.drawing import draw, layout, only_in
+from environments.tensor_graphs.graph.drawing import draw, layout, near, only_in
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import INPUT, Ref, TensorType
 
@@ -39,10 +39,31 @@ def test_a_picture_is_an_svg_of_all_nodes():
     graph, neg = diamond()
     root = ElementTree.fromstring(draw(graph, {neg}, mark="#123456"))
     boxes = root.findall("{*}g")
-    assert [box.find("{*}text").text for box in boxes][:2] == ["<x>", "Relu"]
+    texts = [[text.text for text in box.findall("{*}text")] for box in boxes]
+    assert texts[:2] == [["<x>", "0"], ["Relu", "1"]]
     assert sum(box.find("{*}rect").get("stroke") == "#123456" for box in boxes) == 1
     assert "float32[N, 3]" in boxes[1].find("{*}title").text
     assert len(root.findall("{*}path")) == 6
+
+
+def test_a_dashed_line_leads_through_what_is_not_drawn():
+    """Of x → Relu → (Tanh, Neg) → Add → Mul, only x, Neg and Mul are drawn."""
+    graph, neg = diamond()
+    by_op = {node.op: number for number, node in graph.nodes.items()}
+    root = ElementTree.fromstring(draw(graph, shown={by_op["Input"], neg, by_op["Mul"]}))
+    assert len(root.findall("{*}g")) == 3
+    lines = root.findall("{*}path")
+    assert len(lines) == 2 and all(line.get("stroke-dasharray") for line in lines)
+
+
+def test_near_a_node_is_what_it_uses_and_what_uses_it():
+    graph, neg = diamond()
+    assert {graph.nodes[number].op for number in near(graph, {neg})} == {"Relu", "Neg", "Add"}
+    assert near(graph, {neg}, radius=0) == {neg}
+    # The constant that Mul uses is not among them.
+    assert {graph.nodes[number].op for number in near(graph, {neg}, radius=3)} == {
+        *("Input", "Relu", "Tanh", "Neg", "Add", "Mul")
+    }
 
 
 def test_what_an_edit_changed_is_marked():

@@ -253,6 +253,16 @@ class GraphProblem:
         """The same state, where the rules that are applied in the end match too."""
         return self._start((*self.rules, *self.block_rules))
 
+    def has_block_rules_for(self, graph: Graph) -> bool:
+        """Whether one of the rules that are applied in the end matches."""
+        return bool(Engine(self.block_rules, self.objective, is_supported).start(graph).matches)
+
+    def with_objective(self, objective: Objective) -> GraphProblem:
+        """Return the problem with another objective, and the matches of this one."""
+        problem = dataclasses.replace(self, objective=objective)
+        vars(problem)["start"] = self.start.with_objective(objective)
+        return problem
+
     def _start(self, rules: tuple[Rule, ...]) -> State:
         try:
             return Engine(rules, self.objective, is_supported).start(self.graph)

@@ -94,7 +94,7 @@ class Outcome:
         steps = [state for state in self.visited.trail if state.step] if self.visited else []
         return {
             "model": str(self.request.model),
-            "output": str(self.request.output),
+            "output": str(self.request.place),
             "method": self.result.method,
             "objective": self.request.objective,
             "strict": self.request.strict,
@@ -141,7 +141,7 @@ class Outcome:
         """Return the outcome as `tfrl optimize` shows it."""
         facts = [*self._facts_of_search(), *self._facts_of_measuring()]
         lines = [
-            f"{self.request.model} -> {self.request.output}",
+            f"{self.request.model} -> {self.request.place}",
             *(f"  {name:<15}{text}" for name, text in facts),
         ]
         if self.visited is None:

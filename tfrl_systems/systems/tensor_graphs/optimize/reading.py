@@ -58,7 +58,7 @@ def data_of(path: pathlib.Path) -> set[pathlib.Path]:
 def _check_places(request: Optimization) -> None:
     """Raise an error before anything takes long, if a file could not be written at the end."""
     used = [*filter(None, (request.model, request.rules)), *request.inputs]
-    places = [*filter(None, (request.output, request.report, request.checkpoint))]
+    places = [*filter(None, (request.place, request.report, request.checkpoint))]
     # A model's data may be overwritten only by a file that is there already.
     if any(map(files.exists, places)):
         used += data_of(request.model)

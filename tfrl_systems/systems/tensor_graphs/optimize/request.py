@@ -10,10 +10,14 @@ from tfrl_systems.settings import option
 from tfrl_systems.systems.tensor_graphs.evaluating import Searching
 from tfrl_systems.systems.tensor_graphs.problem import Rewriting
 
-# All of it may take the seconds of the searches, twice those of a final measurement, and so many.
-_BESIDE_S = 30.0
-# Seconds of these that are left for starting the program and for writing the model.
+# All of it may take the seconds of the searches, twice those of a final measurement, and as many as
+# the searches again, but not fewer or more than these.
+_BESIDE_S = 5.0, 30.0
+# Seconds of these that are left for starting the program and for writing the model, half at most.
 _WRITING_S = 8.0
+# A final measurement takes this share of the searches' seconds, but not fewer or more than these.
+_MEASURING = 0.2
+_MEASURING_S = 1.0, 10.0
 
 METHODS = ("regions", "greedy", "taso", "beam", "policy")
 
@@ -24,7 +28,7 @@ class Optimization(Searching, Rewriting):
 
     Attributes:
       model: the model, an ONNX file.
-      output: file to write the faster model to.
+      output: file to write the faster model to; by default MODEL.optimized.onnx beside the model.
       method: how to search (see tfrl evaluate tensor_graphs --help).
       policy: directory of a policy that tfrl train tensor_graphs learned; it leads the search of
         --method regions, or plays alone with --method policy.
@@ -33,7 +37,8 @@ class Optimization(Searching, Rewriting):
         large numbers cancel (see tfrl rules list); and what onnxruntime no longer runs at a size of
         0 with all its optimisation.
       measure: measure candidates end to end; without it the estimate decides.
-      measure_seconds: seconds of each final measurement; longer measurements detect smaller gains.
+      measure_seconds: seconds of each final measurement; longer measurements detect smaller gains;
+        by default a fifth of --seconds, but 1 to 10.
       dimensions: sizes for a dimension that the model leaves open, by the file's own name or as
         INPUT[AXIS]; the first leads the search, and the result is slower at none of them. Without
         it a batch is 1, others are found by trying, and half and double of them are measured too.
@@ -47,12 +52,12 @@ class Optimization(Searching, Rewriting):
     """
 
     model: pathlib.Path = option(metavar="MODEL.onnx")
-    output: pathlib.Path = option(metavar="OUT.onnx")
+    output: pathlib.Path | None = option(None, metavar="OUT.onnx")
     method: str = option("regions", choices=METHODS)
     policy: pathlib.Path | None = option(None, metavar="DIR")
     strict: bool = False
     measure: bool = True
-    measure_seconds: float = option(10.0, metavar="N", positive=True)
+    measure_seconds: float | None = option(None, metavar="N", positive=True)
     inputs: tuple[pathlib.Path, ...] = option((), metavar="FILE.npz")
     freeze: bool = False
     bound: bool = False
@@ -72,6 +77,21 @@ class Optimization(Searching, Rewriting):
                 )
 
     @property
+    def place(self) -> pathlib.Path:
+        """The file that the faster model is written to."""
+        return self.output or self.model.with_name(f"{self.model.stem}.optimized.onnx")
+
+    @property
+    def final_seconds(self) -> float:
+        """Wall time of a final measurement, in seconds."""
+        return self.measure_seconds or _within(_MEASURING * self.seconds, *_MEASURING_S)
+
+    @property
     def all_seconds(self) -> float:
         """Wall time that everything may take, up to writing the model, in seconds."""
-        return self.seconds + 2 * self.measure_seconds + _BESIDE_S - _WRITING_S
+        beside_s = _within(self.seconds, *_BESIDE_S)
+        return self.seconds + 2 * self.final_seconds + beside_s - min(_WRITING_S, beside_s / 2)
+
+
+def _within(value: float, least: float, most: float) -> float:
+    return max(least, min(value, most))

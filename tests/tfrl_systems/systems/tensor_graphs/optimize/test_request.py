@@ -1,0 +1,52 @@
+"""What may be asked for, and what holds where nothing is said."""
+
+from __future__ import annotations
+
+import pathlib
+
+import onnx
+import pytest
+
+from environments.errors import UserError
+from tests.environments.tensor_graphs.small_models import relu, write
+from tfrl_systems import experiments
+from tfrl_systems.systems.tensor_graphs.optimize.request import Optimization
+
+QUICK = {"objective": "analytic", "expansions": 20, "measure": False}
+
+
+def test_the_faster_model_goes_beside_the_model(tmp_path, tfrl):
+    model = write(tmp_path / "m.onnx", relu())
+    ran = tfrl("optimize", model, "--objective", "analytic", "--expansions", "20")
+    assert ran.status == 0 and ran.out.startswith(f"{model} -> {tmp_path / 'm.optimized.onnx'}\n")
+    assert sorted(tmp_path.iterdir()) == [model, tmp_path / "m.optimized.onnx"]
+
+
+def test_python_has_the_same_place(tmp_path):
+    model = write(tmp_path / "m.onnx", relu())
+    written = pathlib.Path(experiments.optimize(model, **QUICK)["output"])
+    assert written == tmp_path / "m.optimized.onnx"
+    assert onnx.load(written) == onnx.load(model)
+
+
+def test_a_place_that_leads_to_the_model_is_refused(tmp_path):
+    model = write(tmp_path / "m.onnx", relu())
+    (tmp_path / "m.optimized.onnx").symlink_to(model)
+    content = model.read_bytes()
+    with pytest.raises(UserError, match="expected another file than the model"):
+        experiments.optimize(model, **QUICK)
+    assert model.read_bytes() == content
+
+
+@pytest.mark.parametrize(("seconds", "most_s"), [(1, 8), (5, 12), (20, 48), (60, 110), (600, 650)])
+def test_all_of_it_takes_about_as_long_as_the_search(seconds, most_s):
+    """The rest is for starting the program and for writing."""
+    assert seconds < Optimization(model=pathlib.Path("m"), seconds=seconds).all_seconds < most_s
+
+
+def test_a_long_measurement_is_granted():
+    short, long = (
+        Optimization(model=pathlib.Path("m"), seconds=5, measure_seconds=seconds).all_seconds
+        for seconds in (1, 30)
+    )
+    assert long == short + 2 * 29

@@ -219,6 +219,7 @@ class GraphProblem:
         choice: Choice,
         strict: bool = False,
         inputs: Arrays | None = None,
+        threads: int = 1,
     ) -> GraphProblem:
         """Make the problem of a model that was read, at the sizes that were chosen.
 
@@ -229,6 +230,7 @@ class GraphProblem:
           strict: whether to leave out rules that may change NaN or infinity in this model, or may
             lose digits.
           inputs: what to run the model on for the sizes of inner values; random ones if not given.
+          threads: how many threads each operator runs on, where costs are measured.
 
         Raises:
           UserError: the rules or the objective cannot be used.
@@ -240,7 +242,7 @@ class GraphProblem:
             rules = tuple(rule for rule in rules if not rule.constants)
             block_rules = tuple(rule for rule in block_rules if not rule.constants)
         sizes = original.with_inner_sizes(choice.points[0], inputs)
-        objective = make_objective(rewriting.objective, sizes)
+        objective = make_objective(rewriting.objective, sizes, threads)
         return cls(original.name, original.graph, rules, objective, choice, sizes, block_rules)
 
     @functools.cached_property

@@ -81,6 +81,9 @@ those given. If none is given, a batch is 1, and for the others usual sizes are 
 runs. What was chosen is printed with the options that change it; half and double of it are measured
 too. --inputs FILE.npz gives sizes and values from real data.
 
+--threads N measures operators, candidates and results with N threads of onnxruntime in each
+operator. The result is then slower than MODEL neither on N threads nor on one.
+
 --policy DIR lets a learned policy lead the search: it plays first, and the search goes on from the
 cheapest graph that it finds. With --method policy it plays alone.
 

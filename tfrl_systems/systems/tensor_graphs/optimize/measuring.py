@@ -51,6 +51,7 @@ def _selector(task: Task, tell: Callable[[str], None], share: float) -> Selector
         task.request.final_seconds,
         tell,
         task.share_end_s(share),
+        task.single,
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from environments.tensor_graphs.bound.exact import Bound
+from environments.tensor_graphs.costs.table import processor_model
 from environments.tensor_graphs.execution.choosing import Choice
 from environments.tensor_graphs.execution.measuring import Ratio
 from environments.tensor_graphs.graph.graph import Graph
@@ -110,7 +111,9 @@ class Outcome:
             "measured_ratio_interval": measured and _interval(measured.fully_optimised.ratio),
             "same_model_ratio_interval": measured and _interval(measured.fully_optimised.same),
             "best_level": measured and _best_level(measured),
-            "measured": [_row(row) for row in measured.rows] if measured else [],
+            "threads": self.request.threads,
+            "processor": processor_model(),
+            "measured": [self._row(row) for row in measured.rows] if measured else [],
             "compared_on": self.note,
             "max_relative_error": self.max_relative_error,
             "substitutions": [_step(state) for state in steps],
@@ -135,6 +138,15 @@ class Outcome:
             "operators_estimated": self.proposals.num_estimated,
             "search_seconds": self.proposals.seconds,
             "seconds": self.seconds,
+        }
+
+    def _row(self, row: Row) -> dict[str, Any]:
+        return {
+            "sizes": row.sizes.to_json(),
+            "threads": 1 if row.is_single else self.request.threads,
+            "ratio": row.comparison.ratio.value,
+            "interval": _interval(row.comparison.ratio),
+            "same_interval": _interval(row.comparison.same),
         }
 
     def to_text(self) -> str:
@@ -186,12 +198,14 @@ class Outcome:
             yield "bound", f"{kind} {self.bound.bound_ms:.3f} ms, gap {100 * gap:.1f}%"
 
     def _facts_of_measuring(self) -> Iterator[tuple[str, str]]:
+        threads = self.request.threads
+        yield "processor", f"{processor_model()}, {threads} thread{'s' * (threads > 1)}"
         if (measured := self.measurement) is not None:
             full, best = measured.fully_optimised, measured.at_best_levels
             yield "measured", f"{full.ratio} of the model's time"
             yield "", f"{full.same} for two copies of the model"
             for row in measured.rows[1:]:
-                yield "", f"{row.comparison.ratio} at {row.sizes}"
+                yield "", f"{row.comparison.ratio} at {row.where}"
                 yield "", f"{row.comparison.same} for two copies of the model"
             if best is not full:
                 levels = f"{measured.candidate_level} against {measured.original_level}"
@@ -211,15 +225,6 @@ def _named(rules: Sequence[str]) -> str:
     """Name a group of rules by the first and the number of others."""
     more = len(rules) - 1
     return rules[0] + (f" and {more} more" if more else "")
-
-
-def _row(row: Row) -> dict[str, Any]:
-    return {
-        "sizes": row.sizes.to_json(),
-        "ratio": row.comparison.ratio.value,
-        "interval": _interval(row.comparison.ratio),
-        "same_interval": _interval(row.comparison.same),
-    }
 
 
 def _interval(ratio: Ratio) -> list[float]:

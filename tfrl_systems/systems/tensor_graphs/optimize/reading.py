@@ -42,7 +42,8 @@ def read(request: Optimization) -> Reading:
     """
     _check_places(request)
     policy = _load_policy(request)
-    original = Original(str(request.model), request.model, levels_of(request.objective))
+    levels = levels_of(request.objective, request.threads)
+    original = Original(str(request.model), request.model, levels)
     return Reading(original, original.load_trials(request.inputs), policy)
 
 

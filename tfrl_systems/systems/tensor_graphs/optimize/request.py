@@ -6,6 +6,7 @@ import dataclasses
 import pathlib
 
 from environments.errors import UsageError
+from environments.machine import num_processors
 from tfrl_systems.settings import option
 from tfrl_systems.systems.tensor_graphs.evaluating import Searching
 from tfrl_systems.systems.tensor_graphs.problem import Rewriting
@@ -39,6 +40,9 @@ class Optimization(Searching, Rewriting):
       measure: measure candidates end to end; without it the estimate decides.
       measure_seconds: seconds of each final measurement; longer measurements detect smaller gains;
         by default a fifth of --seconds, but 1 to 10.
+      threads: threads that onnxruntime runs each operator on, wherever something is measured; with
+        more than one the result is also held against the model on one thread, and is slower at
+        neither number.
       dimensions: sizes for a dimension that the model leaves open, by the file's own name or as
         INPUT[AXIS]; the first leads the search, and the result is slower at none of them. Without
         it a batch is 1, others are found by trying, and half and double of them are measured too.
@@ -58,6 +62,7 @@ class Optimization(Searching, Rewriting):
     strict: bool = False
     measure: bool = True
     measure_seconds: float | None = option(None, metavar="N", positive=True)
+    threads: int = option(1, metavar="N", minimum=1)
     inputs: tuple[pathlib.Path, ...] = option((), metavar="FILE.npz")
     freeze: bool = False
     bound: bool = False
@@ -69,12 +74,26 @@ class Optimization(Searching, Rewriting):
         super().__post_init__()
         paths = [self.inputs] if isinstance(self.inputs, str | pathlib.Path) else self.inputs
         object.__setattr__(self, "inputs", tuple(map(pathlib.Path, paths)))
+        self._check_threads()
         for name, sizes in self.dimensions if self.freeze else ():
             if len(sizes) > 1:
                 raise UsageError(
                     "--freeze: expected one size for each dimension, found "
                     f"{name}={','.join(map(str, sizes))}; give one"
                 )
+
+    def _check_threads(self) -> None:
+        """Raise UsageError unless so many threads can be measured here."""
+        if self.threads > num_processors():
+            raise UsageError(
+                f"--threads: expected at most {num_processors()}, the processors of this machine, "
+                f"found {self.threads}; give fewer"
+            )
+        if self.threads > 1 and self.objective == "onnxruntime-cuda":
+            raise UsageError(
+                f"--threads: expected 1 with --objective onnxruntime-cuda, found {self.threads}; "
+                "leave one of them out"
+            )
 
     @property
     def place(self) -> pathlib.Path:

@@ -8,8 +8,9 @@ import onnx
 import pytest
 
 from environments.errors import UserError
-from tests.environments.tensor_graphs.small_models import relu, write
+from tests.environments.tensor_graphs.small_models import adapter, relu, write
 from tfrl_systems import experiments
+from tfrl_systems.systems.tensor_graphs.optimize import request
 from tfrl_systems.systems.tensor_graphs.optimize.request import Optimization
 
 QUICK = {"objective": "analytic", "expansions": 20, "measure": False}
@@ -42,6 +43,19 @@ def test_a_place_that_leads_to_the_model_is_refused(tmp_path):
 def test_all_of_it_takes_about_as_long_as_the_search(seconds, most_s):
     """The rest is for starting the program and for writing."""
     assert seconds < Optimization(model=pathlib.Path("m"), seconds=seconds).all_seconds < most_s
+
+
+def test_threads(tmp_path, tfrl, monkeypatch):
+    """The result is held against the model on one thread too, and all of it says how it was run."""
+    monkeypatch.setattr(request, "num_processors", lambda: 2)
+    model = write(tmp_path / "m.onnx", adapter())
+    quick = ("--objective", "analytic", "--expansions", "60", "--measure-seconds", "0.05")
+    ran = tfrl("optimize", model, "--json", "--threads", "2", *quick)
+    assert ran.status == 0 and ran.json["gain"], ran.err
+    assert ran.json["threads"] == 2 and ran.json["processor"]
+    assert [row["threads"] for row in ran.json["measured"]] == [2, 1]
+    refused = tfrl("optimize", model, "--threads", "3", *quick)
+    assert refused.status == 2 and "expected at most 2, the processors" in refused.err
 
 
 def test_a_long_measurement_is_granted():

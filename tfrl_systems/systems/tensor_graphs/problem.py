@@ -26,6 +26,7 @@ from environments.tensor_graphs.models import families
 from environments.tensor_graphs.operators.operator import FLOAT_TYPES
 from environments.tensor_graphs.rewriting.engine import Engine, State
 from environments.tensor_graphs.rules import files as rule_files
+from environments.tensor_graphs.rules import library
 from environments.tensor_graphs.rules.language.rule import Rule, RuleError
 from environments.tensor_graphs.search import Budget, Result, follow, search
 from environments.tensor_graphs.selection.blocking import divided
@@ -95,16 +96,19 @@ class Rewriting:
             raise UsageError(f"--objective: expected one of {names}; found {self.objective!r}")
         object.__setattr__(self, "dimensions", _dimensions(self.dimensions))
 
-    def load_rules(self, strict: bool = False) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
+    def load_rules(
+        self, strict: bool = False, contrib: bool = False
+    ) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
         """Load the rules of searches and policies, and those of `selection.blocking`.
 
         Args:
           strict: whether to leave out those that may change NaN or infinity, or may lose digits.
+          contrib: whether to add those for operators that onnxruntime alone has.
 
         Raises:
           UserError: the rules cannot be used.
         """
-        return divided(rule_files.load(here(self.rules) if self.rules else None, strict))
+        return divided(rule_files.load(here(self.rules) if self.rules else None, strict, contrib))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -292,7 +296,10 @@ class GraphProblem:
             return search(self.start, method, budget, **others)
         from tfrl_systems.systems.tensor_graphs.player import PolicyPlayer
 
-        player = PolicyPlayer(policy, self.name, self.graph, self.rules, self.objective)
+        # A policy plays with the rules that it may have learned with.
+        names = {rule.name for rule in library.rules_of(library.CONTRIB)}
+        rules = tuple(rule for rule in self.rules if rule.name not in names)
+        player = PolicyPlayer(policy, self.name, self.graph, rules, self.objective)
         if method == "policy":
             return follow(self.start, player, num_rollouts, budget, **others)
         return search(self.start, method, budget, guide=player, **others)

@@ -66,6 +66,7 @@ Rewrites an ONNX model by verified rules so that it runs faster and computes the
   tfrl optimize model.onnx -o fast.onnx --dimension batch=8 --objective onnxruntime-cuda
   tfrl optimize model.onnx -o fast.onnx --dimension width=160,320 --dimension 'x[0]=1'
   tfrl optimize model.onnx -o fast.onnx --strict
+  tfrl optimize model.onnx -o fast.onnx --contrib --threads 4
 
 A search looks for graphs that cost less, operator by operator, as measured on this machine. Its
 best candidates are run beside MODEL, on random inputs and on yours, and dropped if an output

@@ -35,13 +35,13 @@ def test_backends() -> None:
 
 def test_threads() -> None:
     """A name says them, and what a backend rewrites runs on as many."""
-    one, two = backends.backend(), backends.backend("onnxruntime", 2)
-    assert (one.name, two.name) == ("onnxruntime", "onnxruntime@2")
-    assert backends.backend("onnxruntime@1") == one
-    assert backends.backend(two.name) == two != one
-    rewritten = two.rewritten(chain("Relu"))
+    single, double = backends.backend(), backends.backend("onnxruntime", 2)
+    assert (single.name, double.name) == ("onnxruntime", "onnxruntime@2")
+    assert backends.backend("onnxruntime@1") == single
+    assert backends.backend(double.name) == double != single
+    rewritten = double.rewritten(chain("Relu"))
     assert rewritten is not None and rewritten[1].name == "onnxruntime-disable@2"
-    sessions = [on.open(chain("Relu")).session for on in (one, two)]  # type: ignore[attr-defined]
+    sessions = [on.open(chain("Relu")).session for on in (single, double)]  # type: ignore[attr-defined]
     counts = [session.get_session_options().intra_op_num_threads for session in sessions]
     assert counts == [1, 2]
 

@@ -91,7 +91,7 @@ class Outcome:
 
     def to_json(self) -> dict[str, Any]:
         """Return the outcome as `tfrl optimize --json` shows it."""
-        measured, account, bound = self.measurement, self.account, self.bound
+        account, bound = self.account, self.bound
         steps = [state for state in self.visited.trail if state.step] if self.visited else []
         return {
             "model": str(self.request.model),
@@ -99,6 +99,7 @@ class Outcome:
             "method": self.result.method,
             "objective": self.request.objective,
             "strict": self.request.strict,
+            "contrib": self.request.contrib,
             "gain": self.visited is not None,
             "reason": self.selection.reason,
             "sizes": [sizes.to_json() for sizes in self.choice.points],
@@ -107,13 +108,7 @@ class Outcome:
             "nodes_after": num_operators(self.after),
             "estimated_ms_before": self.result.start_cost_ms,
             "estimated_ms_after": self.estimated_ms,
-            "measured_ratio": measured and measured.fully_optimised.ratio.value,
-            "measured_ratio_interval": measured and _interval(measured.fully_optimised.ratio),
-            "same_model_ratio_interval": measured and _interval(measured.fully_optimised.same),
-            "best_level": measured and _best_level(measured),
-            "threads": self.request.threads,
-            "processor": processor_model(),
-            "measured": [self._row(row) for row in measured.rows] if measured else [],
+            **self._measured_to_json(),
             "compared_on": self.note,
             "max_relative_error": self.max_relative_error,
             "substitutions": [_step(state) for state in steps],
@@ -138,6 +133,18 @@ class Outcome:
             "operators_estimated": self.proposals.num_estimated,
             "search_seconds": self.proposals.seconds,
             "seconds": self.seconds,
+        }
+
+    def _measured_to_json(self) -> dict[str, Any]:
+        measured = self.measurement
+        return {
+            "measured_ratio": measured and measured.fully_optimised.ratio.value,
+            "measured_ratio_interval": measured and _interval(measured.fully_optimised.ratio),
+            "same_model_ratio_interval": measured and _interval(measured.fully_optimised.same),
+            "best_level": measured and _best_level(measured),
+            "threads": self.request.threads,
+            "processor": processor_model(),
+            "measured": [self._row(row) for row in measured.rows] if measured else [],
         }
 
     def _row(self, row: Row) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import pathlib
 
 from environments.errors import UsageError
 from environments.machine import num_processors
+from environments.tensor_graphs.rules.language.rule import Rule
 from tfrl_systems.settings import option
 from tfrl_systems.systems.tensor_graphs.evaluating import Searching
 from tfrl_systems.systems.tensor_graphs.problem import Rewriting
@@ -37,6 +38,9 @@ class Optimization(Searching, Rewriting):
       strict: leave out rules that may change NaN or infinity, and those that may lose digits where
         large numbers cancel (see tfrl rules list); and what onnxruntime no longer runs at a size of
         0 with all its optimisation.
+      contrib: also use operators that onnxruntime's CPU provider alone has (com.microsoft:
+        MultiHeadAttention, SkipLayerNormalization, FastGelu, FusedMatMul, …), where they are
+        faster; other runtimes do not load such a file.
       measure: measure candidates end to end; without it the estimate decides.
       measure_seconds: seconds of each final measurement; longer measurements detect smaller gains;
         by default a fifth of --seconds, but 1 to 10.
@@ -60,6 +64,7 @@ class Optimization(Searching, Rewriting):
     method: str = option("regions", choices=METHODS)
     policy: pathlib.Path | None = option(None, metavar="DIR")
     strict: bool = False
+    contrib: bool = False
     measure: bool = True
     measure_seconds: float | None = option(None, metavar="N", positive=True)
     threads: int = option(1, metavar="N", minimum=1)
@@ -75,6 +80,11 @@ class Optimization(Searching, Rewriting):
         paths = [self.inputs] if isinstance(self.inputs, str | pathlib.Path) else self.inputs
         object.__setattr__(self, "inputs", tuple(map(pathlib.Path, paths)))
         self._check_threads()
+        if self.contrib and self.objective in ("openvino", "onnxruntime-cuda"):
+            raise UsageError(
+                "--contrib: expected onnxruntime on the CPU, which has such operators, found "
+                f"--objective {self.objective}; leave one of them out"
+            )
         for name, sizes in self.dimensions if self.freeze else ():
             if len(sizes) > 1:
                 raise UsageError(
@@ -94,6 +104,12 @@ class Optimization(Searching, Rewriting):
                 f"--threads: expected 1 with --objective onnxruntime-cuda, found {self.threads}; "
                 "leave one of them out"
             )
+
+    def load_rules(
+        self, strict: bool = False, contrib: bool = False
+    ) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
+        """Load the rules that this request uses; see `Rewriting.load_rules`."""
+        return super().load_rules(strict, contrib or self.contrib)
 
     @property
     def place(self) -> pathlib.Path:

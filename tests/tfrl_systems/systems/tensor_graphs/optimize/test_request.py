@@ -58,6 +58,24 @@ def test_threads(tmp_path, tfrl, monkeypatch):
     assert refused.status == 2 and "expected at most 2, the processors" in refused.err
 
 
+def test_operators_of_onnxruntime_alone(tmp_path, tfrl):
+    """They are used on request, where they are faster; here one takes the place of two."""
+    silu = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]> g (float[4,64] x) => (float[4,64] z)
+        { s = Sigmoid(x) y = Mul(x, s) t = Sigmoid(y) z = Mul(y, t) }"""
+    )
+    model = write(tmp_path / "m.onnx", silu)
+    quick = ("--objective", "analytic", "--measure-seconds", "0.05", "--json")
+    kinds = []
+    for flags in ((), ("--contrib",)):
+        ran = tfrl("optimize", model, *flags, *quick)
+        assert ran.status == 0 and ran.json["contrib"] == bool(flags), ran.err
+        kinds.append({node.op_type for node in onnx.load(ran.json["output"]).graph.node})
+    assert kinds == [{"Sigmoid", "Mul"}, {"QuickGelu"}]
+    refused = tfrl("optimize", model, "--contrib", "--objective", "openvino")
+    assert refused.status == 2 and "expected onnxruntime on the CPU" in refused.err
+
+
 def test_a_long_measurement_is_granted():
     short, long = (
         Optimization(model=pathlib.Path("m"), seconds=5, measure_seconds=seconds).all_seconds

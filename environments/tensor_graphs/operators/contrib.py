@@ -154,8 +154,8 @@ def _projected_shape(
 def _projected(
     f: Any, x: Array, w: Array, b: Array, m: Array | None = None, *, num_heads: int, scale: float
 ) -> Array:
-    thirds = np.split(f.add(f.matmul(x, w), b), 3, axis=2)
-    return _attention(f, *thirds, m, num_heads=num_heads, scale=scale)
+    query, key, value = np.split(f.add(f.matmul(x, w), b), 3, axis=2)
+    return _attention(f, query, key, value, m, num_heads=num_heads, scale=scale)
 
 
 def _projected_flops(inputs: Sequence[Any], output: Any, attributes: Values) -> int:
@@ -213,18 +213,22 @@ _SKIP = "x y scale bias?"
 OPERATORS = [
     _operator(
         *("Attention", "x w b m?", _projected_shape, _projected, _projected_flops),
-        **{"num_heads": REQUIRED, "scale": REQUIRED},
+        num_heads=REQUIRED,
+        scale=REQUIRED,
     ),
     _operator("BiasGelu", "x b", _vector_shape, _gelu("none"), 14),
     _operator("ErfGelu", "x", _vector_shape, _gelu("none"), 13),
     _operator("FastGelu", "x b?", _vector_shape, _gelu("tanh"), 13),
     _operator(
         *("FusedMatMul", "a b", _fused_matmul_shape, _fused_matmul, products.flops_of_product),
-        **{"alpha": 1.0, "transA": 0, "transB": 0},
+        alpha=1.0,
+        transA=0,
+        transB=0,
     ),
     _operator(
         *("MultiHeadAttention", "q k v m?", _attention_shape, _attention, _attention_flops),
-        **{"num_heads": REQUIRED, "scale": REQUIRED},
+        num_heads=REQUIRED,
+        scale=REQUIRED,
     ),
     _operator("QuickGelu", "x", lambda x, alpha: x, _quick_gelu, 10, alpha=1.0),
     _operator("SkipLayerNormalization", _SKIP, _skip_shape, _skip, 9, epsilon=1e-5),

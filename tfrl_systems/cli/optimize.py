@@ -25,9 +25,8 @@ def _fill(parser: shared.LazyParser) -> None:
     parser.add_argument(
         *("-o", "--output"),
         type=path_of_file,
-        required=True,
         metavar="OUT.onnx",
-        help="where the faster model goes",
+        help="where the faster model goes (default: MODEL.optimized.onnx, beside the model)",
     )
     add_fields(parser, implementation_of("optimize").Optimization, ("model", "output"))
     shared.add_json(parser)

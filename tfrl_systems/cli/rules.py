@@ -67,6 +67,7 @@ def add_parser(subparsers: Any) -> None:
     _add_generate(verbs)
     verify = shared.add_verb(verbs, "verify", "verify rules", _VERIFY)
     _add_file(verify)
+    _add_contrib(verify)
     _add_number(verify, "--instances", 1000, "N", _INSTANCES)
     verify.add_argument(
         "--seed",
@@ -80,6 +81,7 @@ def add_parser(subparsers: Any) -> None:
     verify.set_defaults(run=run_verify)
     listed = shared.add_verb(verbs, "list", "list rules", _LIST)
     _add_file(listed)
+    _add_contrib(listed)
     shared.add_json(listed)
     listed.set_defaults(run=run_list)
     taken = shared.add_verb(verbs, "import", "take over TASO's rules", _IMPORT)
@@ -129,6 +131,11 @@ def _add_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", nargs="?", type=path_of_file, metavar="FILE", help=usual)
 
 
+def _add_contrib(parser: argparse.ArgumentParser) -> None:
+    text = "add the rules of tfrl optimize --contrib, for operators that onnxruntime alone has"
+    parser.add_argument("--contrib", action="store_true", help=text)
+
+
 def _add_number(
     parser: Any, name: str, usual: int | None, metavar: str, text: str, least: int = 1
 ) -> None:
@@ -150,13 +157,15 @@ def run_generate(options: argparse.Namespace) -> int:
             raise UserError(f"no vocabulary {name!r}; choose among: {', '.join(vocabularies)}")
     files.check_place(options.output)
     began_s = time.monotonic()
+    # The ledger tells of all written rules, a file only of those that are used by default.
+    is_own = options.output.resolve() == rule_files.PATH.resolve()
     file = make_rules(
-        () if options.without_written else library.all_rules(),
+        () if options.without_written else library.all_rules(is_own),
         options.seed,
         options.max_size,
         Thoroughness(options.instances, tuple(range(1, options.seeds + 1)), options.jobs),
         [vocabularies[name] for name in wanted],
-        rule_files.read(options.reuse) if options.reuse else None,
+        rule_files.read(options.reuse, is_own) if options.reuse else None,
         _command(options),
         lambda text: say(f"{time.monotonic() - began_s:5.0f} s  {text}"),
     )
@@ -170,7 +179,7 @@ def run_verify(options: argparse.Namespace) -> int:
     from environments.tensor_graphs.rules import files as rule_files
     from environments.tensor_graphs.rules.verification.verify import verify_all
 
-    file = rule_files.read(options.file)
+    file = rule_files.read(options.file, options.contrib)
     seeds = tuple(dict.fromkeys(options.seed or [0]))
     with Terminal() as progress:
         advance = progress.task("verifying", len(file.rules))
@@ -208,7 +217,7 @@ def run_list(options: argparse.Namespace) -> int:
     """List the rules of a file."""
     from environments.tensor_graphs.rules import files as rule_files
 
-    file = rule_files.read(options.file)
+    file = rule_files.read(options.file, options.contrib)
     if options.json:
         entries = [
             rule.as_dict()

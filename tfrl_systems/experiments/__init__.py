@@ -21,7 +21,6 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from environments.errors import UsageError
 from environments.machine import num_processors
 from tfrl_systems.experiments.records import find_system, implementation_of, system_names
 from tfrl_systems.reporting import Reporter, Terminal
@@ -311,7 +310,8 @@ def optimize(
 
     Args:
       model: the ONNX file, or the model itself.
-      output: the file to write; may be left out if `model` is no file.
+      output: the file to write; by default MODEL.optimized.onnx beside the model, or none if
+        `model` is no file.
       reporter: receives the progress; see `train`.
       **fields: fields of `systems.tensor_graphs.optimize.request.Optimization`.
 
@@ -329,9 +329,7 @@ def optimize(
     if not isinstance(model, str | os.PathLike):
         target = None if output is None else pathlib.Path(output)
         return in_memory.optimize(model, target, fields, reporter)
-    if output is None:
-        raise UsageError("expected output, the file to write the faster model to; found none")
-    paths = {"model": os.fspath(model), "output": os.fspath(output)}
+    paths = {"model": os.fspath(model), "output": None if output is None else os.fspath(output)}
     return optimization.optimize(
         make(request.Optimization, {**fields, **paths}), reporter
     ).to_json()

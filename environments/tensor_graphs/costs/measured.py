@@ -48,6 +48,10 @@ _SPREAD_BYTES = 48 << 20
 _COMMUTATIVE = frozenset(name for name, operator in OPERATORS.items() if operator.commutative)
 
 
+class _LateError(Exception):
+    """There is no time left to measure."""
+
+
 class MeasuredObjective:
     """The measured costs of operators on this machine.
 
@@ -159,16 +163,25 @@ class MeasuredObjective:
         sizes = sorted(pair for pair in self.sizes.symbols if pair[0] in names)
         place = _digest(repr((key, getattr(graph.header, "opset", 0), sizes)))
         cost_ms = self.table.get(place)
-        if cost_ms is None and time.monotonic() < self.deadline_s:
+        if cost_ms is None and not self._is_late:
             measured_ms = self._measure(graph, members)
             if measured_ms is not None:
                 cost_ms = self.table.put(place, measured_ms, _description(graph, members))
         return cost_ms
 
+    @property
+    def _is_late(self) -> bool:
+        return time.monotonic() >= self.deadline_s
+
     def _measure(self, graph: Graph, members: tuple[int, ...]) -> float | None:
-        """Measure the cost of some nodes in ms; return None where the backend cannot run them."""
+        """Measure the cost of some nodes in ms; return None where that is not possible.
+
+        The backend cannot run them, or the time is over before all kernels are measured.
+        """
         for measure_ms in (self._sum_of_kernels_ms, self._whole_ms):
-            with contextlib.suppress(UserError, ValueError):
+            if self._is_late:
+                return None
+            with contextlib.suppress(UserError, ValueError, _LateError):
                 cost_ms = measure_ms(graph, members)
                 if cost_ms is not None:
                     return cost_ms
@@ -200,6 +213,8 @@ class MeasuredObjective:
         digest = _digest(kernel.key)
         cost_ms = self.table.get(digest)
         if cost_ms is None:
+            if self._is_late:
+                raise _LateError
             copies = _num_copies(kernel.size_bytes)
             model, feeds = kernel.model(copies)
             self.num_measured += 1

@@ -37,13 +37,17 @@ class Objective(Protocol):
         """Return the cost of a node in ms; 0 for an Input, or if it depends on constants alone."""
 
 
-def make_objective(name: str = "onnxruntime", sizes: Sizes = NONE_OPEN) -> Objective:
+def make_objective(
+    name: str = "onnxruntime", sizes: Sizes = NONE_OPEN, threads: int = 1
+) -> Objective:
     """Make the objective of one of NAMES, at the sizes that models leave open.
+
+    What is measured runs on so many threads.
 
     Raises:
       UserError: no objective has this name, or the library that it needs is not installed.
     """
     if name == "analytic":
         return AnalyticObjective(sizes=sizes)
-    runs = remote.isolated(name)
+    runs = remote.isolated(name, threads)
     return MeasuredObjective(runs, table_of(runs), sizes)

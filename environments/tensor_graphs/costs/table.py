@@ -49,18 +49,29 @@ class CostTable:
 
 def table_of(backend: Backend) -> CostTable:
     """Return the table of a backend's costs on this machine, in the user's cache."""
+    # The backend's name tells the number of threads.
     return CostTable(COSTS.open(), f"{backend.name} {backend.version} {processor()}")
 
 
 @functools.cache
 def processor() -> str:
     """Return the model of this machine's processor, with a hash of its features."""
+    flags = _said_of_processor("flags")
+    # Two virtual machines may report the same processor, but support different instructions.
+    features = hashlib.sha256(flags.encode()).hexdigest()[:6] if flags else ""
+    return f"{processor_model()} {features}".strip()
+
+
+def processor_model() -> str:
+    """Return the model of this machine's processor, as it calls itself."""
+    return _said_of_processor("model name") or platform.processor() or platform.machine()
+
+
+def _said_of_processor(field: str) -> str:
+    """Return what Linux says of the first processor; "" elsewhere."""
     try:
         text = pathlib.Path("/proc/cpuinfo").read_text(errors="replace")
     except OSError:
-        text = ""
-    model = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-    flags = re.search(r"^flags\s*:\s*(.+)$", text, re.MULTILINE)
-    # Two virtual machines may report the same processor, but support different instructions.
-    features = hashlib.sha256(flags[1].encode()).hexdigest()[:6] if flags else ""
-    return f"{model[1] if model else platform.processor() or platform.machine()} {features}".strip()
+        return ""
+    line = re.search(rf"^{field}\s*:\s*(.+)$", text, re.MULTILINE)
+    return line[1].strip() if line else ""

@@ -4,9 +4,10 @@
   onnxruntime-{disable,basic,extended}    on the CPU, at a lower level
   onnxruntime-cuda                        on a GPU, by its CUDA execution provider
   openvino                                on the CPU, if OpenVINO is installed
+  NAME@N                                  any of those on the CPU, each operator on N threads
 
-On the CPU, models run on one thread and the clock is the CPU time of the process, which other
-processes on the machine disturb least. On a GPU the clock is wall time.
+On one thread of the CPU the clock is the CPU time of the process, which other processes on the
+machine disturb least. On several threads and on a GPU the clock is wall time.
 """
 
 from __future__ import annotations
@@ -91,12 +92,13 @@ class OnnxRuntime:
 
     level: str = "all"
     cuda: bool = False
+    threads: int = 1
 
     @property
     def name(self) -> str:
         """Name by which `backend` finds it."""
         suffix = "" if self.level == "all" else f"-{self.level}"
-        return "onnxruntime" + ("-cuda" if self.cuda else "") + suffix
+        return _on("onnxruntime" + ("-cuda" if self.cuda else "") + suffix, self.threads)
 
     @property
     def version(self) -> str:
@@ -120,14 +122,16 @@ class OnnxRuntime:
         with tempfile.TemporaryDirectory() as directory:
             path = pathlib.Path(directory) / "optimised.onnx"
             self.open(model, path)
-            return onnx.load(path), OnnxRuntime("disable")
+            return onnx.load(path), dataclasses.replace(self, level="disable")
 
     def open(self, model: Model, write_to: pathlib.Path | None = None) -> Program:
         """Load a model, and write the optimised model to a file if one is given."""
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.intra_op_num_threads, options.inter_op_num_threads = self.threads, 1
+        # Threads that wait for the next run would slow down the model that is measured in turns.
+        options.add_session_config_entry("session.force_spinning_stop", "1")
         options.log_severity_level = _SILENT
         levels = onnxruntime.GraphOptimizationLevel
         kind = "ORT_DISABLE_ALL" if self.level == "disable" else f"ORT_ENABLE_{self.level.upper()}"
@@ -145,8 +149,8 @@ class OnnxRuntime:
         except Exception as error:
             # onnxruntime's exceptions have no base class other than Exception.
             raise UserError(f"onnxruntime cannot load {named(model)}: {_line(error)}") from error
-        # CPU time does not run while a GPU works.
-        clock = time.perf_counter if self.cuda else time.process_time
+        # CPU time does not run while a GPU works, and adds up what threads do at the same time.
+        clock = time.perf_counter if self.cuda or self.threads > 1 else time.process_time
         return _Session(session, "cuda" if self.cuda else "cpu", clock)
 
 
@@ -193,8 +197,13 @@ class _Session:
 class OpenVino:
     """OpenVINO as a backend."""
 
-    name: str = "openvino"
+    threads: int = 1
     fuses: bool = True
+
+    @property
+    def name(self) -> str:
+        """Name by which `backend` finds it."""
+        return _on("openvino", self.threads)
 
     def rewritten(self, model: Model) -> None:
         """Return None, because OpenVINO does not show how it optimises a model."""
@@ -213,9 +222,10 @@ class OpenVino:
 
         core = openvino.Core()
         source = str(model) if isinstance(model, pathlib.Path) else model.SerializeToString()
-        settings = {"INFERENCE_NUM_THREADS": 1, "INFERENCE_PRECISION_HINT": "f32"}
+        settings = {"INFERENCE_NUM_THREADS": self.threads, "INFERENCE_PRECISION_HINT": "f32"}
+        clock = time.process_time if self.threads == 1 else time.perf_counter
         try:
-            return _Compiled(core.compile_model(core.read_model(source), "CPU", settings))
+            return _Compiled(core.compile_model(core.read_model(source), "CPU", settings), clock)
         except RuntimeError as error:
             raise UserError(f"OpenVINO cannot load {named(model)}: {_line(error)}") from error
 
@@ -223,6 +233,7 @@ class OpenVino:
 @dataclasses.dataclass(frozen=True)
 class _Compiled:
     compiled: Any
+    clock: Callable[[], float]
 
     def run(self, inputs: Arrays) -> dict[str, Any]:
         try:
@@ -235,7 +246,7 @@ class _Compiled:
         request = self.compiled.create_infer_request()
         request.infer(dict(inputs))
         run = (lambda: request.infer(None)) if bound else (lambda: self.run(inputs))
-        return _timer(run, time.process_time)
+        return _timer(run, self.clock)
 
 
 def _timer(run: Callable[[], Any], clock: Callable[[], float]) -> Timer:
@@ -248,6 +259,10 @@ def _timer(run: Callable[[], Any], clock: Callable[[], float]) -> Timer:
     return timed
 
 
+def _on(name: str, threads: int) -> str:
+    return name if threads == 1 else f"{name}@{threads}"
+
+
 _RUNTIMES = {
     runtime.name: runtime
     for runtime in (OnnxRuntime(level, cuda) for cuda in (False, True) for level in _LEVELS)
@@ -256,19 +271,21 @@ NAMES = (*_RUNTIMES, "openvino")
 """The names of all backends, installed or not."""
 
 
-def backend(name: str = "onnxruntime") -> Backend:
-    """Find a backend by its name.
+def backend(name: str = "onnxruntime", threads: int = 1) -> Backend:
+    """Find a backend by its name, which may say on how many threads it runs each operator.
 
     Raises:
       UserError: no backend has this name, or it is not installed.
     """
-    if name == "openvino":
+    plain, _, number = name.partition("@")
+    threads = int(number or threads)
+    if plain == "openvino":
         if importlib.util.find_spec("openvino") is None:
             raise UserError("OpenVINO is not installed; install openvino, or choose onnxruntime")
-        return OpenVino()
-    if name not in _RUNTIMES:
+        return OpenVino(threads)
+    if plain not in _RUNTIMES:
         raise UserError(f"no backend {name!r}; there are {', '.join(NAMES)}")
-    return _RUNTIMES[name]
+    return dataclasses.replace(_RUNTIMES[plain], threads=threads)
 
 
 def named(model: Model) -> str:

@@ -14,8 +14,10 @@ import onnx
 
 from environments.tensor_graphs.graph.nodes import TensorType
 from environments.tensor_graphs.onnx_io.tensors import NUMBERS
+from environments.tensor_graphs.operators import contrib
 
 # An operator is expanded to others where it has no kernel of its own.
+_ONNX_NAMES = {"float32": "float", "float64": "double"}
 _EXPANDED = ("has_function", "has_context_dependent_function")
 
 _Kernel = tuple[int, int, Mapping[str, frozenset[str]]]
@@ -32,6 +34,13 @@ def is_supported(op: str, inputs: Sequence[TensorType | None], opset: int) -> bo
 
 @functools.lru_cache(maxsize=1 << 12)
 def _is_supported(op: str, dtypes: tuple[str, ...], opset: int) -> bool:
+    if op in contrib.FORMS:
+        name = contrib.FORMS[op].op
+        wanted_types = [f"tensor({_ONNX_NAMES.get(dtype, dtype)})" for dtype in dtypes if dtype]
+        return any(
+            all(kind in types.get("T", ()) for kind in wanted_types)
+            for _, _, types in _kernels(contrib.DOMAIN).get(name, ())
+        )
     kernels = _kernels().get(op)
     if not kernels or not opset:
         return True
@@ -61,15 +70,20 @@ def _onnx_types(dtype: str) -> frozenset[str]:
 
 
 @functools.cache
-def _kernels() -> Mapping[str, list[_Kernel]]:
-    """Return the kernels of ONNX's own operators; none if this onnxruntime does not tell."""
+def _kernels(*domains: str) -> Mapping[str, list[_Kernel]]:
+    """Return the kernels of domains, ONNX's own if none is named.
+
+    There are none if this onnxruntime does not tell.
+    """
     kernels: dict[str, list[_Kernel]] = collections.defaultdict(list)
     try:
         from onnxruntime.capi.onnxruntime_pybind11_state import get_all_opkernel_def
     except ImportError:
         return kernels
     for kernel in get_all_opkernel_def():
-        if kernel.provider == "CPUExecutionProvider" and kernel.domain in ("", "ai.onnx"):
+        if kernel.provider == "CPUExecutionProvider" and kernel.domain in (
+            domains or ("", "ai.onnx")
+        ):
             types = {name: frozenset(kinds) for name, kinds in kernel.type_constraints.items()}
             kernels[kernel.op_name].append((*kernel.version_range, types))
     return kernels

@@ -10,9 +10,9 @@ import numpy as np
 
 from environments.tensor_graphs.graph.nodes import Attribute, Dimension
 
-_NUMBERS = "alpha beta epsilon gamma max min value"
+_NUMBERS = "scale alpha beta epsilon gamma max min value"
 _INTEGERS = "axis end start"
-_COUNTS = "blocksize group"
+_COUNTS = "num_heads blocksize group"
 _SWITCHES = "ceil_mode count_include_pad keepdims transA transB"
 _TEXTS = "approximate mode to"
 _INTEGER_LISTS = "axes ends pads perm split starts output_padding"

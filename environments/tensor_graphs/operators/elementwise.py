@@ -139,7 +139,7 @@ SQRT_2 = float(np.float32(2**0.5))
 SQRT_2_PI = float(np.float32((2 / np.pi) ** 0.5))
 
 
-def _gelu(f: Any, x: Array, approximate: str) -> Array:
+def gelu(f: Any, x: Array, approximate: str) -> Array:
     """Compute ½ x (1 + erf(x / √2)), or with tanh(√(2/π) (x + 0.044715 x³)) in place of erf."""
     unit = f.number(1, x)
     if approximate == "none":
@@ -187,7 +187,7 @@ _UNARY = [
     _operator("Cast", "x", lambda f, x, to: f.cast(x, to), 0, lambda dtype, to: to, to=REQUIRED),
     _operator("Clip", "x", _clip, 2, min=-float("inf"), max=float("inf")),
     _operator("Elu", "x", _elu, 10, alpha=1.0),
-    _operator("Gelu", "x", _gelu, 13, approximate="none"),
+    _operator("Gelu", "x", gelu, 13, approximate="none"),
     _operator("HardSigmoid", "x", _hard_sigmoid, 4, alpha=0.2, beta=0.5),
     _operator("HardSwish", "x", _hard_swish, 5),
     _operator("LeakyRelu", "x", _leaky_relu, 2, alpha=0.01),

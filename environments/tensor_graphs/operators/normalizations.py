@@ -76,9 +76,10 @@ def _layer_shape(x: Shape, *others: Shape, axis: int, epsilon: float) -> Shape:
     return x
 
 
-def _layer(
+def layer(
     f: Any, x: Array, scale: Array, bias: Array | None = None, *, axis: int, epsilon: float
 ) -> Array:
+    """Normalise from an axis on, then scale and shift."""
     y = f.multiply(_own(f, x, range(axis, x.ndim), epsilon), scale)
     return y if bias is None else f.add(y, bias)
 
@@ -88,7 +89,8 @@ def _along_axis_shape(x: Shape, axis: int) -> Shape:
     return x
 
 
-def _softmax(f: Any, x: Array, axis: int) -> Array:
+def softmax(f: Any, x: Array, axis: int) -> Array:
+    """Compute the shares of powers along an axis, which add up to 1."""
     if x.dtype.kind == "f":
         x = x - np.max(x, axis=axis, keepdims=True, initial=-np.inf)
     powers = f.apply("Exp", x)
@@ -100,7 +102,7 @@ def _log_softmax(f: Any, x: Array, axis: int) -> Array:
     if x.dtype.kind == "f":
         x = x - np.max(x, axis=axis, keepdims=True, initial=-np.inf)
         return x - np.log(np.sum(np.exp(x), axis=axis, keepdims=True))
-    return f.apply("Log", _softmax(f, x, axis))
+    return f.apply("Log", softmax(f, x, axis))
 
 
 def _operator(
@@ -124,8 +126,8 @@ OPERATORS = [
     ),
     _operator("InstanceNormalization", "x scale bias", _channels_shape, _instance, 8, epsilon=1e-5),
     _operator(
-        "LayerNormalization", "x scale bias?", _layer_shape, _layer, 8, axis=REQUIRED, epsilon=1e-5
+        "LayerNormalization", "x scale bias?", _layer_shape, layer, 8, axis=REQUIRED, epsilon=1e-5
     ),
     _operator("LogSoftmax", "x", _along_axis_shape, _log_softmax, 12, axis=REQUIRED),
-    _operator("Softmax", "x", _along_axis_shape, _softmax, 12, axis=REQUIRED),
+    _operator("Softmax", "x", _along_axis_shape, softmax, 12, axis=REQUIRED),
 ]

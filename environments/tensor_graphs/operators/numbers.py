@@ -25,7 +25,9 @@ NUMBERS: Mapping[str, int] = {
     "Relu": 62, "Reshape": 63, "Round": 64, "Selu": 65, "Shape": 66, "Sigmoid": 67, "Sign": 68,
     "Sin": 69, "Slice": 70, "Softmax": 71, "Softplus": 72, "Softsign": 73, "SpaceToDepth": 74,
     "Split": 75, "Sqrt": 76, "Sub": 77, "Tanh": 78, "Tile": 79, "Transpose": 80, "Where": 81,
-    "Xor": 82,
+    "Xor": 82, "BiasGelu": 83, "ErfGelu": 84, "FastGelu": 85, "FusedMatMul": 86,
+    "MultiHeadAttention": 87, "QuickGelu": 88, "SkipLayerNormalization": 89,
+    "SkipLayerNormalizationAndSum": 90, "Attention": 91,
 }  # fmt: skip
 """Numbers by name, without gaps. Number 0 is that of the padding of observations."""
 

@@ -24,7 +24,8 @@ from environments.tensor_graphs.operators.operator import (
 Array = np.ndarray
 
 
-def _matmul_shape(a: Shape, b: Shape) -> Shape:
+def matmul_shape(a: Shape, b: Shape) -> Shape:
+    """Return the shape of a product as NumPy's; raise OperatorError if there is none."""
     if not a or not b:
         raise OperatorError("expected matrices, found a scalar")
     rows = a[-2:-1]
@@ -64,22 +65,25 @@ def _gemm(
     return result
 
 
-def _flops(inputs: Sequence[Any], output: Any, attributes: Values) -> int:
+def flops_of_product(inputs: Sequence[Any], output: Any, attributes: Values) -> int:
+    """Count two operations for each pair of factors, and one for what is added."""
     if inputs[0].shape is None:
         return 0
-    inner = inputs[0].shape[0 if attributes.get("transA") else -1]
+    inner = inputs[0].shape[-2 if attributes.get("transA") else -1]
     count = 2 * (inner if isinstance(inner, int) else 1) + (len(inputs) == 3)
     return count * num_elements(output)
 
 
 OPERATORS = [
     Operator(
-        "MatMul", _matmul_shape, lambda f, a, b: f.matmul(a, b), inputs=("a", "b"), flops=_flops
+        "MatMul", matmul_shape, lambda f, a, b: f.matmul(a, b),
+        inputs=("a", "b"),
+        flops=flops_of_product,
     ),
     Operator(
         "Gemm", _gemm_shape, _gemm,
         inputs=("a", "b", "c?"),
         attributes={"alpha": 1.0, "beta": 1.0, "transA": 0, "transB": 0},
-        flops=_flops,
+        flops=flops_of_product,
     ),
 ]  # fmt: skip

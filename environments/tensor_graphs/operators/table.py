@@ -22,6 +22,7 @@ import numpy as np
 
 from environments.tensor_graphs.graph.nodes import Attributes, TensorType, attributes_of
 from environments.tensor_graphs.operators import (
+    contrib,
     elementwise,
     indexing,
     layout,
@@ -42,10 +43,19 @@ from environments.tensor_graphs.operators.operator import (
 
 Types = Sequence[TensorType | None]
 
+_MODULES = (
+    elementwise,
+    indexing,
+    layout,
+    normalizations,
+    products,
+    reductions,
+    windows,
+    contrib,
+)
+
 OPERATORS: Mapping[str, Operator] = {
-    operator.name: operator
-    for module in (elementwise, indexing, layout, normalizations, products, reductions, windows)
-    for operator in module.OPERATORS
+    operator.name: operator for module in _MODULES for operator in module.OPERATORS
 }
 
 numbers.check(OPERATORS)

@@ -9,6 +9,7 @@ print(state.cost_ms)
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -63,6 +64,12 @@ class Engine:
         self._compiled = compile_rules(self.rules, admits_fn)
         self._starts = Starts(self._compiled)
 
+    def with_objective(self, objective: NodeCost) -> Engine:
+        """Return an engine with the same compiled rules and another objective."""
+        engine = copy.copy(self)
+        engine._objective = objective
+        return engine
+
     def start(self, graph: Graph) -> State:
         """Return the state of a graph: find all of its matches, and its cost."""
         index = MatchIndex(graph, self._compiled, self._starts)
@@ -110,6 +117,12 @@ class State:
         self._engine, self._index, self._costs = engine, index, costs
         self._total = sum(costs.values())
         self.change, self.changed_costs_ms = change, changed_costs_ms
+
+    def with_objective(self, objective: NodeCost) -> State:
+        """Return the state of the same graph, with the same matches, by another objective."""
+        engine = self._engine.with_objective(objective)
+        costs = _in_units(engine.costs_ms(self.graph, self.graph.nodes))
+        return State(engine, self._index, costs, None, {})
 
     @property
     def engine(self) -> Engine:

@@ -77,18 +77,21 @@ class RuleFile:
         return {digest(rule): (rule, self.instances[rule.name]) for rule in rules}
 
 
-def load(path: str | pathlib.Path | None = None, strict: bool = False) -> tuple[Rule, ...]:
+def load(
+    path: str | pathlib.Path | None = None, strict: bool = False, contrib: bool = False
+) -> tuple[Rule, ...]:
     """Return the rules of a file, all of them verified.
 
     Args:
       path: the file; by default the rules that come with the package.
       strict: whether to leave out rules that may change NaN or infinity, or may lose digits.
+      contrib: whether to add those for operators that onnxruntime alone has.
 
     Raises:
       UserError: the file does not exist, holds no rules, or holds a wrong rule.
     """
-    file = read(path)
-    place, verified = (LIBRARY, file.instances) if file is _own() else (path, {})
+    file = read(path, contrib)
+    place, verified = (LIBRARY, file.instances) if file is _own(contrib) else (path, {})
     rules = tuple(
         rule if rule.name in verified else _verified(rule, f"{place}") for rule in file.rules
     )
@@ -97,33 +100,48 @@ def load(path: str | pathlib.Path | None = None, strict: bool = False) -> tuple[
     return tuple(rule for rule in rules if not (rule.may_change_nonfinite or rule.may_lose_digits))
 
 
-def read(path: str | pathlib.Path | None = None) -> RuleFile:
+def read(path: str | pathlib.Path | None = None, contrib: bool = False) -> RuleFile:
     """Read a file of rules, by default the package's rules, without verifying them.
+
+    With `contrib`, the rules for operators that onnxruntime alone has are added.
 
     Raises:
       UserError: the file does not exist, holds no rules, or holds a rule that was changed after it
         was verified.
     """
     path = PATH if path is None else pathlib.Path(path)
-    return _own() if path.exists() and path.samefile(PATH) else _read(path)
+    if path.exists() and path.samefile(PATH):
+        return _own(contrib)
+    file = _read(path)
+    if not contrib:
+        return file
+    added = tuple(rule for rule in _own(True).rules if rule.name in _contrib_names())
+    origins = {**{rule.name: WRITTEN for rule in added}, **file.origins}
+    return dataclasses.replace(file, rules=(*file.rules, *added), origins=origins)
 
 
-@functools.lru_cache(maxsize=1)
-def _own() -> RuleFile:
-    """Return the package's rules: those of the library, then the others."""
+def _contrib_names() -> frozenset[str]:
+    return frozenset(rule.name for rule in library.rules_of(library.CONTRIB))
+
+
+@functools.lru_cache(maxsize=2)
+def _own(contrib: bool = False) -> RuleFile:
+    """Return the package's rules: those of the library, then the others, then CONTRIB if asked."""
     ledger = _json(LEDGER)
     generated = _read(PATH)
     rules: list[Rule] = []
     instances: dict[str, int] = {}
     # The library's order is the order in which states number the rules.
-    for rule in library.all_rules():
+    for rule in library.all_rules(contrib):
         record = ledger.get(digest(rule))
         if record is not None:
             rule = rule.as_verified(record)
             instances[rule.name] = record["instances"]
         rules.append(rule)
+    names = _contrib_names()
+    usual = [rule for rule in rules if rule.name not in names]
     return RuleFile(
-        (*rules, *generated.rules),
+        (*usual, *generated.rules, *[rule for rule in rules if rule.name in names]),
         {**{rule.name: WRITTEN for rule in rules}, **generated.origins},
         generated.provenance,
         {**instances, **generated.instances},
@@ -233,8 +251,8 @@ def digest(rule: Rule) -> str:
 def _verified(rule: Rule, place: str) -> Rule:
     """Return the rule with its verification: the package's, this machine's, or one made now."""
     key = digest(rule)
-    if key in _own().verified:
-        return rule.as_verified(_own().verified[key][0].verification)
+    if key in _own(True).verified:
+        return rule.as_verified(_own(True).verified[key][0].verification)
     cache = VERIFIED_RULES.open()
     record = cache.get(key)
     if record is not None:

@@ -7,7 +7,8 @@ the fastest ones for as long as it takes to be sure. A candidate is chosen only 
 
   - faster than the original, both fully optimised by the backend, by more than two copies of the
     original differ (A/A), at the sizes that led the search;
-  - not slower by more than that, and right, at any of the other sizes;
+  - not slower by more than that, and right, at any of the other sizes, nor on one thread where the
+    others are measured on several;
   - not slower than the original where each runs at the level of optimisation that suits it best, so
     that users who know that onnxruntime's optimisations hurt their model lose nothing either.
 """
@@ -58,10 +59,17 @@ class Row(NamedTuple):
     Attributes:
       sizes: the sizes at which both ran.
       comparison: how fast they are.
+      is_single: whether both ran on one thread, where the others ran on several.
     """
 
     sizes: Sizes
     comparison: Comparison
+    is_single: bool = False
+
+    @property
+    def where(self) -> str:
+        """What distinguishes it from the others, for people to read."""
+        return "1 thread" if self.is_single else str(self.sizes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,6 +156,7 @@ class Selector:
       on_progress: is told what is being measured.
       until_s: the time.monotonic() at which all are ready. They become shorter on a machine that is
         too slow for all of them, but a final one is made in any case.
+      single: the backend on one thread, to measure on as well; None not to.
     """
 
     def __init__(
@@ -159,7 +168,9 @@ class Selector:
         seconds: float,
         on_progress: OnProgress = lambda _: None,
         until_s: float = math.inf,
+        single: Backend | None = None,
     ) -> None:
+        self._single = single
         self._original = original
         self.reference = reference
         self.trials = trials
@@ -275,6 +286,12 @@ class Selector:
             bench = self.bench.at(trial.inputs)
             row = Row(trial.sizes, self._finally(candidate.path, bench, _AT_OTHER_SIZES, 1))
             measurement = dataclasses.replace(measurement, rows=(*measurement.rows, row))
+        if self._single is not None and measurement.is_gain and not candidate.refusal:
+            self.on_progress("measuring the fastest candidate on one thread")
+            bench = Bench(self._original, first.inputs, self._single)
+            alone = self._finally(candidate.path, bench, _AT_OTHER_SIZES, 1)
+            row = Row(first.sizes, alone, is_single=True)
+            measurement = dataclasses.replace(measurement, rows=(*measurement.rows, row))
         if measurement.is_gain and not candidate.refusal and len(self.levels) > 1 and self._left_s:
             measurement = self._at_best_levels(candidate.path, measurement)
         return candidate, measurement
@@ -340,5 +357,5 @@ def _why_not(measurement: Measurement) -> str:
     assert row is not None
     return (
         f"the best candidate takes {full.ratio} of the model's time at "
-        f"{measurement.rows[0].sizes}, but {row.comparison.ratio} at {row.sizes}"
+        f"{measurement.rows[0].sizes}, but {row.comparison.ratio} at {row.where}"
     )

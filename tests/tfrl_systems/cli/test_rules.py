@@ -23,6 +23,13 @@ def write(path, *rules):
     return path
 
 
+def test_list_tells_of_onnxruntimes_own_operators_on_request(tfrl):
+    usual, more = (tfrl("rules", "list", *flag, "--json").json for flag in ((), ("--contrib",)))
+    added = more["rules"][len(usual["rules"]) :]
+    assert more["rules"][: len(usual["rules"])] == usual["rules"] and added
+    assert all(rule["name"].startswith("contrib_") and rule["verified_by"] for rule in added)
+
+
 def test_list_tells_what_is_shipped(tfrl):
     listed = tfrl("rules", "list", "--json").json
     assert len(listed["rules"]) >= 100

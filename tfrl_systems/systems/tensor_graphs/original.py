@@ -238,9 +238,10 @@ def naming_options() -> Iterator[None]:
         raise UsageError(f"--dimension: {error}") from None
 
 
-def levels_of(objective: str) -> list[Backend]:
+def levels_of(objective: str, threads: int = 1) -> list[Backend]:
     """Return the backend that an objective is about, then with less and less optimisation."""
     if objective == "openvino":
-        return [remote.isolated("openvino")]
+        return [remote.isolated("openvino", threads)]
     name = "onnxruntime-cuda" if objective == "onnxruntime-cuda" else "onnxruntime"
-    return [remote.isolated(name + suffix) for suffix in ("", "-extended", "-basic", "-disable")]
+    suffixes = ("", "-extended", "-basic", "-disable")
+    return [remote.isolated(name + suffix, threads) for suffix in suffixes]

@@ -26,6 +26,7 @@ from environments.tensor_graphs.models import families
 from environments.tensor_graphs.operators.operator import FLOAT_TYPES
 from environments.tensor_graphs.rewriting.engine import Engine, State
 from environments.tensor_graphs.rules import files as rule_files
+from environments.tensor_graphs.rules import library
 from environments.tensor_graphs.rules.language.rule import Rule, RuleError
 from environments.tensor_graphs.search import Budget, Result, follow, search
 from environments.tensor_graphs.selection.blocking import divided
@@ -95,16 +96,19 @@ class Rewriting:
             raise UsageError(f"--objective: expected one of {names}; found {self.objective!r}")
         object.__setattr__(self, "dimensions", _dimensions(self.dimensions))
 
-    def load_rules(self, strict: bool = False) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
+    def load_rules(
+        self, strict: bool = False, contrib: bool = False
+    ) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
         """Load the rules of searches and policies, and those of `selection.blocking`.
 
         Args:
           strict: whether to leave out those that may change NaN or infinity, or may lose digits.
+          contrib: whether to add those for operators that onnxruntime alone has.
 
         Raises:
           UserError: the rules cannot be used.
         """
-        return divided(rule_files.load(here(self.rules) if self.rules else None, strict))
+        return divided(rule_files.load(here(self.rules) if self.rules else None, strict, contrib))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -219,6 +223,7 @@ class GraphProblem:
         choice: Choice,
         strict: bool = False,
         inputs: Arrays | None = None,
+        threads: int = 1,
     ) -> GraphProblem:
         """Make the problem of a model that was read, at the sizes that were chosen.
 
@@ -229,6 +234,7 @@ class GraphProblem:
           strict: whether to leave out rules that may change NaN or infinity in this model, or may
             lose digits.
           inputs: what to run the model on for the sizes of inner values; random ones if not given.
+          threads: how many threads each operator runs on, where costs are measured.
 
         Raises:
           UserError: the rules or the objective cannot be used.
@@ -240,7 +246,7 @@ class GraphProblem:
             rules = tuple(rule for rule in rules if not rule.constants)
             block_rules = tuple(rule for rule in block_rules if not rule.constants)
         sizes = original.with_inner_sizes(choice.points[0], inputs)
-        objective = make_objective(rewriting.objective, sizes)
+        objective = make_objective(rewriting.objective, sizes, threads)
         return cls(original.name, original.graph, rules, objective, choice, sizes, block_rules)
 
     @functools.cached_property
@@ -252,6 +258,16 @@ class GraphProblem:
     def start_with_block_rules(self) -> State:
         """The same state, where the rules that are applied in the end match too."""
         return self._start((*self.rules, *self.block_rules))
+
+    def has_block_rules_for(self, graph: Graph) -> bool:
+        """Whether one of the rules that are applied in the end matches."""
+        return bool(Engine(self.block_rules, self.objective, is_supported).start(graph).matches)
+
+    def with_objective(self, objective: Objective) -> GraphProblem:
+        """Return the problem with another objective, and the matches of this one."""
+        problem = dataclasses.replace(self, objective=objective)
+        vars(problem)["start"] = self.start.with_objective(objective)
+        return problem
 
     def _start(self, rules: tuple[Rule, ...]) -> State:
         try:
@@ -280,7 +296,10 @@ class GraphProblem:
             return search(self.start, method, budget, **others)
         from tfrl_systems.systems.tensor_graphs.player import PolicyPlayer
 
-        player = PolicyPlayer(policy, self.name, self.graph, self.rules, self.objective)
+        # A policy plays with the rules that it may have learned with.
+        names = {rule.name for rule in library.rules_of(library.CONTRIB)}
+        rules = tuple(rule for rule in self.rules if rule.name not in names)
+        player = PolicyPlayer(policy, self.name, self.graph, rules, self.objective)
         if method == "policy":
             return follow(self.start, player, num_rollouts, budget, **others)
         return search(self.start, method, budget, guide=player, **others)

@@ -60,12 +60,13 @@ dream_steps_per_second              steps of a world model of the first model, w
 OPTIMIZE = """\
 Rewrites an ONNX model by verified rules so that it runs faster and computes the same.
 
-  tfrl optimize model.onnx -o fast.onnx
+  tfrl optimize model.onnx
   tfrl optimize model.onnx -o fast.onnx --inputs examples.npz --report report.html
   tfrl optimize model.onnx -o fast.onnx --policy runs/graphs/policy
   tfrl optimize model.onnx -o fast.onnx --dimension batch=8 --objective onnxruntime-cuda
   tfrl optimize model.onnx -o fast.onnx --dimension width=160,320 --dimension 'x[0]=1'
   tfrl optimize model.onnx -o fast.onnx --strict
+  tfrl optimize model.onnx -o fast.onnx --contrib --threads 4
 
 A search looks for graphs that cost less, operator by operator, as measured on this machine. Its
 best candidates are run beside MODEL, on random inputs and on yours, and dropped if an output
@@ -81,11 +82,15 @@ those given. If none is given, a batch is 1, and for the others usual sizes are 
 runs. What was chosen is printed with the options that change it; half and double of it are measured
 too. --inputs FILE.npz gives sizes and values from real data.
 
+--threads N measures operators, candidates and results with N threads of onnxruntime in each
+operator. The result is then slower than MODEL neither on N threads nor on one.
+
 --policy DIR lets a learned policy lead the search: it plays first, and the search goes on from the
 cheapest graph that it finds. With --method policy it plays alone.
 
 --seconds bounds everything before the candidates are compared and measured. Operators whose
-measurement does not fit in are estimated by a formula.
+measurement does not fit in are estimated by a formula. All of it ends within --seconds + 2 x
+--measure-seconds + 30 s, and within 12 s with --seconds 5 alone, unless MODEL takes long to open.
 
 Rules are right for numbers. Some may turn a NaN or an infinity into a number: x / y * y becomes x,
 also where y is 0. Some may lose digits where large numbers cancel: (x - c) * a becomes

@@ -136,10 +136,10 @@ def alone(on: Backend) -> Iterator[Backend]:
         process.kill()
 
 
-def isolated(name: str = "onnxruntime") -> Backend:
-    """Find a backend by its name; its models run in a process of their own.
+def isolated(name: str = "onnxruntime", threads: int = 1) -> Backend:
+    """Find a backend as `backend` does; its models run in a process of their own.
 
     Raises:
       UserError: no backend has this name, or it is not installed.
     """
-    return Isolated(backend(name))
+    return Isolated(backend(name, threads))

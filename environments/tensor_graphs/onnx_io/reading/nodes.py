@@ -21,6 +21,7 @@ from environments.tensor_graphs.onnx_io.reading.body_models import (
     steady,
 )
 from environments.tensor_graphs.onnx_io.reading.canonical import add_canonical
+from environments.tensor_graphs.onnx_io.reading.contrib import OPERATORS_OF_DOMAIN, add_contrib
 from environments.tensor_graphs.onnx_io.reading.graph_builder import (
     GraphBuilder,
     NotCanonicalError,
@@ -32,6 +33,7 @@ from environments.tensor_graphs.onnx_io.reading.inference import infer_types
 from environments.tensor_graphs.onnx_io.reading.opaque_shapes import refined
 from environments.tensor_graphs.onnx_io.reading.shape_values import Sizes, are_known, compute
 from environments.tensor_graphs.onnx_io.reading.wiring import Wiring
+from environments.tensor_graphs.operators.contrib import DOMAIN
 
 _SCAN_WITHOUT_BATCH = 9
 """The opset since which Scan means what `bodies` says."""
@@ -79,6 +81,10 @@ class NodeReader:
             max(used, default=0),
             tuple(node.output),
         )
+        if node.domain == DOMAIN:
+            if not self._read_canonical(node, source):
+                self._read_opaque(node)
+            return
         source = with_inputs(self._builder, source)
         sizes = self._sizes(source)
         output = self._types.get(node.output[0])
@@ -92,8 +98,9 @@ class NodeReader:
             self._builder.set_sizes(self.values[node.output[0]], sizes)
 
     def _is_known(self, node: onnx.NodeProto) -> bool:
-        """Return whether a node has an operator of ONNX's, with attributes that have values."""
+        """Return whether a node has a known operator, with attributes that have values."""
         is_own = node.domain in ("", "ai.onnx") and self._builder.knows(node.op_type)
+        is_own |= node.domain == DOMAIN and node.op_type in OPERATORS_OF_DOMAIN
         if not is_own or (node.domain, node.op_type) in self._builder.functions:
             return False
         # Outside of functions, onnxruntime ignores what refers to a function's attribute.
@@ -104,7 +111,8 @@ class NodeReader:
     def _read_canonical(self, node: onnx.NodeProto, source: SourceNode) -> bool:
         """Add a node in its canonical form; return whether it has one."""
         try:
-            outputs = add_canonical(self._builder, source)
+            add_fn = add_contrib if node.domain == DOMAIN else add_canonical
+            outputs = add_fn(self._builder, source)
         except NotCanonicalError:
             return False
         pairs = [(ref, name) for ref, name in zip(outputs, node.output, strict=False) if name]

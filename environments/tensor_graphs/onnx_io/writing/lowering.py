@@ -13,6 +13,7 @@ from environments.errors import UserError
 from environments.tensor_graphs.graph.nodes import Attribute, Node, TensorType
 from environments.tensor_graphs.onnx_io.older_forms import MOVED, OPTIONAL_BIAS, SOFTMAX_OF_AXIS
 from environments.tensor_graphs.onnx_io.tensors import NUMBERS, storage
+from environments.tensor_graphs.operators import contrib
 from environments.tensor_graphs.operators.layout import reshape_request, reshaped, without_ones
 from environments.tensor_graphs.operators.operator import Shape
 from environments.tensor_graphs.operators.table import OPERATORS
@@ -32,11 +33,13 @@ class OnnxNode:
       op: name of the operator.
       attributes: values by name.
       lists: constant inputs that follow the node's own inputs; None for each that is left out.
+      form: how the node of another domain than ONNX's is written; None for ONNX's own.
     """
 
     op: str
     attributes: Mapping[str, Attribute]
     lists: Sequence[np.ndarray | None] = ()
+    form: contrib.Form | None = None
 
 
 def lower(node: Node, types: Sequence[TensorType | None], opset: int) -> list[OnnxNode]:
@@ -45,6 +48,9 @@ def lower(node: Node, types: Sequence[TensorType | None], opset: int) -> list[On
     Raises:
       UserError: this version lacks the operator or one of its attributes.
     """
+    if node.op in contrib.FORMS:
+        form = contrib.FORMS[node.op]
+        return [OnnxNode(form.op, dict(node.attributes), form=form)]
     if not onnx.defs.has(node.op, opset):
         raise UserError(
             f"opset {opset} has no operator {node.op}; convert the model to a newer one"

@@ -17,6 +17,7 @@ from environments.tensor_graphs.onnx_io.tensors import dtype_of, size_bytes, to_
 from environments.tensor_graphs.onnx_io.writing.folding import ConstantFolder
 from environments.tensor_graphs.onnx_io.writing.lowering import OnnxNode, lower
 from environments.tensor_graphs.onnx_io.writing.placing import MAIN, place_nodes
+from environments.tensor_graphs.operators import contrib
 
 
 class _Names:
@@ -181,6 +182,7 @@ class Writer:
         model.CopyFrom(self._header.shell)
         graph = model.graph
         self._main.fill(graph, make_tensor)
+        self._import_domain(model)
         for default in self._header.defaults.values():
             graph.initializer.append(
                 make_tensor(default.name, to_array(default, None), dtype_of(default))
@@ -196,6 +198,13 @@ class Writer:
                 kind = TensorType(dtype, array.shape)
                 graph.input.append(value_info(name, kind, self._header.dimensions))
         return model
+
+    def _import_domain(self, model: onnx.ModelProto) -> None:
+        """Declare the domain of onnxruntime's own operators, if there are any."""
+        ops = {node.op for node in self._graph.nodes.values()}
+        is_declared = any(opset.domain == contrib.DOMAIN for opset in model.opset_import)
+        if not is_declared and not ops.isdisjoint(contrib.FORMS):
+            model.opset_import.add(domain=contrib.DOMAIN, version=contrib.VERSION)
 
     def _written(self, name: str) -> _Written:
         """Return the graph of a body, or the model's own."""
@@ -274,6 +283,10 @@ class Writer:
     ) -> onnx.NodeProto:
         lists = [self._list(written, array) for array in lowered.lists]
         node = onnx.helper.make_node(lowered.op, inputs + lists, outputs)
+        if lowered.form is not None:
+            inputs = lowered.form.placed(inputs, lowered.form.inputs)
+            outputs = lowered.form.placed(outputs, lowered.form.outputs)
+            node = onnx.helper.make_node(lowered.op, inputs, outputs, domain=contrib.DOMAIN)
         for name, value in lowered.attributes.items():
             node.attribute.append(onnx.helper.make_attribute(name, value))
         return node

@@ -1,7 +1,8 @@
 """Rules written by people; for generated ones see `generation`.
 
 Each module in NAMES defines one family of rules: `blocked`, `branches`, `folding`, `merging`,
-`products`, `elementwise`, `layout`, `images`, `recognition` and `transformers`.
+`products`, `elementwise`, `layout`, `images`, `recognition` and `transformers`. Those of `contrib`
+are used on request alone.
 """
 
 from __future__ import annotations
@@ -26,10 +27,14 @@ NAMES = (
 )
 
 
-@functools.lru_cache(maxsize=1)
-def all_rules() -> tuple[Rule, ...]:
-    """Return the rules of all families, without verifying them."""
-    return tuple(rule for name in NAMES for rule in rules_of(name))
+CONTRIB = "contrib"
+"""The family whose operators onnxruntime alone has; its rules are used only on request."""
+
+
+@functools.lru_cache(maxsize=2)
+def all_rules(contrib: bool = False) -> tuple[Rule, ...]:
+    """Return the rules of all families, with or without CONTRIB, without verifying them."""
+    return tuple(rule for name in (*NAMES, *[CONTRIB] * contrib) for rule in rules_of(name))
 
 
 def rules_of(name: str) -> tuple[Rule, ...]:

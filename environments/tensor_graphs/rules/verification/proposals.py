@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from environments.tensor_graphs.rules.verification import contrib_proposals as contrib
 from environments.tensor_graphs.rules.verification import layout_proposals as layout
 from environments.tensor_graphs.rules.verification.draws import (
     Draw,
@@ -293,4 +294,11 @@ _PROPOSALS: Mapping[str, Callable[[Use], None]] = {
     **dict.fromkeys(_REDUCTIONS, _reduce),
     **dict.fromkeys(_POOLS, _pool),
     **dict.fromkeys(_GLOBAL_POOLS, _global_pool),
+    "Attention": contrib.projected_attention,
+    "FusedMatMul": contrib.fused_product,
+    "MultiHeadAttention": contrib.attention,
+    **dict.fromkeys(("BiasGelu", "FastGelu"), contrib.biased),
+    **dict.fromkeys(
+        ("SkipLayerNormalization", "SkipLayerNormalizationAndSum"), contrib.layer_norm_of_sum
+    ),
 }

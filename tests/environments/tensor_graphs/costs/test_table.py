@@ -36,4 +36,5 @@ def test_table_of_a_machine(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPa
     table_of(OnnxRuntime()).put("a", 1.0)
     assert table_of(OnnxRuntime()).get("a") == 1.0
     assert table_of(OnnxRuntime("basic")).get("a") is None
+    assert table_of(OnnxRuntime(threads=2)).get("a") is None
     assert COSTS.path.is_file()

@@ -33,6 +33,19 @@ def test_backends() -> None:
         backends.backend("tensorrt")
 
 
+def test_threads() -> None:
+    """A name says them, and what a backend rewrites runs on as many."""
+    single, double = backends.backend(), backends.backend("onnxruntime", 2)
+    assert (single.name, double.name) == ("onnxruntime", "onnxruntime@2")
+    assert backends.backend("onnxruntime@1") == single
+    assert backends.backend(double.name) == double != single
+    rewritten = double.rewritten(chain("Relu"))
+    assert rewritten is not None and rewritten[1].name == "onnxruntime-disable@2"
+    sessions = [on.open(chain("Relu")).session for on in (single, double)]  # type: ignore[attr-defined]
+    counts = [session.get_session_options().intra_op_num_threads for session in sessions]
+    assert counts == [1, 2]
+
+
 def test_a_timer_counts_its_runs_alone() -> None:
     timer = backends.backend().open(chain("Relu")).timer({"x": np.zeros([64, 64], np.float32)})
     begin_s = time.process_time()

@@ -203,8 +203,30 @@ LAYOUT = [
     *(Case("DepthToSpace", ((2, 8, 3, 2),), {"blocksize": 2, "mode": m}) for m in ("DCR", "CRD")),
     Case("SpaceToDepth", ((2, 3, 4, 6),), {"blocksize": 2}),
 ]
+CONTRIB = [
+    Case("Attention", ((2, 3, 5), (5, 12), (12,)), {"num_heads": 2, "scale": 0.5}),
+    Case("Attention", ((2, 3, 5), (5, 12), (12,), (2, 1, 3, 3)), {"num_heads": 4, "scale": 0.7}),
+    Case("BiasGelu", (X, (4,))),
+    Case("ErfGelu", (X,)),
+    Case("FastGelu", (X,)),
+    Case("FastGelu", (X, (4,))),
+    Case("FusedMatMul", (X, (2, 4, 5)), {"alpha": 0.5}),
+    Case("FusedMatMul", ((2, 4, 3), (2, 5, 4)), {"transA": 1, "transB": 1, "alpha": -2.0}),
+    Case("MultiHeadAttention", ((2, 3, 8), (2, 5, 8), (2, 5, 8)), {"num_heads": 2, "scale": 0.5}),
+    Case(
+        "MultiHeadAttention",
+        ((2, 3, 8), (2, 5, 8), (2, 5, 8), (1, 4, 3, 5)),
+        {"num_heads": 4, "scale": 0.3},
+    ),
+    Case("QuickGelu", (X,), {"alpha": 1.5}),
+    *(
+        Case(f"SkipLayerNormalization{kind}", (X, X, *vectors), {"epsilon": 1e-3})
+        for kind in ("", "AndSum")
+        for vectors in (((4,),), ((4,), (4,)))
+    ),
+]
 
 ALL = [
     *UNARY, *BINARY, *PRODUCTS, *CONVOLUTIONS, *POOLS,
-    *NORMALIZATIONS, *REDUCTIONS, *LAYOUT,
+    *NORMALIZATIONS, *REDUCTIONS, *LAYOUT, *CONTRIB,
 ]  # fmt: skip

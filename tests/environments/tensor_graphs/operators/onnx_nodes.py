@@ -11,6 +11,7 @@ import onnxruntime
 from onnx import helper, numpy_helper
 
 from environments.tensor_graphs.graph.nodes import Attributes
+from environments.tensor_graphs.operators.contrib import DOMAIN, FORMS, VERSION
 
 OPSET = 21
 
@@ -41,13 +42,21 @@ def run(
         values["to"] = helper.np_dtype_to_tensor_dtype(np.dtype(values["to"]))
     outputs = [f"y{k}" for k in range(num_outputs)]
     node = helper.make_node(op, [*names, *(tensor.name for tensor in lists)], outputs, **values)
+    if op in FORMS:
+        form = FORMS[op]
+        inside = form.placed(names, form.inputs), form.placed(outputs, form.outputs)
+        node = helper.make_node(form.op, *inside, domain=DOMAIN, **values)
     graph = helper.make_graph(
         [node], "test",
         [_value(name, array.dtype) for name, array in zip(names, arrays, strict=True)],
         [onnx.ValueInfoProto(name=name) for name in outputs],
         lists,
     )  # fmt: skip
-    model = helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", OPSET)])
+    model = helper.make_model(
+        graph,
+        ir_version=10,
+        opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, VERSION)],
+    )
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 4

@@ -133,6 +133,29 @@ def test_a_gain_is_slower_at_no_other_size(ratio, is_gain):
     assert measurement.slower == (None if is_gain else rows[1])
 
 
+def test_a_gain_on_several_threads_is_slower_on_one_too(adapted, tmp_path, monkeypatch):
+    """The stand-in is 10% faster on several threads, and 10% slower on one."""
+
+    class OfThreads:
+        def __init__(self, model, inputs, on, program=None):
+            self.ratio = 0.9 if on.threads > 1 else 1.1
+
+        def compare(self, *_, **__):
+            return compared(self.ratio, self.ratio - 0.02, self.ratio + 0.02)
+
+    path, best = adapted
+    monkeypatch.setattr(selection, "Bench", OfThreads)
+    trials = trials_of(random_inputs(adapter()))
+    candidates = verified(path, worth_measuring(best)[:1], trials, tmp_path)
+    several, single = [backend("onnxruntime", 2)], backend()
+    for alone, is_gain in ((None, True), (single, False)):
+        selected = Selector(path, reference_of(path), trials, several, 1.0, single=alone).select(
+            candidates
+        )
+        assert (selected.chosen is not None) is is_gain
+    assert selected.reason.endswith("but 1.100 [1.080, 1.120] at 1 thread")
+
+
 class SlowBench:
     """Stands in for `Bench`: other models take longer, and nobody measures that at length."""
 

@@ -48,9 +48,10 @@ def _selector(task: Task, tell: Callable[[str], None], share: float) -> Selector
         task.reference,
         task.trials,
         task.levels,
-        task.request.measure_seconds,
+        task.request.final_seconds,
         tell,
         task.share_end_s(share),
+        task.single,
     )
 
 

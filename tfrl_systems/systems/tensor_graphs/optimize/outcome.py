@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from environments.tensor_graphs.bound.exact import Bound
+from environments.tensor_graphs.costs.table import processor_model
 from environments.tensor_graphs.execution.choosing import Choice
 from environments.tensor_graphs.execution.measuring import Ratio
 from environments.tensor_graphs.graph.graph import Graph
@@ -90,14 +91,15 @@ class Outcome:
 
     def to_json(self) -> dict[str, Any]:
         """Return the outcome as `tfrl optimize --json` shows it."""
-        measured, account, bound = self.measurement, self.account, self.bound
+        account, bound = self.account, self.bound
         steps = [state for state in self.visited.trail if state.step] if self.visited else []
         return {
             "model": str(self.request.model),
-            "output": str(self.request.output),
+            "output": str(self.request.place),
             "method": self.result.method,
             "objective": self.request.objective,
             "strict": self.request.strict,
+            "contrib": self.request.contrib,
             "gain": self.visited is not None,
             "reason": self.selection.reason,
             "sizes": [sizes.to_json() for sizes in self.choice.points],
@@ -106,11 +108,7 @@ class Outcome:
             "nodes_after": num_operators(self.after),
             "estimated_ms_before": self.result.start_cost_ms,
             "estimated_ms_after": self.estimated_ms,
-            "measured_ratio": measured and measured.fully_optimised.ratio.value,
-            "measured_ratio_interval": measured and _interval(measured.fully_optimised.ratio),
-            "same_model_ratio_interval": measured and _interval(measured.fully_optimised.same),
-            "best_level": measured and _best_level(measured),
-            "measured": [_row(row) for row in measured.rows] if measured else [],
+            **self._measured_to_json(),
             "compared_on": self.note,
             "max_relative_error": self.max_relative_error,
             "substitutions": [_step(state) for state in steps],
@@ -137,11 +135,32 @@ class Outcome:
             "seconds": self.seconds,
         }
 
+    def _measured_to_json(self) -> dict[str, Any]:
+        measured = self.measurement
+        return {
+            "measured_ratio": measured and measured.fully_optimised.ratio.value,
+            "measured_ratio_interval": measured and _interval(measured.fully_optimised.ratio),
+            "same_model_ratio_interval": measured and _interval(measured.fully_optimised.same),
+            "best_level": measured and _best_level(measured),
+            "threads": self.request.threads,
+            "processor": processor_model(),
+            "measured": [self._row(row) for row in measured.rows] if measured else [],
+        }
+
+    def _row(self, row: Row) -> dict[str, Any]:
+        return {
+            "sizes": row.sizes.to_json(),
+            "threads": 1 if row.is_single else self.request.threads,
+            "ratio": row.comparison.ratio.value,
+            "interval": _interval(row.comparison.ratio),
+            "same_interval": _interval(row.comparison.same),
+        }
+
     def to_text(self) -> str:
         """Return the outcome as `tfrl optimize` shows it."""
         facts = [*self._facts_of_search(), *self._facts_of_measuring()]
         lines = [
-            f"{self.request.model} -> {self.request.output}",
+            f"{self.request.model} -> {self.request.place}",
             *(f"  {name:<15}{text}" for name, text in facts),
         ]
         if self.visited is None:
@@ -186,12 +205,14 @@ class Outcome:
             yield "bound", f"{kind} {self.bound.bound_ms:.3f} ms, gap {100 * gap:.1f}%"
 
     def _facts_of_measuring(self) -> Iterator[tuple[str, str]]:
+        threads = self.request.threads
+        yield "processor", f"{processor_model()}, {threads} thread{'s' * (threads > 1)}"
         if (measured := self.measurement) is not None:
             full, best = measured.fully_optimised, measured.at_best_levels
             yield "measured", f"{full.ratio} of the model's time"
             yield "", f"{full.same} for two copies of the model"
             for row in measured.rows[1:]:
-                yield "", f"{row.comparison.ratio} at {row.sizes}"
+                yield "", f"{row.comparison.ratio} at {row.where}"
                 yield "", f"{row.comparison.same} for two copies of the model"
             if best is not full:
                 levels = f"{measured.candidate_level} against {measured.original_level}"
@@ -211,15 +232,6 @@ def _named(rules: Sequence[str]) -> str:
     """Name a group of rules by the first and the number of others."""
     more = len(rules) - 1
     return rules[0] + (f" and {more} more" if more else "")
-
-
-def _row(row: Row) -> dict[str, Any]:
-    return {
-        "sizes": row.sizes.to_json(),
-        "ratio": row.comparison.ratio.value,
-        "interval": _interval(row.comparison.ratio),
-        "same_interval": _interval(row.comparison.same),
-    }
 
 
 def _interval(ratio: Ratio) -> list[float]:

@@ -42,7 +42,8 @@ def read(request: Optimization) -> Reading:
     """
     _check_places(request)
     policy = _load_policy(request)
-    original = Original(str(request.model), request.model, levels_of(request.objective))
+    levels = levels_of(request.objective, request.threads)
+    original = Original(str(request.model), request.model, levels)
     return Reading(original, original.load_trials(request.inputs), policy)
 
 
@@ -58,7 +59,7 @@ def data_of(path: pathlib.Path) -> set[pathlib.Path]:
 def _check_places(request: Optimization) -> None:
     """Raise an error before anything takes long, if a file could not be written at the end."""
     used = [*filter(None, (request.model, request.rules)), *request.inputs]
-    places = [*filter(None, (request.output, request.report, request.checkpoint))]
+    places = [*filter(None, (request.place, request.report, request.checkpoint))]
     # A model's data may be overwritten only by a file that is there already.
     if any(map(files.exists, places)):
         used += data_of(request.model)

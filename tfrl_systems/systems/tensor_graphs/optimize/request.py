@@ -6,14 +6,20 @@ import dataclasses
 import pathlib
 
 from environments.errors import UsageError
+from environments.machine import num_processors
+from environments.tensor_graphs.rules.language.rule import Rule
 from tfrl_systems.settings import option
 from tfrl_systems.systems.tensor_graphs.evaluating import Searching
 from tfrl_systems.systems.tensor_graphs.problem import Rewriting
 
-# All of it may take the seconds of the searches, twice those of a final measurement, and so many.
-_BESIDE_S = 30.0
-# Seconds of these that are left for starting the program and for writing the model.
+# All of it may take the seconds of the searches, twice those of a final measurement, and as many as
+# the searches again, but not fewer or more than these.
+_BESIDE_S = 5.0, 30.0
+# Seconds of these that are left for starting the program and for writing the model, half at most.
 _WRITING_S = 8.0
+# A final measurement takes this share of the searches' seconds, but not fewer or more than these.
+_MEASURING = 0.2
+_MEASURING_S = 1.0, 10.0
 
 METHODS = ("regions", "greedy", "taso", "beam", "policy")
 
@@ -24,7 +30,7 @@ class Optimization(Searching, Rewriting):
 
     Attributes:
       model: the model, an ONNX file.
-      output: file to write the faster model to.
+      output: file to write the faster model to; by default MODEL.optimized.onnx beside the model.
       method: how to search (see tfrl evaluate tensor_graphs --help).
       policy: directory of a policy that tfrl train tensor_graphs learned; it leads the search of
         --method regions, or plays alone with --method policy.
@@ -32,8 +38,15 @@ class Optimization(Searching, Rewriting):
       strict: leave out rules that may change NaN or infinity, and those that may lose digits where
         large numbers cancel (see tfrl rules list); and what onnxruntime no longer runs at a size of
         0 with all its optimisation.
+      contrib: also use operators that onnxruntime's CPU provider alone has (com.microsoft:
+        MultiHeadAttention, SkipLayerNormalization, FastGelu, FusedMatMul, …), where they are
+        faster; other runtimes do not load such a file.
       measure: measure candidates end to end; without it the estimate decides.
-      measure_seconds: seconds of each final measurement; longer measurements detect smaller gains.
+      measure_seconds: seconds of each final measurement; longer measurements detect smaller gains;
+        by default a fifth of --seconds, but 1 to 10.
+      threads: threads that onnxruntime runs each operator on, wherever something is measured; with
+        more than one the result is also held against the model on one thread, and is slower at
+        neither number.
       dimensions: sizes for a dimension that the model leaves open, by the file's own name or as
         INPUT[AXIS]; the first leads the search, and the result is slower at none of them. Without
         it a batch is 1, others are found by trying, and half and double of them are measured too.
@@ -47,12 +60,14 @@ class Optimization(Searching, Rewriting):
     """
 
     model: pathlib.Path = option(metavar="MODEL.onnx")
-    output: pathlib.Path = option(metavar="OUT.onnx")
+    output: pathlib.Path | None = option(None, metavar="OUT.onnx")
     method: str = option("regions", choices=METHODS)
     policy: pathlib.Path | None = option(None, metavar="DIR")
     strict: bool = False
+    contrib: bool = False
     measure: bool = True
-    measure_seconds: float = option(10.0, metavar="N", positive=True)
+    measure_seconds: float | None = option(None, metavar="N", positive=True)
+    threads: int = option(1, metavar="N", minimum=1)
     inputs: tuple[pathlib.Path, ...] = option((), metavar="FILE.npz")
     freeze: bool = False
     bound: bool = False
@@ -64,6 +79,12 @@ class Optimization(Searching, Rewriting):
         super().__post_init__()
         paths = [self.inputs] if isinstance(self.inputs, str | pathlib.Path) else self.inputs
         object.__setattr__(self, "inputs", tuple(map(pathlib.Path, paths)))
+        self._check_threads()
+        if self.contrib and self.objective in ("openvino", "onnxruntime-cuda"):
+            raise UsageError(
+                "--contrib: expected onnxruntime on the CPU, which has such operators, found "
+                f"--objective {self.objective}; leave one of them out"
+            )
         for name, sizes in self.dimensions if self.freeze else ():
             if len(sizes) > 1:
                 raise UsageError(
@@ -71,7 +92,41 @@ class Optimization(Searching, Rewriting):
                     f"{name}={','.join(map(str, sizes))}; give one"
                 )
 
+    def _check_threads(self) -> None:
+        """Raise UsageError unless so many threads can be measured here."""
+        if self.threads > num_processors():
+            raise UsageError(
+                f"--threads: expected at most {num_processors()}, the processors of this machine, "
+                f"found {self.threads}; give fewer"
+            )
+        if self.threads > 1 and self.objective == "onnxruntime-cuda":
+            raise UsageError(
+                f"--threads: expected 1 with --objective onnxruntime-cuda, found {self.threads}; "
+                "leave one of them out"
+            )
+
+    def load_rules(
+        self, strict: bool = False, contrib: bool = False
+    ) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
+        """Load the rules that this request uses; see `Rewriting.load_rules`."""
+        return super().load_rules(strict, contrib or self.contrib)
+
+    @property
+    def place(self) -> pathlib.Path:
+        """The file that the faster model is written to."""
+        return self.output or self.model.with_name(f"{self.model.stem}.optimized.onnx")
+
+    @property
+    def final_seconds(self) -> float:
+        """Wall time of a final measurement, in seconds."""
+        return self.measure_seconds or _within(_MEASURING * self.seconds, *_MEASURING_S)
+
     @property
     def all_seconds(self) -> float:
         """Wall time that everything may take, up to writing the model, in seconds."""
-        return self.seconds + 2 * self.measure_seconds + _BESIDE_S - _WRITING_S
+        beside_s = _within(self.seconds, *_BESIDE_S)
+        return self.seconds + 2 * self.final_seconds + beside_s - min(_WRITING_S, beside_s / 2)
+
+
+def _within(value: float, least: float, most: float) -> float:
+    return max(least, min(value, most))

@@ -112,13 +112,14 @@ class _Stages:
         if self._has_others:
             results.append(self._search(by_formula, _FORMULA, "by formula"))
         self._measure_operators(by_formula.start, [result.best for result in results])
+        self._problem = by_formula.with_objective(self._problem.objective)
         start, method = self._problem.start, self._request.method
         checkpoint = Checkpoint(self._request.checkpoint, method, start)
         result = self._search(self._problem, _SEARCH, "", checkpoint)
         if self._has_others and self._measured is not None:
             alone = self._measured.alone
             alone.deadline_s = self._end_s(_SEARCH + _MEASURING * (_SINGLY - _SEARCH))
-            singly = dataclasses.replace(self._problem, objective=alone)
+            singly = self._problem.with_objective(alone)
             results.append(self._search(singly, _SINGLY, "by single operators"))
         # Ctrl-C may have come in another search than the main one.
         if self._interrupted:
@@ -212,6 +213,8 @@ class _Stages:
 
     def _blocked(self, visited: Visited) -> Visited | None:
         """Return a state after the block rules; None if none of them matches."""
+        if not self._problem.has_block_rules_for(visited.state.graph):
+            return None
         replayed = replay(Visited(self._problem.start_with_block_rules), visited.path)
         in_blocks = blocked(replayed)
         return None if in_blocks is replayed else in_blocks

@@ -16,6 +16,7 @@ from environments.tensor_graphs.execution.trials import Trials
 from tfrl_systems.reporting import Reporter
 from tfrl_systems.systems.tensor_graphs.optimize.reading import Reading
 from tfrl_systems.systems.tensor_graphs.optimize.request import Optimization
+from tfrl_systems.systems.tensor_graphs.original import levels_of
 from tfrl_systems.systems.tensor_graphs.problem import GraphProblem
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Task:
       reference: what candidates are compared with.
       levels: the backend at the levels that take the model, with less and less optimisation.
       policy: the policy that leads the search; None for a search without one.
+      single: the backend on one thread, where it otherwise runs on several; else None.
       began_s: when everything began, by `time.monotonic`.
     """
 
@@ -43,6 +45,7 @@ class Task:
     levels: Sequence[Backend]
     policy: GraphPolicy | None
     began_s: float
+    single: Backend | None = None
 
     @property
     def below(self) -> Backend | None:
@@ -74,9 +77,16 @@ def make_task(request: Optimization, reading: Reading, reporter: Reporter, began
     if choice.chosen:
         reporter.say(f"sizes: {choice.points[0]}; to change what was chosen: {options_of(choice)}")
     inputs = trials.measured[0].inputs
-    problem = GraphProblem.at(original, request, choice, request.strict, inputs)
+    problem = GraphProblem.at(original, request, choice, request.strict, inputs, request.threads)
     return Task(
-        request, problem, trials, original.reference, original.levels, reading.policy, began_s
+        request,
+        problem,
+        trials,
+        original.reference,
+        original.levels,
+        reading.policy,
+        began_s,
+        levels_of(request.objective)[0] if request.threads > 1 else None,
     )
 
 

@@ -35,7 +35,7 @@ def write_outcome(outcome: Outcome, began_s: float) -> Outcome:
     request = outcome.request
     shapes = dict(outcome.choice.points[0].shapes) if request.freeze else None
     graph = outcome.after if outcome.visited else None
-    write(request.model, request.output, graph, shapes)
+    write(request.model, request.place, graph, shapes)
     outcome = dataclasses.replace(outcome, seconds=time.monotonic() - began_s)
     if request.report is not None:
         files.replace(request.report, make_page(outcome).encode())

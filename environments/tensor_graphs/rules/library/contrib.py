@@ -1,0 +1,291 @@
+"""Rules that make operators of onnxruntime's own domain, for `tfrl optimize --contrib` alone.
+
+Other runtimes lack these operators. onnxruntime makes some of them itself where it recognises one
+way of writing a computation; these rules recognise what exporters and the other rules write.
+"""
+
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
+
+# ruff: noqa: D103 (a rule's code says what it does)
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from environments.tensor_graphs.rules.language.expressions import Name, Variable
+from environments.tensor_graphs.rules.language.notation import (
+    Attribute,
+    Quantity,
+    Tensor,
+    any_of,
+    concat,
+    make_rule,
+    numbers,
+    only_where,
+    op,
+    rule,
+    rules,
+)
+from environments.tensor_graphs.rules.language.rule import Rule
+from environments.tensor_graphs.rules.library.transformers import layer_norm
+
+_ROOT, _ROOT_OF_HALF = math.sqrt(2), math.sqrt(0.5)
+_STEEPNESS = math.sqrt(2 / math.pi)
+
+
+# Attention with several heads. What it scales is a scale of the scores.
+
+
+def _attention(
+    name: str, scaled: Callable[[Tensor, Tensor], Tensor], scale: Quantity | float, masked: bool
+) -> Rule:
+    """Make the rule for one way of scaling; query, key and value are [N, T, heads, size]."""
+    q, k, v, m = (Tensor(Variable(letter)) for letter in "qkvm")
+    scores = scaled(op.Transpose(q, perm=(0, 2, 1, 3)), op.Transpose(k, perm=(0, 2, 3, 1)))
+    n, t, h, s = q.dim(0), q.dim(1), q.dim(2), k.dim(1)
+    conditions = [k.dim(0) == n, v.dim(0) == n, k.dim(2) == h, v.dim(2) == h]
+    masks = []
+    if masked:
+        conditions += [m.rank == 4, *(any_of(m.dim(axis) == 1, m.dim(axis) == size)
+                                      for axis, size in enumerate((n, h, t, s)))]  # fmt: skip
+        masks = [op.Expand(m, shape=(m.dim(0), m.dim(1), t, s))]
+        scores = scores + m
+    rows = [op.Reshape(x, shape=(n, x.dim(1), h * x.dim(3))) for x in (q, k, v)]
+    attention = op.MultiHeadAttention(*rows, *masks, num_heads=h, scale=scale)
+    mixed = op.Softmax(scores, axis=3) @ op.Transpose(v, perm=(0, 2, 1, 3))
+    return make_rule(
+        name,
+        op.Transpose(mixed, perm=(0, 2, 1, 3)),
+        op.Reshape(attention, shape=(n, t, h, v.dim(3))),
+        *conditions,
+    )
+
+
+def _attentions() -> Iterator[Rule]:
+    c = Quantity(Name("c"))
+    ways: list[tuple[str, Callable[[Tensor, Tensor], Tensor], Quantity | float]] = [
+        ("unscaled", lambda q, k: q @ k, 1.0),
+        ("scaled", lambda q, k: (q @ k) * c, c),
+        ("divided", lambda q, k: (q @ k) / c, 1 / c),
+        ("scaled_query", lambda q, k: (q * c) @ k, c),
+        ("divided_query", lambda q, k: (q / c) @ k, 1 / c),
+        ("scaled_key", lambda q, k: q @ (k * c), c),
+        ("divided_key", lambda q, k: q @ (k / c), 1 / c),
+        ("scaled_both", lambda q, k: (q * c) @ (k * c), c * c),
+        ("divided_both", lambda q, k: (q / c) @ (k / c), 1 / (c * c)),
+    ]
+    for name, scaled, scale in ways:
+        yield _attention(f"contrib_{name}_attention", scaled, scale, masked=False)
+        yield _attention(f"contrib_{name}_masked_attention", scaled, scale, masked=True)
+
+
+def _packed_heads() -> Iterator[Rule]:
+    """Query, key and value that a Gather takes apart after one Transpose."""
+    x = Tensor(Variable("x"))
+    split = op.Split(x, axis=2, split=(1, 1, 1))
+    for place in range(3):
+        part = op.Reshape(split.output(place), shape=(x.dim(0), x.dim(1), x.dim(3), x.dim(4)))
+        yield make_rule(
+            f"contrib_packed_heads_{place}",
+            op.Gather(op.Transpose(x, perm=(2, 0, 3, 1, 4)), float(place), axis=0),
+            op.Transpose(part, perm=(0, 2, 1, 3)),
+            x.dim(2) == 3,
+        )
+
+
+def _projections() -> Iterator[Rule]:
+    """Attention of three products of the same rows, or of three parts of one."""
+    x, m = Tensor(Variable("x")), Tensor(Variable("m"))
+    h, c = Quantity(Name("h")), Quantity(Name("c"))
+    s = Quantity(Name("s"))
+    names = ("query", "key", "value")
+    weights, biases = ([Tensor(Variable(f"{kind}_{name}")) for name in names] for kind in "wb")
+    w, b = weights[0], biases[0]
+    pairs = list(zip(weights, biases, strict=True))
+    alike = [matrix.shape == w.shape for matrix in weights[1:]]
+    alike += [bias.shape == w.shape[1:] for bias in biases]
+    joined = op.Concat(*weights, axis=1), op.Concat(*biases, axis=0)
+    constant = [only_where(tensor.is_constant) for tensor in (*weights, *biases)]
+    rows = op.Reshape(x, shape=concat(s[:-1], x.shape[-1:]))
+
+    def parts(product: Tensor, shape: Quantity | None, axis: int) -> list[Tensor]:
+        split = op.Split(product, axis=axis, split=(Quantity(Name("d")),) * 3)
+        outputs = [split, split.output(1), split.output(2)]
+        return outputs if shape is None else [op.Reshape(y, shape=shape) for y in outputs]
+
+    forms: dict[str, tuple[list[Tensor], tuple[Tensor, ...], Any]] = {
+        "sums": (
+            [x @ matrix + bias for matrix, bias in pairs],
+            (x, *joined),
+            [x.rank == 3, w.rank == 2, *alike, *constant],
+        ),
+        "gemms": (
+            [op.Reshape(op.Gemm(x, *pair), shape=s) for pair in pairs],
+            (rows, *joined),
+            [*alike, *constant],
+        ),
+        "packed_sum": (
+            parts(x @ w + b, None, 2),
+            (x, w, b),
+            [x.rank == 3, w.rank == 2, b.shape == w.shape[1:]],
+        ),
+        "packed_gemm": (
+            parts(op.Gemm(x, w, b), s, 1),
+            (rows, w, b),
+            [b.shape == w.shape[1:]],
+        ),
+    }
+    for name, (source, target, conditions) in forms.items():
+        for mask in ([], [m]):
+            yield make_rule(
+                f"contrib_attention_of_{name}{'_masked' * len(mask)}",
+                op.MultiHeadAttention(*source, *mask, num_heads=h, scale=c),
+                op.Attention(*target, *mask, num_heads=h, scale=c),
+                *conditions,
+            )
+
+
+# Layer normalisations of a sum.
+
+
+@rule
+def contrib_layer_norm_of_sum(x, y, g, b, e: Attribute, axis: Attribute):
+    return (
+        op.LayerNormalization(x + y, g, b, axis=axis, epsilon=e),
+        op.SkipLayerNormalization(x, y, g, b, epsilon=e),
+        axis == x.rank - 1,
+        any_of(x.rank == 2, x.rank == 3),
+        y.shape == x.shape,
+        g.shape == x.shape[-1:],
+        b.shape == x.shape[-1:],
+    )
+
+
+@rule
+def contrib_layer_norm_chain_of_sum(x, y, g, b, e: Attribute, axis: Attribute):
+    return (
+        layer_norm(x + y, g, b, e, axis),
+        op.SkipLayerNormalization(x, y, g, b, epsilon=e),
+        axis == x.rank - 1,
+        any_of(x.rank == 2, x.rank == 3),
+        y.shape == x.shape,
+        g.shape == x.shape[-1:],
+        b.shape == x.shape[-1:],
+    )
+
+
+@rule
+def contrib_sum_beside_its_layer_norm(x, y, g, b, e: Attribute):
+    both = op.SkipLayerNormalizationAndSum(x, y, g, b, epsilon=e)
+    return (
+        (op.SkipLayerNormalization(x, y, g, b, epsilon=e), x + y),
+        (both, both.output(1)),
+        any_of(x.rank == 2, x.rank == 3),
+        y.shape == x.shape,
+        g.shape == x.shape[-1:],
+        b.shape == x.shape[-1:],
+    )
+
+
+# Gelu, as exporters write it.
+
+
+def _gelus(name: str, bent: Callable[[Tensor], Tensor], target: Tensor) -> Iterator[Rule]:
+    x = Tensor(Variable("x"))
+    curve = bent(x) + 1.0
+    written = {"last": x * curve * 0.5, "first": (x * 0.5) * curve, "inside": x * (curve * 0.5)}
+    for place, source in written.items():
+        yield make_rule(f"contrib_{name}_{place}", source, target)
+
+
+def _all_gelus() -> Iterator[Rule]:
+    x = Tensor(Variable("x"))
+    yield from _gelus("gelu_by_product", lambda x: op.Erf(x * _ROOT_OF_HALF), op.ErfGelu(x))
+    yield from _gelus("gelu_by_quotient", lambda x: op.Erf(x / _ROOT), op.ErfGelu(x))
+    cubes: dict[str, Callable[[Tensor], Tensor]] = {
+        "power": lambda x: x**3.0,
+        "square": lambda x: x**2.0 * x,
+        "product": lambda x: x * x * x,
+    }
+    for name, cube in cubes.items():
+        for way, steep in (
+            ("product", lambda y: y * _STEEPNESS),
+            ("quotient", lambda y: y / (1 / _STEEPNESS)),
+        ):
+
+            def bent(x, cube=cube, steep=steep):
+                return op.Tanh(steep(x + cube(x) * 0.044715))
+
+            yield from _gelus(f"fast_gelu_by_{way}_of_{name}", bent, op.FastGelu(x))
+
+
+@rules
+def contrib_activations(x, b, a: Attribute):
+    """Activations that have a name of their own, and biases in front of them."""
+    is_bias = b.rank == 1, b.size == x.dim(-1), x.rank >= 1
+    return {
+        "contrib_gelu": (op.Gelu(x, approximate="none"), op.ErfGelu(x)),
+        "contrib_fast_gelu": (op.Gelu(x, approximate="tanh"), op.FastGelu(x)),
+        "contrib_bias_gelu": (op.ErfGelu(x + b), op.BiasGelu(x, b), *is_bias),
+        "contrib_fast_bias_gelu": (op.FastGelu(x + b), op.FastGelu(x, b), *is_bias),
+        "contrib_silu": (x * op.Sigmoid(x), op.QuickGelu(x, alpha=1.0)),
+        "contrib_quick_gelu": (x * op.Sigmoid(x * a), op.QuickGelu(x, alpha=a)),
+    }
+
+
+# Products of matrices.
+
+
+@rules
+def contrib_products(x, y, p: Attribute, c: Attribute, i: Attribute, j: Attribute):
+    """Products of transposed matrices, and their multiples."""
+
+    def swaps(tensor):
+        rank = tensor.rank
+        return p == concat(numbers(0, rank - 2), (rank - 1, rank - 2)), rank >= 2
+
+    fused = op.FusedMatMul(x, y, alpha=c, transA=i, transB=j)
+    scale = Quantity(Name("s"))
+    return {
+        "contrib_product_with_transposed": (
+            x @ op.Transpose(y, perm=p),
+            op.FusedMatMul(x, y, transB=1),
+            *swaps(y),
+        ),
+        "contrib_product_of_transposed": (
+            op.Transpose(x, perm=p) @ y,
+            op.FusedMatMul(x, y, transA=1),
+            *swaps(x),
+        ),
+        "contrib_multiple_of_product": (
+            (x @ y) * scale,
+            op.FusedMatMul(x, y, alpha=scale),
+        ),
+        "contrib_quotient_of_product": (
+            (x @ y) / scale,
+            op.FusedMatMul(x, y, alpha=1 / scale),
+        ),
+        "contrib_multiple_of_fused_product": (
+            fused * scale,
+            op.FusedMatMul(x, y, alpha=c * scale, transA=i, transB=j),
+        ),
+        "contrib_quotient_of_fused_product": (
+            fused / scale,
+            op.FusedMatMul(x, y, alpha=c / scale, transA=i, transB=j),
+        ),
+        "contrib_fused_product_with_transposed": (
+            op.FusedMatMul(x, op.Transpose(y, perm=p), alpha=c, transA=i, transB=0),
+            op.FusedMatMul(x, y, alpha=c, transA=i, transB=1),
+            *swaps(y),
+        ),
+        "contrib_fused_product_of_transposed": (
+            op.FusedMatMul(op.Transpose(x, perm=p), y, alpha=c, transA=0, transB=j),
+            op.FusedMatMul(x, y, alpha=c, transA=1, transB=j),
+            *swaps(x),
+        ),
+    }
+
+
+RULES = (*_attentions(), *_projections(), *_packed_heads(), *_all_gelus())

@@ -1,0 +1,84 @@
+"""What may be asked for, and what holds where nothing is said."""
+
+from __future__ import annotations
+
+import pathlib
+
+import onnx
+import pytest
+
+from environments.errors import UserError
+from tests.environments.tensor_graphs.small_models import adapter, relu, write
+from tfrl_systems import experiments
+from tfrl_systems.systems.tensor_graphs.optimize import request
+from tfrl_systems.systems.tensor_graphs.optimize.request import Optimization
+
+QUICK = {"objective": "analytic", "expansions": 20, "measure": False}
+
+
+def test_the_faster_model_goes_beside_the_model(tmp_path, tfrl):
+    model = write(tmp_path / "m.onnx", relu())
+    ran = tfrl("optimize", model, "--objective", "analytic", "--expansions", "20")
+    assert ran.status == 0 and ran.out.startswith(f"{model} -> {tmp_path / 'm.optimized.onnx'}\n")
+    assert sorted(tmp_path.iterdir()) == [model, tmp_path / "m.optimized.onnx"]
+
+
+def test_python_has_the_same_place(tmp_path):
+    model = write(tmp_path / "m.onnx", relu())
+    written = pathlib.Path(experiments.optimize(model, **QUICK)["output"])
+    assert written == tmp_path / "m.optimized.onnx"
+    assert onnx.load(written) == onnx.load(model)
+
+
+def test_a_place_that_leads_to_the_model_is_refused(tmp_path):
+    model = write(tmp_path / "m.onnx", relu())
+    (tmp_path / "m.optimized.onnx").symlink_to(model)
+    content = model.read_bytes()
+    with pytest.raises(UserError, match="expected another file than the model"):
+        experiments.optimize(model, **QUICK)
+    assert model.read_bytes() == content
+
+
+@pytest.mark.parametrize(("seconds", "most_s"), [(1, 8), (5, 12), (20, 48), (60, 110), (600, 650)])
+def test_all_of_it_takes_about_as_long_as_the_search(seconds, most_s):
+    """The rest is for starting the program and for writing."""
+    assert seconds < Optimization(model=pathlib.Path("m"), seconds=seconds).all_seconds < most_s
+
+
+def test_threads(tmp_path, tfrl, monkeypatch):
+    """The result is held against the model on one thread too, and all of it says how it was run."""
+    monkeypatch.setattr(request, "num_processors", lambda: 2)
+    model = write(tmp_path / "m.onnx", adapter())
+    quick = ("--objective", "analytic", "--expansions", "60", "--measure-seconds", "0.05")
+    ran = tfrl("optimize", model, "--json", "--threads", "2", *quick)
+    assert ran.status == 0 and ran.json["gain"], ran.err
+    assert ran.json["threads"] == 2 and ran.json["processor"]
+    assert [row["threads"] for row in ran.json["measured"]] == [2, 1]
+    refused = tfrl("optimize", model, "--threads", "3", *quick)
+    assert refused.status == 2 and "expected at most 2, the processors" in refused.err
+
+
+def test_operators_of_onnxruntime_alone(tmp_path, tfrl):
+    """They are used on request, where they are faster; here one takes the place of two."""
+    silu = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]> g (float[4,64] x) => (float[4,64] z)
+        { s = Sigmoid(x) y = Mul(x, s) t = Sigmoid(y) z = Mul(y, t) }"""
+    )
+    model = write(tmp_path / "m.onnx", silu)
+    quick = ("--objective", "analytic", "--measure-seconds", "0.05", "--json")
+    kinds = []
+    for flags in ((), ("--contrib",)):
+        ran = tfrl("optimize", model, *flags, *quick)
+        assert ran.status == 0 and ran.json["contrib"] == bool(flags), ran.err
+        kinds.append({node.op_type for node in onnx.load(ran.json["output"]).graph.node})
+    assert kinds == [{"Sigmoid", "Mul"}, {"QuickGelu"}]
+    refused = tfrl("optimize", model, "--contrib", "--objective", "openvino")
+    assert refused.status == 2 and "expected onnxruntime on the CPU" in refused.err
+
+
+def test_a_long_measurement_is_granted():
+    short, long = (
+        Optimization(model=pathlib.Path("m"), seconds=5, measure_seconds=seconds).all_seconds
+        for seconds in (1, 30)
+    )
+    assert long == short + 2 * 29

@@ -2,6 +2,7 @@
 
     result = search(engine.start(graph), "regions", Budget(seconds=60))
 
+  removal   takes steps that only remove computations: what needs no search
   greedy    takes the step that saves most, until none saves anything
   taso      backtracks with a queue of graphs: Algorithm 1 of the thesis, the baseline
   beam      expands the cheapest few graphs of each depth
@@ -25,7 +26,7 @@ from environments.errors import UserError
 from environments.tensor_graphs.search.basic import beam, greedy, random_walk, taso
 from environments.tensor_graphs.search.episodes import Guide
 from environments.tensor_graphs.search.record import Record, replay
-from environments.tensor_graphs.search.regions import regions
+from environments.tensor_graphs.search.regions import regions, removal
 from environments.tensor_graphs.search.results import (
     EXHAUSTED,
     INTERRUPTED,
@@ -60,6 +61,7 @@ __all__ = [
 
 METHODS: Mapping[str, Callable[..., None]] = {
     "regions": regions,
+    "removal": removal,
     "greedy": greedy,
     "taso": taso,
     "beam": beam,

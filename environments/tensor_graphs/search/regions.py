@@ -88,6 +88,11 @@ def regions(
     _Regions(record, alpha, origin).run(rounds)
 
 
+def removal(record: Record) -> None:
+    """Take only steps that remove computations and save something: what needs no search."""
+    _Regions(record, 1.0, record.best).remove()
+
+
 class _Regions:
     """The state of one search.
 
@@ -145,7 +150,7 @@ class _Regions:
     def _descend(self) -> None:
         """Take all steps that save something, those that save most first."""
         while True:
-            self._remove()
+            self.remove()
             signatures = NodeSignatures(self.here.state.graph)
             best: tuple[float, Key] | None = None
             for match in self.here.state.matches:
@@ -159,7 +164,7 @@ class _Regions:
                 return
             self._take_everywhere(best[1])
 
-    def _remove(self) -> None:
+    def remove(self) -> None:
         """Take steps that only remove computations, as long as that saves something.
 
         Most of them do, whatever is done beside them, so none waits until all others were tried.

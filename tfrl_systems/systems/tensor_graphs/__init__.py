@@ -107,6 +107,7 @@ class TensorGraphs(System):
     bench_type = Benchmarks
     policies = {
         "regions": "our search: region by region, what was learned of one is used in all alike",
+        "removal": "takes steps that only remove computations: what needs no search",
         "regions:DIR": "the same, led by the learned policy in DIR",
         "greedy": "the rule that saves most, until none saves anything",
         "taso": "TASO's backtracking with a queue of graphs (alpha 1.05)",

@@ -41,7 +41,7 @@ def test_every_path_can_be_replayed(method):
 
 
 def test_an_unknown_method_is_named():
-    with pytest.raises(UserError, match="expected one of regions, greedy"):
+    with pytest.raises(UserError, match="expected one of regions, removal"):
         search(HILL, "magic")
 
 

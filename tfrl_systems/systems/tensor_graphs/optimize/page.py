@@ -48,7 +48,7 @@ def make_page(outcome: Outcome) -> str:
 
 def _result(outcome: Outcome) -> str:
     """Say in a sentence what was won, and how sure that is."""
-    output, measured = pathlib.Path(outcome.request.output).name, outcome.measurement
+    output, measured = pathlib.Path(outcome.request.place).name, outcome.measurement
     if outcome.visited is None:
         return f"No gain available: {outcome.selection.reason}. {output} is a copy."
     if measured is None:

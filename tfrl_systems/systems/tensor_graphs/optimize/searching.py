@@ -1,7 +1,8 @@
 """Searching: states to check, within the time that there is, the cheapest information first.
 
   places     where rules apply; if there is none, nothing else is worth any time
-  formula    a search by costs that are worked out, not measured
+  removal    what only removes computations, which pays without a search
+  formula    a search from there, by costs that are worked out, not measured
   operators  measurements of operators: those that the search by formula changed or made come first,
              then those that rules may change; the largest come first
   search     the main search, by the measured costs
@@ -46,6 +47,9 @@ _FORMULA, _OPERATORS, _SEARCH, _SINGLY = 0.15, 0.45, 0.85, 1.0
 # A search measures the new operators that it meets for this share of its time. In the rest it
 # estimates them, which is so much faster that it comes much farther.
 _MEASURING = 0.4
+# Removal takes so many seconds if it needs them, however few are left: a busy machine may have
+# spent all on starting the program.
+_REMOVAL_S = 3.0
 # A search that has found nothing after this share of its time is given up.
 _PATIENCE = 0.7
 # This many states are checked and measured as whole models, and so many of them from the trail of
@@ -109,13 +113,17 @@ class _Stages:
             return self._propose(nothing_to_search(self._request.method, by_formula.start), [])
         results = []
         # The formula is cheap, and its best graph shows which operators are worth measuring.
+        removal = None
+        if self._has_others or self._measured is None:
+            removal = self._remove(by_formula)
         if self._has_others:
-            results.append(self._search(by_formula, _FORMULA, "by formula"))
+            results.append(self._search(by_formula, _FORMULA, "by formula", removal))
         self._measure_operators(by_formula.start, [result.best for result in results])
         self._problem = by_formula.with_objective(self._problem.objective)
         start, method = self._problem.start, self._request.method
         checkpoint = Checkpoint(self._request.checkpoint, method, start)
-        result = self._search(self._problem, _SEARCH, "", checkpoint)
+        earlier = checkpoint.read() or (None if self._measured else removal)
+        result = self._search(self._problem, _SEARCH, "", earlier, checkpoint)
         if self._has_others and self._measured is not None:
             alone = self._measured.alone
             alone.deadline_s = self._end_s(_SEARCH + _MEASURING * (_SINGLY - _SEARCH))
@@ -130,10 +138,33 @@ class _Stages:
         end_s = self._task.began_s + self._request.seconds
         return self._began_s + share * max(0.0, end_s - self._began_s)
 
+    def _remove(self, by_formula: GraphProblem) -> Progress:
+        """Take what only removes computations; return how far that has come."""
+        self._tell("removing computations")
+        left_s = self._end_s(_FORMULA) - time.monotonic()
+        seconds = max(left_s, min(self._request.seconds, _REMOVAL_S))
+        budget = Budget(seconds, self._request.budget.expansions)
+        result = by_formula.search("removal", budget)
+        self._interrupted |= result.stopped == INTERRUPTED
+        return Progress(result.expansions, 0.0, result.candidates[0])
+
     def _search(
-        self, problem: GraphProblem, share: float, how: str, checkpoint: Checkpoint | None = None
+        self,
+        problem: GraphProblem,
+        share: float,
+        how: str,
+        earlier: Progress | None = None,
+        checkpoint: Checkpoint | None = None,
     ) -> Result:
-        """Search until a share of the time is over, or not at all after Ctrl-C."""
+        """Search until a share of the time is over, or not at all after Ctrl-C.
+
+        Args:
+          problem: what to search.
+          share: the share.
+          how: what tells this search from others, for people.
+          earlier: where it goes on from; None for the start.
+          checkpoint: keeps the search.
+        """
         label = f"searching {how}".strip()
         self._tell(label)
         start_ms = problem.start.cost_ms
@@ -157,7 +188,7 @@ class _Stages:
             self._task.policy,
             self._request.rollouts,
             on_progress=on_progress,
-            earlier=checkpoint and checkpoint.read(),
+            earlier=earlier,
         )
         if checkpoint is not None:
             checkpoint.save(result.candidates[0], result.expansions)

@@ -78,7 +78,7 @@ def test_places_that_cannot_be_written(tmp_path, tfrl):
 
 
 def test_a_crash_of_onnxruntime_is_one_line(tfrl, tmp_path, monkeypatch):
-    monkeypatch.setattr(remote, "isolated", lambda name: remote.Isolated(remote.backend(name)))
+    monkeypatch.setattr(remote, "isolated", lambda *names: remote.Isolated(remote.backend(*names)))
     text = """g (float[2,7] x) => (float[2,2] e, float[2,4] y) <int64[3] s = {2, 1, 4}>
         { e, m, f = Split <axis = -1> (x, s) y = Relu(f) }"""
     model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 18]> {text}')

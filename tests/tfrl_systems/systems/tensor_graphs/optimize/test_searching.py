@@ -16,6 +16,8 @@ from environments.tensor_graphs.costs.measured import MeasuredObjective
 from environments.tensor_graphs.costs.table import CostTable
 from environments.tensor_graphs.execution.backends import backend
 from tests.environments.tensor_graphs.costs.graphs import graph_cost
+from tests.environments.tensor_graphs.execution.models import chain
+from tests.environments.tensor_graphs.search.fakes import ops_of
 from tests.environments.tensor_graphs.small_models import adapter, convolutions, relu
 from tfrl_systems.reporting import Reporter
 from tfrl_systems.systems.tensor_graphs.optimize.request import Optimization
@@ -75,6 +77,7 @@ def test_the_stages_come_in_order():
     proposals, lines = run(problem)
     assert lines == [
         "looking for places where rules apply",
+        "removing computations",
         "searching by formula",
         "measuring operators",
         "searching",
@@ -110,6 +113,15 @@ def test_when_time_is_over_all_is_estimated_and_nothing_is_searched():
     assert proposals.num_measured == 0 and proposals.num_estimated > 0
     assert proposals.result.expansions == 0 and proposals.result.stopped == "out of time"
     assert proposals.result.start_cost_ms > 0
+
+
+def test_what_needs_no_search_is_proposed_when_time_is_over_too():
+    """A machine so busy that starting the program took longer than all of --seconds."""
+    problem = problem_of(chain("Relu", "Relu", "Tanh"))
+    proposals, _ = run(problem, seconds=1.0, began_s=time.monotonic() - 5)
+    assert proposals.result.expansions == 0
+    (state,) = proposals.states
+    assert ops_of(state.state.graph) == ["Relu", "Tanh"]
 
 
 def test_what_is_not_measured_is_estimated_like_what_is():

@@ -1,4 +1,4 @@
-"""ONNX files as people have them: `tfrl optimize` beside onnxsim and OnnxSlim."""
+"""ONNX files as people have them: `tfrl optimize` beside other optimisers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import onnx
 
@@ -29,7 +30,24 @@ from tools.studies.study import Cell, Record, Records, Study, Table, Trial, firs
 PEERS = {
     "onnxsim": "import onnx, onnxsim; onnx.save(onnxsim.simplify(onnx.load(S))[0], T)",
     "onnxslim": "import onnx, onnxslim; onnx.save(onnxslim.slim(onnx.load(S)), T)",
+    "onnxoptimizer": (
+        "import onnx, onnxoptimizer; onnx.save(onnxoptimizer.optimize(onnx.load(S)), T)"
+    ),
+    "onnxscript": (
+        "import onnx, onnxscript.optimizer as o; onnx.save(o.optimize(onnx.load(S)), T)"
+    ),
+    "ort_fusions": (
+        "from onnxscript import ir; from onnxscript.rewriter.ort_fusions import optimize_for_ort; "
+        "ir.save(optimize_for_ort(ir.load(S))[0], T)"
+    ),
+    "onnxruntime.transformers": (
+        "from onnxruntime.transformers import optimizer; "
+        "optimizer.optimize_model(S).save_model_to_file(T)"
+    ),
 }
+"""What makes the file T from the file S, in Python, by the name of the tool."""
+
+OURS: Mapping[str, Mapping[str, Any]] = {"tfrl": {}, "tfrl --contrib": {"contrib": True}}
 COPY = "two copies"
 _LEVELS = ("", "-extended", "-basic", "-disable")
 _PEER_TIMEOUT_S = 300.0
@@ -44,8 +62,8 @@ class Files:
       models: directory of ONNX files, as `tools.fetch_models` makes it.
       seconds: for each search.
       measure_seconds: for each measurement.
-      peers: the Python in which onnxsim and onnxslim are installed; an environment of their own, if
-        they need other versions of onnx or ml_dtypes.
+      peers: the Python in which the others are installed (pip install 'tfrl-systems[peers]'); an
+        environment of their own, if they need other versions of onnx or ml_dtypes.
     """
 
     models: pathlib.Path = option(metavar="DIR")
@@ -170,22 +188,26 @@ def _measure(about: Record, _: pathlib.Path) -> Record:
     path, measure_s = pathlib.Path(about["path"]), about["measure_seconds"]
     with tempfile.TemporaryDirectory(prefix="tfrl-") as name:
         directory = pathlib.Path(name)
-        ours = directory / "tfrl.onnx"
+        others = {name: directory / f"{name}.onnx" for name in OURS}
         try:
-            outcome = experiments.optimize(
-                path,
-                ours,
-                reporter=experiments.Reporter(),
-                seconds=about["seconds"],
-                measure_seconds=measure_s,
-            )
+            outcomes = [
+                experiments.optimize(
+                    path,
+                    others[name],
+                    reporter=experiments.Reporter(),
+                    seconds=about["seconds"],
+                    measure_seconds=measure_s,
+                    **settings,
+                )
+                for name, settings in OURS.items()
+            ]
         except UserError as error:
             return {"outcome": f"refused: {error}", "rows": [], "peers": {}, "seconds_all": 0.0}
         peers = {
             peer: simplified(peer, about["peers"], path, directory / f"{peer}.onnx")
             for peer in PEERS
         }
-        others = {"tfrl": ours}
+        outcome = outcomes[0]
         others |= {peer: directory / f"{peer}.onnx" for peer, why in peers.items() if not why}
         open_sizes = OpenSizes(onnx_io.read(path))
         rows = []
@@ -226,7 +248,7 @@ def _ratio_of(name: str) -> Cell:
 
 
 FILES = Study(
-    """ONNX files as people have them: `tfrl optimize` beside onnxsim and OnnxSlim.
+    """ONNX files as people have them: `tfrl optimize` beside other optimisers.
 
     python -m tools.fetch_models -o runs/models
     python -m tools.studies files --models runs/models -o runs/files
@@ -242,7 +264,7 @@ fresh process, at each of the sizes that `tfrl optimize` reports.""",
             'best; "said" is what `tfrl optimize` said itself, beside the file fully optimised.',
             ("file", "at"),
             {
-                "tfrl": _ratio_of("tfrl"),
+                **{name: _ratio_of(name) for name in OURS},
                 "said": first("said", "{:.3f}"),
                 COPY: _ratio_of(COPY),
                 **{peer: _ratio_of(peer) for peer in PEERS},

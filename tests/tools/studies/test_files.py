@@ -29,10 +29,12 @@ def test_what_stands_in_the_cells():
     (table,) = files.FILES.tables
     *_, first, second = writing.to_markdown(table, [record, refused]).splitlines()
     assert first == (
-        "| a, n=2 | 0.800 [0.790, 0.810] | 0.810 | 1.000 [0.990, 1.020] | "
-        "0.900 [0.800, 1.000] (wrong) | failed: a / b | 15 s, 21 s | faster |"
+        "| a, n=2 | 0.800 [0.790, 0.810] | does not run | 0.810 | 1.000 [0.990, 1.020] | "
+        "0.900 [0.800, 1.000] (wrong) | failed: a / b | "
+        + "does not run | " * 4
+        + "15 s, 21 s | faster |"
     )
-    assert second == "| b, fixed |  | 0.810 |  |  |  | 15 s, 21 s | refused: no model |"
+    assert second == "| b, fixed |  |  | 0.810 |" + "  |" * 7 + " 15 s, 21 s | refused: no model |"
 
 
 def test_peers_that_are_missing_or_fail(tmp_path, monkeypatch):

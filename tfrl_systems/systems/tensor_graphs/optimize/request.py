@@ -15,8 +15,9 @@ from tfrl_systems.systems.tensor_graphs.problem import Rewriting
 # All of it may take the seconds of the searches, twice those of a final measurement, and as many as
 # the searches again, but not fewer or more than these.
 _BESIDE_S = 5.0, 30.0
-# Seconds of these that are left for starting the program and for writing the model, half at most.
-_WRITING_S = 8.0
+# Seconds of these that are left for starting the program and for writing the model, and the largest
+# share of them that is.
+_WRITING_S, _WRITING = 8.0, 0.7
 # A final measurement takes this share of the searches' seconds, but not fewer or more than these.
 _MEASURING = 0.2
 _MEASURING_S = 1.0, 10.0
@@ -154,7 +155,9 @@ class Optimization(Searching, Rewriting):
     def all_seconds(self) -> float:
         """Wall time that everything may take, up to writing the model, in seconds."""
         beside_s = _within(self.seconds, *_BESIDE_S)
-        return self.seconds + 2 * self.final_seconds + beside_s - min(_WRITING_S, beside_s / 2)
+        return (
+            self.seconds + 2 * self.final_seconds + beside_s - min(_WRITING_S, _WRITING * beside_s)
+        )
 
 
 def _within(value: float, least: float, most: float) -> float:

@@ -67,6 +67,7 @@ Rewrites an ONNX model by verified rules so that it runs faster and computes the
   tfrl optimize model.onnx -o fast.onnx --dimension width=160,320 --dimension 'x[0]=1'
   tfrl optimize model.onnx -o fast.onnx --strict
   tfrl optimize model.onnx -o fast.onnx --contrib --threads 4
+  tfrl optimize model.onnx -o small.onnx --quantize --max-error 0.02 --inputs samples.npz
 
 A search looks for graphs that cost less, operator by operator, as measured on this machine. Its
 best candidates are run beside MODEL, on random inputs and on yours, and dropped if an output
@@ -84,6 +85,13 @@ too. --inputs FILE.npz gives sizes and values from real data.
 
 --threads N measures operators, candidates and results with N threads of onnxruntime in each
 operator. The result is then slower than MODEL neither on N threads nor on one.
+
+--contrib also uses operators that onnxruntime's CPU provider alone has, such as Attention.
+
+--quantize --max-error E --inputs FILE.npz also makes nodes int8, by ranges that are computed when
+the model runs (dynamic) or come from the samples (static). Outputs stay within the relative error
+E on the samples; what is measured faster than the float model is written. It takes --seconds
+longer.
 
 --policy DIR lets a learned policy lead the search: it plays first, and the search goes on from the
 cheapest graph that it finds. With --method policy it plays alone.

@@ -20,6 +20,7 @@ from environments.tensor_graphs.rules.language.notation import (
     Quantity,
     Tensor,
     any_of,
+    call,
     concat,
     make_rule,
     numbers,
@@ -63,22 +64,65 @@ def _attention(
     )
 
 
+_C = Quantity(Name("c"))
+_WAYS: tuple[tuple[str, Callable[[Tensor, Tensor], Tensor], Quantity | float], ...] = (
+    ("unscaled", lambda q, k: q @ k, 1.0),
+    ("scaled", lambda q, k: (q @ k) * _C, _C),
+    ("divided", lambda q, k: (q @ k) / _C, 1 / _C),
+    ("scaled_query", lambda q, k: (q * _C) @ k, _C),
+    ("divided_query", lambda q, k: (q / _C) @ k, 1 / _C),
+    ("scaled_key", lambda q, k: q @ (k * _C), _C),
+    ("divided_key", lambda q, k: q @ (k / _C), 1 / _C),
+    ("scaled_both", lambda q, k: (q * _C) @ (k * _C), _C * _C),
+    ("divided_both", lambda q, k: (q / _C) @ (k / _C), 1 / (_C * _C)),
+)
+"""Ways to scale the scores: (name, scores of query and key, scale)."""
+
+
 def _attentions() -> Iterator[Rule]:
-    c = Quantity(Name("c"))
-    ways: list[tuple[str, Callable[[Tensor, Tensor], Tensor], Quantity | float]] = [
-        ("unscaled", lambda q, k: q @ k, 1.0),
-        ("scaled", lambda q, k: (q @ k) * c, c),
-        ("divided", lambda q, k: (q @ k) / c, 1 / c),
-        ("scaled_query", lambda q, k: (q * c) @ k, c),
-        ("divided_query", lambda q, k: (q / c) @ k, 1 / c),
-        ("scaled_key", lambda q, k: q @ (k * c), c),
-        ("divided_key", lambda q, k: q @ (k / c), 1 / c),
-        ("scaled_both", lambda q, k: (q * c) @ (k * c), c * c),
-        ("divided_both", lambda q, k: (q / c) @ (k / c), 1 / (c * c)),
-    ]
-    for name, scaled, scale in ways:
+    for name, scaled, scale in _WAYS:
         yield _attention(f"contrib_{name}_attention", scaled, scale, masked=False)
         yield _attention(f"contrib_{name}_masked_attention", scaled, scale, masked=True)
+
+
+def _whole_attentions() -> Iterator[Rule]:
+    """Attention of the same rows with its three products, as PyTorch's exporter writes it."""
+    x, m = Tensor(Variable("x")), Tensor(Variable("m"))
+    names, s = ("query", "key", "value"), Quantity(Name("s"))
+    weights, biases = ([Tensor(Variable(f"{kind}_{name}")) for name in names] for kind in "wb")
+    query, key, value = (
+        op.Reshape(x @ weight + bias, shape=s) for weight, bias in zip(weights, biases, strict=True)
+    )
+    w, t = weights[0], x.dim(1)
+    usual = [x.rank == 3, w.rank == 2, call("length", s) == 4, s[0] == x.dim(0), s[1] == t]
+    usual += [weight.shape == w.shape for weight in weights[1:]]
+    usual += [bias.shape == w.shape[1:] for bias in biases]
+    fitting = [
+        m.rank == 4,
+        *(any_of(m.dim(k) == 1, m.dim(k) == size) for k, size in enumerate((s[0], s[2], t, t))),
+    ]
+    constant = [only_where(tensor.is_constant) for tensor in (*weights, *biases)]
+    joined = op.Concat(*weights, axis=1), op.Concat(*biases, axis=0)
+    # Verification refuses the last way, whose two quotients round otherwise than one factor.
+    for name, scaled, scale in _WAYS[:-1]:
+        scores = scaled(
+            op.Transpose(query, perm=(0, 2, 1, 3)), op.Transpose(key, perm=(0, 2, 3, 1))
+        )
+        for is_masked in (False, True):
+            weighed = op.Softmax(scores + m if is_masked else scores, axis=3)
+            mixed = op.Transpose(
+                weighed @ op.Transpose(value, perm=(0, 2, 1, 3)), perm=(0, 2, 1, 3)
+            )
+            masks = [op.Expand(m, shape=(m.dim(0), m.dim(1), t, t))] * is_masked
+            attention = op.Attention(x, *joined, *masks, num_heads=s[2], scale=scale)
+            yield make_rule(
+                f"contrib_{name}{'_masked' * is_masked}_attention_of_rows",
+                mixed,
+                op.Reshape(attention, shape=s),
+                *usual,
+                *fitting * is_masked,
+                *constant,
+            )
 
 
 def _packed_heads() -> Iterator[Rule]:
@@ -288,4 +332,4 @@ def contrib_products(x, y, p: Attribute, c: Attribute, i: Attribute, j: Attribut
     }
 
 
-RULES = (*_attentions(), *_projections(), *_packed_heads(), *_all_gelus())
+RULES = (*_whole_attentions(), *_attentions(), *_projections(), *_packed_heads(), *_all_gelus())

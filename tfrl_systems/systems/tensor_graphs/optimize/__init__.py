@@ -8,6 +8,7 @@ optimization   the road, a step a line
   checkpoint   the file to go on from, if the search is killed
   checking     which of them compute the same
   measuring    which of these is faster, and what each of its rules saves
+  quantizing   int8 in some nodes, if that is asked for
   outcome      what came out, as text and JSON; `page` shows it in a browser
   writing      the faster model, or a copy, and the report
 in_memory      the road for a model that is not in a file

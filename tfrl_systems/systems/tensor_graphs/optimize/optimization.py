@@ -5,11 +5,13 @@ from __future__ import annotations
 import pathlib
 import tempfile
 import time
+from collections.abc import Sequence
 
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.execution.choosing import Choice
 from environments.tensor_graphs.execution.inputs import NoInputsError
 from environments.tensor_graphs.execution.sizes import NONE_OPEN
+from environments.tensor_graphs.execution.trials import Trial
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.selection.selection import Selection
@@ -18,6 +20,7 @@ from tfrl_systems.systems.tensor_graphs.evaluating import bound_of
 from tfrl_systems.systems.tensor_graphs.optimize.checking import check, why_not
 from tfrl_systems.systems.tensor_graphs.optimize.measuring import leave_out, limit_of, select
 from tfrl_systems.systems.tensor_graphs.optimize.outcome import Outcome
+from tfrl_systems.systems.tensor_graphs.optimize.quantizing import quantize
 from tfrl_systems.systems.tensor_graphs.optimize.reading import read
 from tfrl_systems.systems.tensor_graphs.optimize.request import Optimization
 from tfrl_systems.systems.tensor_graphs.optimize.searching import (
@@ -47,22 +50,25 @@ def optimize(request: Optimization, reporter: Reporter) -> Outcome:
             raise
         outcome = _untried(request, reading.original.graph, str(error))
     else:
-        outcome = _find_faster(task, reporter)
+        outcome = _find_faster(task, reading.inputs, reporter)
     return write_outcome(outcome, began_s)
 
 
-def _find_faster(task: Task, reporter: Reporter) -> Outcome:
+def _find_faster(task: Task, own: Sequence[Trial], reporter: Reporter) -> Outcome:
     request = task.request
     proposals = search(task, reporter)
     selection, account = Selection(None, why_not(task, proposals), ()), None
-    if not selection.reason:
-        with tempfile.TemporaryDirectory(prefix="tfrl-") as name:
-            directory = pathlib.Path(name)
+    quantized = None
+    with tempfile.TemporaryDirectory(prefix="tfrl-") as name:
+        directory = pathlib.Path(name)
+        if not selection.reason:
             with reporter.status() as tell:
                 tell("comparing the outputs of candidates")
                 candidates = check(task, proposals, directory, reporter)
                 selection = select(task, candidates, tell)
             selection, account = leave_out(task, selection, directory, reporter)
+        if request.quantize:
+            quantized = quantize(task, own, selection, directory, reporter)
     note = task.trials.note
     if note:
         note += "; --inputs FILE.npz compares on yours"
@@ -74,6 +80,7 @@ def _find_faster(task: Task, reporter: Reporter) -> Outcome:
         choice=task.problem.choice,
         note="; ".join(filter(None, (note, limit_of(selection)))),
         account=account,
+        quantized=quantized,
         bound=bound_of(task.problem, _BOUND_S, reporter) if request.bound else None,
     )
 

@@ -14,8 +14,10 @@ from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.search import Result, Visited
 from environments.tensor_graphs.selection.contributions import Contribution, contributions, shares
 from environments.tensor_graphs.selection.leaving_out import Account
+from environments.tensor_graphs.selection.quantization import Attempt
 from environments.tensor_graphs.selection.selection import Measurement, Row, Selection
 from tfrl_systems.reporting import format_table, percent
+from tfrl_systems.systems.tensor_graphs.optimize.quantizing import Quantized
 from tfrl_systems.systems.tensor_graphs.optimize.request import Optimization
 from tfrl_systems.systems.tensor_graphs.optimize.searching import Proposals
 from tfrl_systems.systems.tensor_graphs.optimize.sizing import options_of
@@ -34,6 +36,7 @@ class Outcome:
       choice: the sizes that it was optimised at.
       note: what is special about the inputs that it was compared on; "" if nothing is.
       account: what each rule saves, as it was measured; None if nothing was.
+      quantized: what came of quantising; None if that was not asked for.
       bound: how cheap the graph can become at best; None if that was not asked for.
       seconds: wall time of everything, in seconds.
     """
@@ -45,6 +48,7 @@ class Outcome:
     choice: Choice
     note: str = ""
     account: Account | None = None
+    quantized: Quantized | None = None
     bound: Bound | None = None
     seconds: float = 0.0
 
@@ -78,8 +82,19 @@ class Outcome:
     @property
     def max_relative_error(self) -> float:
         """Largest relative error of the written model's outputs; 0 if they were not compared."""
+        if (attempt := self._int8) is not None:
+            return attempt.judgement.error
         chosen = self.selection.chosen
         return chosen.equivalence.max_relative_error if chosen and chosen.equivalence else 0.0
+
+    @property
+    def _int8(self) -> Attempt | None:
+        return self.quantized.chosen if self.quantized else None
+
+    @property
+    def has_gain(self) -> bool:
+        """Whether the written model is faster than the given one."""
+        return self.visited is not None or self._int8 is not None
 
     @property
     def contributions(self) -> tuple[Contribution, ...]:
@@ -100,8 +115,9 @@ class Outcome:
             "objective": self.request.objective,
             "strict": self.request.strict,
             "contrib": self.request.contrib,
-            "gain": self.visited is not None,
-            "reason": self.selection.reason,
+            "gain": self.has_gain,
+            "reason": "" if self.has_gain else self.selection.reason,
+            "quantized": self.quantized and self.quantized.to_json(),
             "sizes": [sizes.to_json() for sizes in self.choice.points],
             "sizes_chosen": list(self.choice.chosen),
             "nodes_before": num_operators(self.before),
@@ -137,10 +153,13 @@ class Outcome:
 
     def _measured_to_json(self) -> dict[str, Any]:
         measured = self.measurement
+        full = measured.fully_optimised if measured else None
+        if self.quantized is not None and self.quantized.compared is not None:
+            full = self.quantized.compared
         return {
-            "measured_ratio": measured and measured.fully_optimised.ratio.value,
-            "measured_ratio_interval": measured and _interval(measured.fully_optimised.ratio),
-            "same_model_ratio_interval": measured and _interval(measured.fully_optimised.same),
+            "measured_ratio": full and full.ratio.value,
+            "measured_ratio_interval": full and _interval(full.ratio),
+            "same_model_ratio_interval": full and _interval(full.same),
             "best_level": measured and _best_level(measured),
             "threads": self.request.threads,
             "processor": processor_model(),
@@ -159,10 +178,13 @@ class Outcome:
     def to_text(self) -> str:
         """Return the outcome as `tfrl optimize` shows it."""
         facts = [*self._facts_of_search(), *self._facts_of_measuring()]
+        facts += self._facts_of_quantizing()
         lines = [
             f"{self.request.model} -> {self.request.place}",
             *(f"  {name:<15}{text}" for name, text in facts),
         ]
+        if self.visited is None and self.has_gain:
+            return "\n".join(lines)
         if self.visited is None:
             return "\n".join([*lines, f"no gain available: {self.selection.reason}; copied"])
         start_ms = self.result.start_cost_ms
@@ -204,12 +226,26 @@ class Outcome:
             gap = self.bound.gap(result.best.cost_ms)
             yield "bound", f"{kind} {self.bound.bound_ms:.3f} ms, gap {100 * gap:.1f}%"
 
+    def _facts_of_quantizing(self) -> Iterator[tuple[str, str]]:
+        if self.quantized is None:
+            return
+        for attempt in self.quantized.plain:
+            name = f"{attempt.kind}, all {len(attempt.nodes)} nodes"
+            yield "int8", f"{name}: {_said_of(attempt)}"
+        if (chosen := self._int8) is not None and self.quantized.compared is not None:
+            name = f"{chosen.kind}, {len(chosen.nodes)} nodes"
+            yield "quantised", f"{name}: {_said_of(chosen)}"
+            yield "", f"{self.quantized.compared.ratio} of the model's time"
+        else:
+            yield "not quantised", self.quantized.reason
+
     def _facts_of_measuring(self) -> Iterator[tuple[str, str]]:
         threads = self.request.threads
         yield "processor", f"{processor_model()}, {threads} thread{'s' * (threads > 1)}"
         if (measured := self.measurement) is not None:
             full, best = measured.fully_optimised, measured.at_best_levels
-            yield "measured", f"{full.ratio} of the model's time"
+            # What is written may be made of this one.
+            yield "float model" if self._int8 else "measured", f"{full.ratio} of the model's time"
             yield "", f"{full.same} for two copies of the model"
             for row in measured.rows[1:]:
                 yield "", f"{row.comparison.ratio} at {row.where}"
@@ -217,7 +253,7 @@ class Outcome:
             if best is not full:
                 levels = f"{measured.candidate_level} against {measured.original_level}"
                 yield "at best levels", f"{best.ratio} ({levels})"
-        if self.visited is not None:
+        if self.visited is not None and not self._int8:
             yield "largest error", f"{self.max_relative_error:.1e} relative"
         if self.note:
             yield "note", self.note
@@ -226,6 +262,14 @@ class Outcome:
                 yield "left out", f"{_named(rules)}: measured slower"
             for needed in self.account.needed:
                 yield "kept", f"{_named(needed.rules)}: {needed.why}"
+
+
+def _said_of(attempt: Attempt) -> str:
+    judgement, compared = attempt.judgement, attempt.over_float
+    text = (
+        f"error {judgement.error:.1e}, largest elements agree in {100 * judgement.agreement:.1f}%"
+    )
+    return text + (f", {compared.ratio} of the float model's time" if compared else "")
 
 
 def _named(rules: Sequence[str]) -> str:

@@ -15,8 +15,9 @@ from tfrl_systems.systems.tensor_graphs.problem import Rewriting
 # All of it may take the seconds of the searches, twice those of a final measurement, and as many as
 # the searches again, but not fewer or more than these.
 _BESIDE_S = 5.0, 30.0
-# Seconds of these that are left for starting the program and for writing the model, half at most.
-_WRITING_S = 8.0
+# Seconds of these that are left for starting the program and for writing the model, and the largest
+# share of them that is.
+_WRITING_S, _WRITING = 8.0, 0.7
 # A final measurement takes this share of the searches' seconds, but not fewer or more than these.
 _MEASURING = 0.2
 _MEASURING_S = 1.0, 10.0
@@ -41,6 +42,10 @@ class Optimization(Searching, Rewriting):
       contrib: also use operators that onnxruntime's CPU provider alone has (com.microsoft:
         MultiHeadAttention, SkipLayerNormalization, FastGelu, FusedMatMul, …), where they are
         faster; other runtimes do not load such a file.
+      quantize: also make nodes int8 where that is faster, judged on the samples of --inputs; takes
+        --seconds longer. Where nothing pays, the float model is written, and the reason said.
+      max_error: largest relative error of an output that --quantize may cause, |y - y'| / |y| over
+        all samples.
       measure: measure candidates end to end; without it the estimate decides.
       measure_seconds: seconds of each final measurement; longer measurements detect smaller gains;
         by default a fifth of --seconds, but 1 to 10.
@@ -65,6 +70,8 @@ class Optimization(Searching, Rewriting):
     policy: pathlib.Path | None = option(None, metavar="DIR")
     strict: bool = False
     contrib: bool = False
+    quantize: bool = False
+    max_error: float | None = option(None, metavar="E", positive=True)
     measure: bool = True
     measure_seconds: float | None = option(None, metavar="N", positive=True)
     threads: int = option(1, metavar="N", minimum=1)
@@ -80,6 +87,7 @@ class Optimization(Searching, Rewriting):
         paths = [self.inputs] if isinstance(self.inputs, str | pathlib.Path) else self.inputs
         object.__setattr__(self, "inputs", tuple(map(pathlib.Path, paths)))
         self._check_threads()
+        self._check_quantizing()
         if self.contrib and self.objective in ("openvino", "onnxruntime-cuda"):
             raise UsageError(
                 "--contrib: expected onnxruntime on the CPU, which has such operators, found "
@@ -91,6 +99,28 @@ class Optimization(Searching, Rewriting):
                     "--freeze: expected one size for each dimension, found "
                     f"{name}={','.join(map(str, sizes))}; give one"
                 )
+
+    def _check_quantizing(self) -> None:
+        """Raise UsageError unless what belongs together is there."""
+        if self.max_error is not None and not self.quantize:
+            raise UsageError("--max-error: expected --quantize with it, found none; add it")
+        if not self.quantize:
+            return
+        if not self.inputs:
+            raise UsageError(
+                "--quantize: expected --inputs FILE.npz with samples to judge by, found none; give "
+                "some"
+            )
+        if self.max_error is None or self.max_error >= 1:
+            raise UsageError(
+                "--quantize: expected --max-error E with 0 < E < 1, found "
+                f"{'none' if self.max_error is None else self.max_error}; give 0.01, for example"
+            )
+        if not self.objective.startswith(("onnxruntime", "analytic")) or not self.measure:
+            raise UsageError(
+                "--quantize: expected onnxruntime and its measurements, which tell where int8 is "
+                f"faster, found --objective {self.objective}, or --no-measure; leave them out"
+            )
 
     def _check_threads(self) -> None:
         """Raise UsageError unless so many threads can be measured here."""
@@ -125,7 +155,9 @@ class Optimization(Searching, Rewriting):
     def all_seconds(self) -> float:
         """Wall time that everything may take, up to writing the model, in seconds."""
         beside_s = _within(self.seconds, *_BESIDE_S)
-        return self.seconds + 2 * self.final_seconds + beside_s - min(_WRITING_S, beside_s / 2)
+        return (
+            self.seconds + 2 * self.final_seconds + beside_s - min(_WRITING_S, _WRITING * beside_s)
+        )
 
 
 def _within(value: float, least: float, most: float) -> float:

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import pathlib
 import re
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 
@@ -35,7 +36,13 @@ def write_outcome(outcome: Outcome, began_s: float) -> Outcome:
     request = outcome.request
     shapes = dict(outcome.choice.points[0].shapes) if request.freeze else None
     graph = outcome.after if outcome.visited else None
-    write(request.model, request.place, graph, shapes)
+    if outcome.quantized is not None and outcome.quantized.content:
+        with tempfile.TemporaryDirectory(prefix="tfrl-") as name:
+            source = pathlib.Path(name) / "quantised.onnx"
+            source.write_bytes(outcome.quantized.content)
+            write(source, request.place, None, shapes)
+    else:
+        write(request.model, request.place, graph, shapes)
     outcome = dataclasses.replace(outcome, seconds=time.monotonic() - began_s)
     if request.report is not None:
         files.replace(request.report, make_page(outcome).encode())

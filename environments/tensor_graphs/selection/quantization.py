@@ -1,0 +1,305 @@
+"""Quantise a model to int8 where that is measured to be faster, within an error that users name.
+
+onnxruntime's own functions make the quantised nodes; here is chosen which nodes they make. Nodes of
+one operator and one shape of weights form a group, and gain about the same. Each group is quantised
+alone and measured, then each node of the groups that gain is quantised alone and compared with the
+model on the user's samples. Nodes that gain most for their error come first; of these as many are
+taken as stay within the error, by bisection, and the result is measured at length. This is done for
+two kinds:
+
+  dynamic  ranges of activations are computed when the model runs (MatMulInteger, QAttention, …)
+  static   ranges come from the user's samples (QDQ, uint8 activations, int8 weights by channel)
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import io
+import logging
+import pathlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+import onnx
+
+from environments.errors import UserError
+from environments.tensor_graphs.execution.backends import Arrays, Backend
+from environments.tensor_graphs.execution.measuring import FEW_PAIRS, Bench, Comparison
+
+KINDS = ("dynamic", "static")
+_TYPES: Mapping[str, Sequence[str]] = {
+    "dynamic": ("MatMul", "Attention"),
+    "static": ("MatMul", "Gemm", "Conv"),
+}
+_SMALLEST_WEIGHT = 256
+# Shares of the time of a kind: for groups, for nodes, for bisection.
+_GROUPS, _NODES, _BISECTED = 0.3, 0.6, 0.75
+_LEAST_ERROR = 1e-9
+# What is not certainly slower may gain beside others.
+_LEAST_GAIN = 1e-3
+
+
+@dataclasses.dataclass(frozen=True)
+class Judgement:
+    """How far a quantised model's outputs lie from the model's, on the user's samples.
+
+    Attributes:
+      error: the largest of its outputs' relative errors, each |y - y'| / |y| over all samples.
+      agreement: share of rows of outputs whose largest element stays the largest.
+    """
+
+    error: float
+    agreement: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Attempt:
+    """A model that was quantised.
+
+    Attributes:
+      kind: one of KINDS.
+      nodes: names of the nodes that are quantised.
+      path: its file.
+      judgement: how far its outputs lie from the model's.
+      over_float: its time over that of the float model; None if it was not measured.
+    """
+
+    kind: str
+    nodes: tuple[str, ...]
+    path: pathlib.Path
+    judgement: Judgement
+    over_float: Comparison | None = None
+
+
+def time_of(attempt: Attempt) -> float:
+    """Return an attempt's time over that of the float model; 1 if it was not measured."""
+    return attempt.over_float.ratio.value if attempt.over_float else 1.0
+
+
+class Samples:
+    """The user's samples, and the outputs that the model gives for them."""
+
+    def __init__(self, inputs: Sequence[Arrays], expected: Sequence[Mapping[str, np.ndarray]]):
+        self.inputs = inputs
+        self._expected = expected
+
+    def judge(self, outputs: Sequence[Mapping[str, np.ndarray]]) -> Judgement:
+        """Compare a quantised model's outputs with the model's, sample by sample."""
+        error, num_equal, num_rows = 0.0, 0, 0
+        for name, first in self._expected[0].items():
+            if not isinstance(first, np.ndarray) or first.dtype.kind != "f" or not first.size:
+                continue
+            before = [sample[name].astype(np.float64) for sample in self._expected]
+            after = [sample[name].astype(np.float64) for sample in outputs]
+            apart = sum(float(np.square(a - b).sum()) for a, b in zip(after, before, strict=True))
+            size = sum(float(np.square(b).sum()) for b in before)
+            share = np.sqrt(apart / max(size, 1e-300))
+            error = max(error, float(share) if np.isfinite(share) else np.inf)
+            if first.ndim and first.shape[-1] > 1:
+                for a, b in zip(after, before, strict=True):
+                    num_equal += int((a.argmax(-1) == b.argmax(-1)).sum())
+                    num_rows += b[..., 0].size
+        return Judgement(error, num_equal / num_rows if num_rows else 1.0)
+
+
+class Quantizer:
+    """Quantises one float model in several ways.
+
+    Args:
+      model: the float model's file.
+      samples: the user's samples.
+      on: the backend that runs and measures models.
+      directory: where files are written.
+      max_error: the largest relative error that is allowed.
+      tell: is told what is being done.
+    """
+
+    def __init__(
+        self,
+        model: pathlib.Path,
+        samples: Samples,
+        on: Backend,
+        directory: pathlib.Path,
+        max_error: float,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._samples, self._on, self._directory = samples, on, directory
+        self._max_error, self._tell = max_error, tell
+        self._count = 0
+        self._model = prepared(model)
+        self._bench = Bench(model, samples.inputs[0], on)
+        self.plain: list[Attempt] = []
+
+    def best(self, kind: str, seconds: float, final_s: float) -> Attempt | None:
+        """Return the fastest model of a kind within the error that was found; None without one.
+
+        It is measured against the float model, for `final_s` seconds of wall time.
+        """
+        began_s = time.monotonic()
+        groups = self._groups(kind)
+        everything = self._attempt(kind, [name for group in groups for name in group])
+        if everything is None:
+            return None
+        self.plain.append(self._measured(everything, final_s / 2))
+        ordered = self._ordered(kind, groups, began_s, seconds)
+        chosen = self._bisected(kind, ordered, began_s + _BISECTED * seconds)
+        attempts = [] if chosen is None else [self._measured(chosen, final_s / 2)]
+        if everything.judgement.error <= self._max_error:
+            attempts.append(self.plain[-1])
+        return min(attempts, key=time_of, default=None)
+
+    def _ordered(
+        self, kind: str, groups: Sequence[Sequence[str]], began_s: float, seconds: float
+    ) -> list[str]:
+        """Return the nodes of the groups that gain, those first that gain most for their error."""
+        scores: dict[str, float] = {}
+        for place, group in enumerate(groups):
+            self._tell(f"quantising ({kind}): group {place + 1} of {len(groups)}")
+            alone = self._attempt(kind, group)
+            if alone is None or time.monotonic() > began_s + _GROUPS * seconds * 2:
+                continue
+            compared = self._measured(alone, _GROUPS * seconds / (2 * len(groups))).over_float
+            assert compared is not None
+            if compared.is_slower:
+                continue
+            gain = max(1 - compared.ratio.value, _LEAST_GAIN) / len(group)
+            for name in group:
+                judgement = alone.judgement
+                if len(group) > 1 and time.monotonic() < began_s + _NODES * seconds:
+                    single = self._attempt(kind, [name])
+                    judgement = single.judgement if single else judgement
+                scores[name] = gain / max(judgement.error, _LEAST_ERROR)
+        return sorted(scores, key=lambda name: -scores[name])
+
+    def _bisected(self, kind: str, ordered: Sequence[str], end_s: float) -> Attempt | None:
+        """Return the model with most of the first nodes quantised that is within the error."""
+        best, least, most = None, 0, len(ordered)
+        size = most
+        while least < most:
+            self._tell(f"quantising ({kind}): {size} of {len(ordered)} nodes")
+            attempt = self._attempt(kind, ordered[:size])
+            if attempt is not None and attempt.judgement.error <= self._max_error:
+                best, least = attempt, size
+            else:
+                most = size - 1
+            if time.monotonic() > end_s and best is not None:
+                break
+            size = (least + most + 1) // 2
+        return best
+
+    def _measured(self, attempt: Attempt, seconds: float) -> Attempt:
+        compared = self._bench.compare(attempt.path, seconds=seconds, pairs=FEW_PAIRS)
+        return dataclasses.replace(attempt, over_float=compared)
+
+    def _groups(self, kind: str) -> list[list[str]]:
+        """Return the names of nodes that can be quantised, by operator and shape of weights."""
+        weights = {weight.name: tuple(weight.dims) for weight in self._model.graph.initializer}
+        groups: dict[tuple, list[str]] = collections.defaultdict(list)
+        for node in self._model.graph.node:
+            shape = weights.get(node.input[1]) if len(node.input) > 1 else None
+            if node.op_type in _TYPES[kind] and shape and np.prod(shape) >= _SMALLEST_WEIGHT:
+                groups[(node.op_type, shape)].append(node.name)
+        return list(groups.values())
+
+    def _attempt(self, kind: str, nodes: Sequence[str]) -> Attempt | None:
+        """Quantise some nodes and run the result; None if that is not possible."""
+        if not nodes:
+            return None
+        self._count += 1
+        path = self._directory / f"quantised-{self._count}.onnx"
+        try:
+            quantised(self._model, kind, nodes, self._samples.inputs, path)
+            program = self._on.open(path)
+            outputs = [program.run(inputs) for inputs in self._samples.inputs]
+        except UserError:
+            return None
+        return Attempt(kind, tuple(nodes), path, self._samples.judge(outputs))
+
+
+def prepared(path: pathlib.Path) -> onnx.ModelProto:
+    """Load a model so that it can be quantised: nodes have names, and Gemm is a product and a sum.
+
+    Raises:
+      UserError: this onnxruntime cannot quantise.
+    """
+    try:
+        from onnxruntime.quantization.onnx_model import ONNXModel
+    except ImportError as error:
+        raise UserError(f"--quantize: onnxruntime.quantization is missing: {error}") from None
+    model = onnx.load(path)
+    for place, node in enumerate(model.graph.node):
+        node.name = f"{node.op_type}.{place}"
+    wrapped = ONNXModel(model)
+    with contextlib.suppress(ValueError, AttributeError, TypeError):
+        wrapped.replace_gemm_with_matmul()
+    model = wrapped.model
+    for place, node in enumerate(model.graph.node):
+        node.name = node.name or f"{node.op_type}.new.{place}"
+    return model
+
+
+def quantised(
+    model: onnx.ModelProto,
+    kind: str,
+    nodes: Sequence[str],
+    samples: Sequence[Arrays],
+    path: pathlib.Path,
+) -> None:
+    """Write a model some of whose nodes are quantised.
+
+    Raises:
+      UserError: onnxruntime cannot quantise it.
+    """
+    from onnxruntime import quantization as ort
+
+    copied = onnx.ModelProto()
+    copied.CopyFrom(model)
+    usual = {"nodes_to_quantize": list(nodes), "op_types_to_quantize": list(_TYPES[kind])}
+    try:
+        with _silent():
+            if kind == "dynamic":
+                ort.quantize_dynamic(
+                    copied, path, per_channel=True, weight_type=ort.QuantType.QInt8, **usual
+                )
+            else:
+                ort.quantize_static(
+                    *(copied, path, _Reader(samples)),
+                    quant_format=ort.QuantFormat.QDQ,
+                    per_channel=True,
+                    activation_type=ort.QuantType.QUInt8,
+                    weight_type=ort.QuantType.QInt8,
+                    **usual,
+                )
+    except Exception as error:
+        # onnxruntime's functions raise errors of many kinds for what they cannot do.
+        raise UserError(f"onnxruntime cannot quantise the model: {error}") from None
+
+
+class _Reader:
+    """The samples as onnxruntime's calibration reads them."""
+
+    def __init__(self, samples: Sequence[Arrays]) -> None:
+        self._rest = iter(samples)
+
+    def get_next(self) -> Arrays | None:
+        """Return the next sample; None after the last one."""
+        sample = next(self._rest, None)
+        return None if sample is None else dict(sample)
+
+    def __len__(self) -> int:
+        return 1
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Keep what onnxruntime's functions say of themselves from a user's terminal."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        logging.disable(before)

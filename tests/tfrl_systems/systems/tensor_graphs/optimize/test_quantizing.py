@@ -1,0 +1,87 @@
+"""int8 is written where it is faster than the float model, else the reason is said."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from environments.tensor_graphs.execution.inputs import random_inputs
+from environments.tensor_graphs.selection import quantization
+from tests.environments.tensor_graphs.selection.fakes import compared
+from tests.environments.tensor_graphs.small_models import adapter, write
+from tests.tfrl_systems.systems.tensor_graphs.optimize.running import outputs
+from tfrl_systems.systems.tensor_graphs.optimize import quantizing
+
+QUICK = ("--objective", "analytic", "--expansions", "60", "--measure-seconds", "0.05", "--json")
+
+
+class FastBench:
+    """Stands in for `Bench`: int8 takes 70% of the time."""
+
+    def __init__(self, *_):
+        pass
+
+    def compare(self, path, **_):
+        return compared(0.7, 0.69, 0.71)
+
+
+@pytest.fixture
+def model(tmp_path):
+    return write(tmp_path / "m.onnx", adapter(size=64, rank=32))
+
+
+@pytest.fixture
+def samples(model, tmp_path):
+    """Two files, and the options that name them."""
+    paths = [tmp_path / f"{seed}.npz" for seed in range(2)]
+    for seed, path in enumerate(paths):
+        np.savez(path, **random_inputs(onnx.load(model), seed=seed))
+    return [word for path in paths for word in ("--inputs", path)]
+
+
+def test_what_is_faster_is_written(model, samples, tmp_path, tfrl, monkeypatch):
+    for module in (quantization, quantizing):
+        monkeypatch.setattr(module, "Bench", FastBench)
+    ran = tfrl("optimize", model, "--quantize", "--max-error", "0.1", *samples, *QUICK)
+    assert ran.status == 0 and ran.json["gain"], ran.err
+    assert ran.json["measured_ratio"] == 0.7 and ran.json["reason"] == ""
+    quantized = ran.json["quantized"]
+    assert quantized["kind"] in ("dynamic", "static") and quantized["reason"] == ""
+    assert 0 < quantized["relative_error"] == ran.json["max_relative_error"] <= 0.1
+    assert 0.5 < quantized["agreement"] <= 1
+    assert [attempt["kind"] for attempt in quantized["plain"]] == ["dynamic", "static"]
+    sample = dict(np.load(tmp_path / "0.npz"))
+    (before,), (after,) = (outputs(path, **sample) for path in (model, ran.json["output"]))
+    assert 0 < np.linalg.norm(after - before) < 0.15 * np.linalg.norm(before)
+    written = {node.op_type for node in onnx.load(ran.json["output"]).graph.node}
+    assert written & {"MatMulInteger", "QuantizeLinear"}
+
+
+def test_where_nothing_pays_the_float_model_is_written(model, samples, tfrl):
+    """By the clock of these tests, more operators take longer."""
+    ran = tfrl("optimize", model, "--quantize", "--max-error", "0.1", *samples, *QUICK)
+    assert ran.status == 0 and ran.json["gain"], ran.err
+    assert "of the float model's time" in ran.json["quantized"]["reason"]
+    assert "kind" not in ran.json["quantized"]
+    assert {node.op_type for node in onnx.load(ran.json["output"]).graph.node} <= {
+        "Gemm",
+        "MatMul",
+        "Relu",
+    }
+    strict = tfrl("optimize", model, "--quantize", "--max-error", "1e-7", *samples, *QUICK)
+    assert "could be quantised within an error of 1e-07" in strict.json["quantized"]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--quantize", "--max-error", "0.1"), "expected --inputs FILE.npz"),
+        (("--quantize", "--inputs", "0.npz"), "expected --max-error E"),
+        (("--quantize", "--inputs", "0.npz", "--max-error", "1"), "0 < E < 1, found 1.0"),
+        (("--max-error", "0.1"), "expected --quantize with it"),
+    ],
+)
+def test_what_belongs_together(model, tfrl, words, message):
+    ran = tfrl("optimize", model, *words)
+    assert ran.status == 2 and message in ran.err and ran.err.count("\n") == 1

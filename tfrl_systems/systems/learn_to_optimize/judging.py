@@ -14,6 +14,9 @@ from environments.learn_to_optimize.functions import Objective
 from tfrl_systems.settings import option
 
 JUDGES = ("values", "truth")
+"""By what policies are compared."""
+LEARNING_JUDGES = (*JUDGES, "model")
+"""By what a policy is judged while it learns."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,12 +26,13 @@ class Judging:
     Attributes:
       judge: by the mean of the "values" that it reaches, or by the errors of these against the
         "truth", the least values, which are searched for. The search takes more evaluations of the
-        function than most training does; it is announced.
+        function than most training does; it is announced. By the agent's "model", if it has one, no
+        evaluation is made.
       judged_points: the most c at which the policy is judged by values; by the truth there are at
         most 1,000.
     """
 
-    judge: str = option("values", choices=JUDGES)
+    judge: str = option("values", choices=LEARNING_JUDGES)
     judged_points: int = option(100, minimum=1)
 
     def __post_init__(self) -> None:
@@ -37,9 +41,9 @@ class Judging:
         Raises:
           UserError: there is no such judge.
         """
-        if self.judge not in JUDGES:
+        if self.judge not in LEARNING_JUDGES:
             raise UserError(
-                f"judge: expected one of {', '.join(JUDGES)}, found {self.judge!r}; correct it"
+                f"judge: expected one of {', '.join(LEARNING_JUDGES)}, found {self.judge!r}; correct it"
             )
 
     def points(self, num_free: int) -> np.ndarray:

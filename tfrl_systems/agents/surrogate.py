@@ -1,7 +1,7 @@
-"""A surrogate: a Gaussian process over actions and contexts proposes trials, and the policy learns it.
+"""A surrogate: a Gaussian process of a function proposes trials, and the policy learns it.
 
-For functions whose evaluations are dear. One model serves all contexts, so that a trial in one tells
-of the others (A. Krause, C. S. Ong: Contextual Gaussian Process Bandit Optimization, 2011). Trials
+For functions whose evaluations are dear. One model serves all contexts, so that a trial in one
+tells of the others (A. Krause, C. S. Ong: Contextual Gaussian Process Bandit Optimization, 2011). Trials
 are chosen by Thompson sampling, which needs no tuning and makes batches of any size (K. Kandasamy
 et al.: Parallelised Bayesian Optimisation via Thompson Sampling, 2018); `surrogates.search` says
 how. In the end an actor network, the same as all other agents have, learns the model's answers.
@@ -35,8 +35,8 @@ from tfrl_systems.policies.trials import Trials
 COLLECTS = "trials"
 
 _ARRAYS_NAME = "trials.npz"
-# Sets what is drawn for proposals, fits and answers apart.
-_PROPOSE, _FIT, _ANSWER = 1, 2, 3
+# Sets what is drawn for proposals and answers apart.
+_PROPOSE, _ANSWER = 1, 2
 _NUM_ANSWERS = 512
 
 
@@ -63,13 +63,11 @@ class Info(NamedTuple):
       trials: number of trials so far, those of a log included.
       failed: how many of them failed.
       noise: standard deviation of the noise that the model sees, in units of values.
-      radius: how far around the path of the minimum trials are proposed, if values have ripples.
     """
 
     trials: float
     failed: float
     noise: float
-    radius: float
 
 
 def make_agent(
@@ -139,31 +137,30 @@ class SurrogateAgent(tf_agent.TFAgent):
     def propose(self, count: int, iteration: int) -> np.ndarray:
         """Return points (x, c) float64 [count, n] of the box to try in an iteration."""
         with _one_thread():
-            if self.search.wide is None and len(self.points):
-                self.search.fit(self._generator(iteration, _FIT))
+            if self.search.model is None and len(self.points):
+                self.search.fit()
             return self.search.propose(count, self._generator(iteration, _PROPOSE))
 
     def _train(self, experience: Trials, weights: None = None) -> tf_agent.LossInfo:
-        number = int(self.train_step_counter.numpy())
         self._before = self.search.state(), experience
-        self._learn(experience, number)
+        self._learn(experience)
         self.train_step_counter.assign_add(1)
         search = self.search
         failed = np.count_nonzero(~np.isfinite(search.values))
-        if search.wide is None:
+        if search.model is None:
             raise UserError(
-                f"surrogate: expected two trials with a value, found {len(search.values)} trials of "
-                f"which {failed} failed{': ' if experience.messages else ''}"
+                f"surrogate: expected two trials with a value, found {len(search.values)} trials "
+                f"of which {failed} failed{': ' if experience.messages else ''}"
                 f"{'; '.join(experience.messages[:1])}"
             )
-        noise = search.wide.noise
-        info = Info(float(len(search.values)), float(failed), noise, search.radius)
-        return tf_agent.LossInfo(noise / search.wide.unit, info)
+        noise = search.model.noise
+        info = Info(float(len(search.values)), float(failed), noise)
+        return tf_agent.LossInfo(noise / search.model.unit, info)
 
-    def _learn(self, trials: Trials, number: int) -> None:
+    def _learn(self, trials: Trials) -> None:
         with _one_thread():
             self.search.add(trials.points, trials.values)
-            self.search.fit(self._generator(number, _FIT))
+            self.search.fit()
 
     def set_progress(self, progress: float) -> None:
         """Have the policy learn the model's answers at the end, when `progress` is 1."""
@@ -172,7 +169,7 @@ class SurrogateAgent(tf_agent.TFAgent):
         generator = self._generator(0, _ANSWER)
         contexts = self.search.covering(_NUM_ANSWERS, generator)
         with _one_thread():
-            actions = self.search.answers(contexts, generator)
+            actions = self.search.minima(contexts, generator)
             own_units = self._low + (actions + 1) / 2 * (self._high - self._low)
             distil(
                 self.actor_network,
@@ -190,9 +187,9 @@ class SurrogateAgent(tf_agent.TFAgent):
     def report(self) -> Mapping[str, Any]:
         """Return the entry `surrogate` of result.json."""
         search = self.search
-        assert search.wide is not None
+        assert search.model is not None
         failed = int(np.count_nonzero(~np.isfinite(search.values)))
-        return {"trials": len(search.values), "failed": failed, "noise": search.wide.noise}
+        return {"trials": len(search.values), "failed": failed, "noise": search.model.noise}
 
     def tables(self) -> Mapping[str, Any]:
         """Return no tables."""
@@ -219,11 +216,11 @@ class SurrogateAgent(tf_agent.TFAgent):
             self.search.restore(arrays)
         except (OSError, KeyError, ValueError) as error:
             raise UserError(
-                f"{path}: expected the trials of this run, found: {error}; remove {directory} to go "
-                "on from the checkpoint before it"
+                f"{path}: expected the trials of this run, found: {error}; remove {directory} to "
+                "go on from the checkpoint before it"
             ) from error
         self._before = self.search.state(), trials
-        self._learn(trials, int(self.train_step_counter.numpy()) - 1)
+        self._learn(trials)
 
     def _generator(self, number: int, purpose: int) -> np.random.Generator:
         return np.random.default_rng([self._config.seed, number, purpose])

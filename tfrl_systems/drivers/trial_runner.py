@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from environments.errors import Failure, UserError
-from tfrl_systems.drivers.jobs import Chunk, MakeRunner, OnResult, Pool, Timings
+from tfrl_systems.drivers.jobs import Chunk, OnResult, Pool, Timings
 from tfrl_systems.policies.trials import Trials
 
 RowFunction = Callable[[np.ndarray], np.ndarray]
@@ -65,7 +65,7 @@ class TrialPool(Pool[Chunk, Trials]):
 
     Args:
       pool: evaluates the proposals.
-      agent: has `propose(count, iteration)` -> points [count, n], and `points`, those of its trials.
+      agent: has `propose(count, iteration)` -> points [count, n], and `points` of its trials.
       evaluations: the most trials of the run.
       log: where trials are written down.
     """

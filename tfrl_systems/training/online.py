@@ -122,8 +122,8 @@ def _trials(run: TrainingRun, task: OnlineTask, agent: Any, actor: NumpyActor) -
     """Evaluate the system's function where the agent proposes."""
     if task.make_function is None:
         raise UserError(
-            f"{run.agent}: expected a system with a function to evaluate, found {run.system}, whose "
-            "episodes have states; take another agent"
+            f"{run.agent}: expected a system with a function to evaluate, found {run.system}, "
+            "whose episodes have states; take another agent"
         )
     return functools.partial(TrialRunner, task.make_function), 1
 

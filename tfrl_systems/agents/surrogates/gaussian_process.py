@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 from scipy import linalg, optimize
@@ -221,23 +221,21 @@ class GaussianProcess:
         return drawn
 
 
-def make_kernel(lengths: Sequence[float], num_actions: int, noise: float | None = None) -> Kernel:
-    """Return the covariance of a function of actions, which come first, and contexts.
+def make_kernel(num_columns: int, num_actions: int, noise: float | None = None) -> Kernel:
+    """Return the covariance of a function of actions, which come first, and contexts, in the box.
 
     It has a wide term, a narrow one for ripples, and one of the contexts alone. What depends on the
     context alone moves no minimum over the actions, so it shall not look like noise either.
 
     Args:
-      lengths: the usual length of the wide term in each column.
-      num_actions: m; the other columns are contexts.
+      num_columns: m + k.
+      num_actions: m.
       noise: the noise in units of the values' spread; None to estimate it.
     """
-    columns = tuple(range(len(lengths)))
-    narrow = tuple(length / 5 for length in lengths)
-    terms = [Term(columns, tuple(lengths), 1.0), Term(columns, narrow, 0.3)]
-    contexts = columns[num_actions:]
-    if contexts:
-        terms.append(Term(contexts, tuple(lengths[column] / 3 for column in contexts), 0.3))
+    columns = tuple(range(num_columns))
+    terms = [Term(columns, (1.0,) * num_columns, 1.0), Term(columns, (0.2,) * num_columns, 0.3)]
+    if contexts := columns[num_actions:]:
+        terms.append(Term(contexts, (0.3,) * len(contexts), 0.3))
     return Kernel(tuple(terms), noise)
 
 

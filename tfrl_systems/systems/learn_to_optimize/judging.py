@@ -43,7 +43,8 @@ class Judging:
         """
         if self.judge not in LEARNING_JUDGES:
             raise UserError(
-                f"judge: expected one of {', '.join(LEARNING_JUDGES)}, found {self.judge!r}; correct it"
+                f"judge: expected one of {', '.join(LEARNING_JUDGES)}, found {self.judge!r}; "
+                "correct it"
             )
 
     def points(self, num_free: int) -> np.ndarray:

@@ -1,10 +1,11 @@
 """A surrogate: a Gaussian process of a function proposes trials, and the policy learns it.
 
 For functions whose evaluations are dear. One model serves all contexts, so that a trial in one
-tells of the others (A. Krause, C. S. Ong: Contextual Gaussian Process Bandit Optimization, 2011). Trials
-are chosen by Thompson sampling, which needs no tuning and makes batches of any size (K. Kandasamy
-et al.: Parallelised Bayesian Optimisation via Thompson Sampling, 2018); `surrogates.search` says
-how. In the end an actor network, the same as all other agents have, learns the model's answers.
+tells of the others (A. Krause, C. S. Ong: Contextual Gaussian Process Bandit Optimization, 2011).
+Trials are chosen by Thompson sampling, which needs no tuning and makes batches of any size
+(K. Kandasamy et al.: Parallelised Bayesian Optimisation via Thompson Sampling, 2018);
+`surrogates.search` says how. In the end an actor network, the same as all other agents have, learns
+the model's answers.
 
 Trials are one step long: an observation is what was chosen last and then the context, as the specs
 say, and the value of a trial depends on the context and the action alone.
@@ -37,7 +38,7 @@ COLLECTS = "trials"
 _ARRAYS_NAME = "trials.npz"
 # Sets what is drawn for proposals and answers apart.
 _PROPOSE, _ANSWER = 1, 2
-_NUM_ANSWERS = 512
+_NUM_ANSWERS = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Config(policy_gradients.NetworkConfig):
 
     evaluations: int = 200
     noise: float = 0.0
-    distil_steps: int = 1500
+    distil_steps: int = 800
 
 
 class Info(NamedTuple):
@@ -129,6 +130,12 @@ class SurrogateAgent(tf_agent.TFAgent):
     def points(self) -> np.ndarray:
         """Return the points [N, n] of all trials so far."""
         return self.search.points
+
+    @property
+    def spread(self) -> float:
+        """Return the standard deviation of the values so far."""
+        assert self.search.model is not None
+        return self.search.model.unit
 
     def add_log(self, trials: Trials) -> None:
         """Add trials that were made before the run."""

@@ -1,10 +1,10 @@
 """Where to ask next, and what the answers say: the model that the agent `surrogate` learns from.
 
 A trial is a point (x, c) of the box [-1, 1]^(m + k) and a value to minimise; NaN if it failed. The
-first trials fill the box evenly. The contexts of later ones do too, and for most of them x is where
-a function drawn from the model is least (Thompson sampling): one that agrees with all values, and
-is free elsewhere. So a draw weighs what may be gained against what is known, and its value counts for
-all contexts. For the others x is where the model expects the least value, which sharpens it there.
+first trials fill the box evenly. The contexts of later ones do too. For most of them x is where a
+function drawn from the model is least (Thompson sampling): one that agrees with all values, and is
+free elsewhere. So a draw weighs what may be gained against what is known, and its value counts for
+all contexts. For the others x is where the model expects the least value.
 
 Where trials failed, a second model says how sure failure is, and failure has its price.
 """
@@ -27,7 +27,7 @@ _FIRST_TRIALS, _FIRST_PER_COLUMN = 20, 5
 # One of so many proposals is where the expected value is least.
 _BEST_SHARE = 4
 # Actions that are looked at in a context, and how many of them are descended from.
-_PER_ACTION, _NUM_NEAREST, _NUM_STARTS, _DESCENT_ROUNDS = 128, 64, 4, 40
+_PER_ACTION, _NUM_NEAREST, _NUM_STARTS, _DESCENT_ROUNDS = 128, 64, 3, 40
 # Widths of the steps around the best action at which a drawn function is looked at.
 _STEPS = (0.3, 0.1, 0.03, 0.01)
 # The price of certain failure, in units of the values' spread.
@@ -137,7 +137,9 @@ class Search:
         distance = np.sum((self.points[:, self.num_actions :] - context) ** 2, axis=1)
         nearest = np.argsort(distance, kind="stable")[:_NUM_NEAREST]
         actions = np.concatenate([even, self.points[nearest, : self.num_actions]])
-        means, _ = self._expected(_joined(actions, context))
+        points = _joined(actions, context)
+        assert self.model is not None
+        means = self.model.mean(points) + self._price(points)[0]
         return actions[np.argsort(means, kind="stable")[:_NUM_STARTS]]
 
     def _descended(

@@ -164,6 +164,8 @@ class LearnToOptimize(System):
             "judging": Judging(judge="model" if agent == "surrogate" else "values"),
             "agent": config,
         }
+        if agent == "surrogate" and problem is not None and problem.function is None:
+            settings["agent"] = dataclasses.replace(config, evaluations=0)
         if agent != "bc_max":
             return settings
         from tfrl_systems.systems.learn_to_optimize.teaching import Teaching
@@ -180,7 +182,7 @@ class LearnToOptimize(System):
         if run.problem.function is None and evaluations:
             raise UsageError(
                 f"evaluations: expected 0 for a log without a function, found {evaluations}; give "
-                "--set evaluations=0, or --function"
+                "--function"
             )
         iterations = min(loop.iterations, max(evaluations, 1))
         batches = dataclasses.replace(

@@ -17,6 +17,7 @@ JUDGES = ("values", "truth")
 """By what policies are compared."""
 LEARNING_JUDGES = (*JUDGES, "model")
 """By what a policy is judged while it learns."""
+_NUM_DRAWS = 1000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,9 +58,10 @@ class Judging:
 def judge(objective: Objective, x: np.ndarray, free: np.ndarray, by: str) -> dict[str, Any]:
     """Return figures of the x [M, n - k] that a policy chose for c [M, k].
 
-    `cost` is the mean value. `mse` and `msle` are added by the truth, and wherever the least values
-    are known without a search. `function_evaluations` is what that took, `truth_evaluations` the
-    part that found the least values.
+    `cost` is the mean value. These are added by the truth, and wherever the least values are known
+    without a search: `mse`, `msle`, and `regret`, the mean value beyond the least ones, with
+    `regret_interval`, where it lies for 95% of the draws of as many c. `function_evaluations` is
+    what judging took, `truth_evaluations` the part that found the least values.
 
     Raises:
       UserError: the function fails.
@@ -72,9 +74,17 @@ def judge(objective: Objective, x: np.ndarray, free: np.ndarray, by: str) -> dic
         searched = objective.evaluations.count
         least = references.truth(objective, free, MINIMA.open()).values
         figures |= references.errors_of(objective, values, least)._asdict()
+        figures |= _regret(np.maximum(values - least, 0))
         figures["truth_evaluations"] = objective.evaluations.count - searched
     figures["function_evaluations"] = objective.evaluations.count - before
     return figures
+
+
+def _regret(regrets: np.ndarray) -> dict[str, Any]:
+    """Return the mean of regrets [M], and its bootstrap interval over the c."""
+    places = np.random.default_rng(0).integers(len(regrets), size=(_NUM_DRAWS, len(regrets)))
+    interval = np.quantile(regrets[places].mean(axis=1), [0.025, 0.975])
+    return {"regret": float(regrets.mean()), "regret_interval": interval.tolist()}
 
 
 def announcement(objective: Objective, num_points: int) -> str:

@@ -15,6 +15,7 @@ from tfrl_systems.drivers.episode_runner import EpisodeRunner
 from tfrl_systems.policies.numpy_actor import NumpyActor
 from tfrl_systems.reporting import Reporter
 from tfrl_systems.systems.learn_to_optimize import judging, runners
+from tfrl_systems.systems.learn_to_optimize.answers import Answers
 from tfrl_systems.systems.learn_to_optimize.judging import Judging
 from tfrl_systems.systems.learn_to_optimize.optimizer_policy import OptimizerPolicy
 from tfrl_systems.systems.learn_to_optimize.problem import Resolved
@@ -42,6 +43,7 @@ class _Task:
     def prepare(self, workdir: Workdir, reporter: Reporter) -> dict[str, int]:
         """Measure the levels once for the run, and say what will be done."""
         if self._run.how.collects == "trials":
+            self._workdir, self._reporter = workdir, reporter
             return self._prepare_trials(reporter)
         measured = workdir.once(lambda: dataclasses.asdict(self.levels()))
         self._levels = Levels(**measured)
@@ -93,14 +95,26 @@ class _Task:
         return RunLog(workdir.trials, objective.num_tuned, objective.low, objective.high)
 
     def _make_model_evaluate_fn(self, agent: Any, free: np.ndarray) -> EvaluateFn:
-        """Return what the agent's model expects of its policy, without an evaluation."""
+        """Return what the agent's model expects of its policy, without an evaluation.
+
+        `cost` is the mean of the expected values, `uncertainty` of their standard deviations, and
+        `unsure` the share of c where that is large. answers.csv has them for each c.
+        """
         actor = NumpyActor.from_policy(agent.collect_policy)
 
         def evaluate_fn(variables: bytes) -> Mapping[str, Any]:
             actor.load(variables)
             x = OptimizerPolicy(actor.network.first_step(), self._objective.num_tuned)(free)
-            expected, stds = agent.expected(x.astype(np.float64), free)
-            return {"cost": float(expected.mean()), "uncertainty": float(stds.mean())}
+            rows = self._objective.join(x, free)
+            expected = agent.expected(x.astype(np.float64), free)
+            answers = Answers.of(self._objective, rows, expected, agent.spread)
+            answers.write(self._workdir.path / "answers.csv")
+            if line := answers.describe():
+                self._reporter.say(line)
+            unsure = float(np.mean(answers.is_unsure))
+            figures = {"cost": answers.expected, "uncertainty": answers.std}
+            means = {name: float(values.mean()) for name, values in figures.items()}
+            return {**means, "unsure": unsure}
 
         return evaluate_fn
 
@@ -118,6 +132,8 @@ class _Task:
             actor.load(variables)
             x = OptimizerPolicy(actor.network.first_step(), objective.num_tuned)(free)
             figures = judging.judge(objective, x, free, self._judging.judge)
+            # What is averaged over iterations are numbers.
+            figures.pop("regret_interval", None)
             return {**figures, "steps": float(len(free))}
 
         return evaluate_fn

@@ -6,7 +6,8 @@ function drawn from the model is least (Thompson sampling): one that agrees with
 free elsewhere. So a draw weighs what may be gained against what is known, and its value counts for
 all contexts. For the others x is where the model expects the least value.
 
-Where trials failed, a second model says how sure failure is, and failure has its price.
+Where trials failed, a second model says how sure failure is, and a failure counts as more than the
+worst value.
 """
 
 from __future__ import annotations
@@ -30,8 +31,6 @@ _BEST_SHARE = 4
 _PER_ACTION, _NUM_NEAREST, _NUM_STARTS, _DESCENT_ROUNDS = 128, 64, 3, 40
 # Widths of the steps around the best action at which a drawn function is looked at.
 _STEPS = (0.3, 0.1, 0.03, 0.01)
-# The price of certain failure, in units of the values' spread.
-_FAILURE_PRICE = 3.0
 
 
 @dataclasses.dataclass
@@ -116,7 +115,7 @@ class Search:
             best + step * generator.standard_normal((25, self.num_actions)) for step in _STEPS
         ]
         points = _joined(np.clip(np.concatenate([even, *around]), -1, 1), context)
-        values = self.model.sample(points, generator) + self._price(points)[0]
+        values = self._priced(self.model.sample(points, generator), points)
         return points[values.argmin()]
 
     def minima(self, contexts: np.ndarray, generator: np.random.Generator) -> np.ndarray:
@@ -139,7 +138,7 @@ class Search:
         actions = np.concatenate([even, self.points[nearest, : self.num_actions]])
         points = _joined(actions, context)
         assert self.model is not None
-        means = self.model.mean(points) + self._price(points)[0]
+        means = self._priced(self.model.mean(points), points)
         return actions[np.argsort(means, kind="stable")[:_NUM_STARTS]]
 
     def _descended(
@@ -163,18 +162,27 @@ class Search:
         """Return the expected values [N] at points, failure priced, and the gradients [N, n]."""
         assert self.model is not None
         means, gradient = self.model.mean_and_gradient(points)
-        price, price_gradient = self._price(points)
-        return means + price, gradient + price_gradient
-
-    def _price(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return what failure costs at points [N, n], and the gradient."""
         if self.failures is None:
-            return np.zeros(len(points)), np.zeros(points.shape)
+            return means, gradient
+        chance, chance_gradient = self.failures.mean_and_gradient(points)
+        chance_gradient *= ((chance > 0) & (chance < 1))[:, np.newaxis]
+        chance = np.clip(chance, 0, 1)
+        loss = (self._price - means)[:, np.newaxis]
+        gradient = (1 - chance)[:, np.newaxis] * gradient + loss * chance_gradient
+        return means + chance * loss[:, 0], gradient
+
+    def _priced(self, values: np.ndarray, points: np.ndarray) -> np.ndarray:
+        """Return values [N] at points, with the price of failure in place of as much of them."""
+        if self.failures is None:
+            return values
+        chance = np.clip(self.failures.mean(points), 0, 1)
+        return values + chance * (self._price - values)
+
+    @property
+    def _price(self) -> float:
+        """Return what a failure counts as: more than any value that there was."""
         assert self.model is not None
-        chance, gradient = self.failures.mean_and_gradient(points)
-        price = _FAILURE_PRICE * self.model.unit
-        is_inside = ((chance > 0) & (chance < 1))[:, np.newaxis]
-        return price * np.clip(chance, 0, 1), price * gradient * is_inside
+        return float(np.nanmax(self.values)) + self.model.unit
 
     def expected(self, actions: np.ndarray, contexts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return for actions [M, m] at contexts [M, k] the expected values [M] and their stds."""

@@ -122,8 +122,8 @@ class TensorGraphs(System):
     }
     unused_settings = FLOAT_SETTINGS
     refused = {
-        "surrogate": "expected an agent for episodes of many decisions, found surrogate, which tries "
-        "single ones; take another, such as ppo"
+        "surrogate": "expected an agent for episodes of many decisions, found surrogate, which "
+        "tries single ones; take another, such as ppo"
     }
 
     def settings(self, agent: str, problem: Problem | None) -> Settings:

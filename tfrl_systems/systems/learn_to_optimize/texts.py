@@ -14,13 +14,13 @@ Learns a policy that gives the x of the least f(x; c) for any free parameters c 
   tfrl train learn_to_optimize --agent surrogate --log trials.csv --workdir runs/logged
 
 bc_max imitates the best answer of scipy, of the last policy and of descents from it, for each c.
-surrogate is for functions that are dear: a Gaussian process of f over (x, c) says which few
-hundred points to evaluate, and the policy learns its minima. A value that fails is learned from too.
-Each evaluation is written to trials.csv as soon as it is made, and --resume asks for none again;
-answers.csv says for each c how sure the model is. --log learns from trials that were made before,
-alone or with --function: a CSV file with the columns x0, x1, ..., c0, ..., value, in the function's
-own units. world_model is for systems whose states follow each other; here surrogate needs less. The
-policy is the same for every --collect and every --workers.
+surrogate is for functions that are dear: a Gaussian process of f over (x, c) says which few hundred
+points to evaluate, and the policy learns its minima. A failure is learned from too. Each evaluation
+is written to trials.csv as soon as it is made, and --resume asks for none again. answers.csv says
+for each c how sure the model is. --log learns from trials that were made before, alone or with
+--function: a CSV file with the columns x0, x1, ..., c0, ..., value, in the function's own units.
+world_model is for systems whose states follow each other; here surrogate needs less. The policy is
+the same for every --collect and every --workers.
 
 What a run costs, in evaluations of f, is said at its start, and counted in result.json:
 

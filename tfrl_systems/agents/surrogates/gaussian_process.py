@@ -167,9 +167,7 @@ class GaussianProcess:
                 options={"maxiter": 40},
             ).x
         covariance = kernel(self.theta, points, points)
-        noise_variance = math.exp(2 * self.theta[-1]) + _JITTER
-        covariance[np.diag_indices(len(points))] += noise_variance
-        self._factor = linalg.cholesky(covariance, lower=True)
+        self._factor = _factor(covariance, math.exp(2 * self.theta[-1]))
         self._weights = linalg.cho_solve((self._factor, True), scaled)
 
     @property
@@ -237,6 +235,18 @@ def make_kernel(num_columns: int, num_actions: int, noise: float | None = None) 
     if contexts := columns[num_actions:]:
         terms.append(Term(contexts, (0.3,) * len(contexts), 0.3))
     return Kernel(tuple(terms), noise)
+
+
+def _factor(covariance: np.ndarray, noise_variance: float) -> np.ndarray:
+    """Return the Cholesky factor of a covariance with noise, and as much jitter as needed."""
+    jitter = _JITTER
+    while True:
+        try:
+            return linalg.cholesky(
+                covariance + (noise_variance + jitter) * np.eye(len(covariance)), lower=True
+            )
+        except linalg.LinAlgError:
+            jitter *= 10
 
 
 def _distances(left: np.ndarray, right: np.ndarray) -> np.ndarray:

@@ -54,7 +54,7 @@ class Config(policy_gradients.NetworkConfig):
 
     evaluations: int = 200
     noise: float = 0.0
-    distil_steps: int = 800
+    distil_steps: int = 3000
 
 
 class Info(NamedTuple):

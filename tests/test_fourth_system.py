@@ -19,7 +19,7 @@ BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 # What else a reader adds: behind which words of which file, and what; of the system it is printed.
 ADDED = (
     ("environments/__init__.py", "ENVIRONMENTS: dict[str, tuple[str, str]] = {\n", None),
-    ("tfrl_systems/agents/table.py", '"world_model", "bc_max"', ', "a2c"'),
+    ("tfrl_systems/agents/table.py", '"bc_max", "surrogate"', ', "a2c"'),
     ("tfrl_systems/agents/policy_gradients.py", "import actors, adam, graph_actors", ", slots"),
     (
         "tfrl_systems/agents/policy_gradients.py",

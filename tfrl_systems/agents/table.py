@@ -78,7 +78,7 @@ class Agent:
 
 AGENTS: Mapping[str, Agent] = {
     name: Agent(f"tfrl_systems.agents.{name}")
-    for name in ("ppo", "reinforce", "es", "world_model", "bc_max")
+    for name in ("ppo", "reinforce", "es", "world_model", "bc_max", "surrogate")
 }
 
 

@@ -2,6 +2,8 @@
 
 DIR/run.json               the settings that decide the result; resuming needs the same ones
 DIR/measured.json          what was measured once, before the first iteration, if anything was
+DIR/trials.csv             each evaluation of the function, as soon as it was made, if agents that
+                           propose trials made any
 DIR/checkpoints/000001/    one directory for each saved iteration that is kept (of online learning
                            the last two), complete or not there at all:
     policy/                the policy of the iteration (policies/export.py), if the loop saved it
@@ -62,6 +64,7 @@ class Workdir:
       path: the directory.
       tensorboard: directory of the curves, which TensorBoard shows under the run's own name.
       policy: directory of the last iteration's policy.
+      trials: file of the trials that were made.
       settings: settings that decide the run's result.
     """
 
@@ -69,6 +72,7 @@ class Workdir:
         self.path = path
         self.tensorboard = path / "tensorboard" / path.resolve().name
         self.policy = path / "policy"
+        self.trials = path / "trials.csv"
         self.settings: Settings = {}
         self._checkpoints = path / "checkpoints"
         self._scratch = path / _SCRATCH_NAME
@@ -187,6 +191,8 @@ class Workdir:
         with self._writing():
             if not self._checkpoints.exists():
                 (self.path / _MEASURED_NAME).unlink(missing_ok=True)
+                if not (resume and recorded.exists() and _read_json(recorded) == settings):
+                    self.trials.unlink(missing_ok=True)
             _write_json(self._scratch / _RUN_NAME, settings)
             (self._scratch / _RUN_NAME).replace(recorded)
         self.settings = settings
@@ -281,7 +287,7 @@ def _undone_without_checkpoints(
     try:
         yield
     except (UserError, tf.errors.OpError):
-        if was_empty and not workdir.last():
+        if was_empty and not workdir.last() and not workdir.trials.exists():
             with contextlib.suppress(OSError):
                 for entry in workdir.path.iterdir():
                     shutil.rmtree(entry) if entry.is_dir() else entry.unlink()

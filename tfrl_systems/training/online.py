@@ -11,13 +11,15 @@ from typing import Any
 from tf_agents.agents import tf_agent
 from tf_agents.trajectories import time_step as ts
 
+from environments.errors import UserError
 from tfrl_systems.agents.policy_gradients import NetworkConfig
 from tfrl_systems.drivers.collect import Collect, Supervision, make_pool
 from tfrl_systems.drivers.direction_runner import DirectionRunner, ScoreFn, mean_return
 from tfrl_systems.drivers.group_runner import GroupRunner
-from tfrl_systems.drivers.jobs import Chunk, MakeRunner
+from tfrl_systems.drivers.jobs import Chunk, MakeRunner, Pool
 from tfrl_systems.drivers.lesson_runner import LessonRunner
 from tfrl_systems.drivers.requirements import Requirements
+from tfrl_systems.drivers.trial_runner import Log, RowFunction, TrialPool, TrialRunner
 from tfrl_systems.episodes import Experience
 from tfrl_systems.policies.directions import SIGNS
 from tfrl_systems.policies.export import save_policy
@@ -50,6 +52,9 @@ class OnlineTask:
         the system's teachers and of the policy (`agents.bc_max`). None where there are no other
         teachers than the policy itself.
       requirements: what runners need where they run.
+      make_function: makes in a worker the function that agents of trials evaluate. None in systems
+        without such a function.
+      open_log: directory of the run -> where its trials are written down.
     """
 
     time_step_spec: ts.TimeStep
@@ -64,6 +69,8 @@ class OnlineTask:
     score_fn: ScoreFn = mean_return
     make_teacher: Callable[[NumpyActor], MakeRunner[Chunk, Experience]] | None = None
     requirements: Requirements = Requirements()
+    make_function: Callable[[], RowFunction] | None = None
+    open_log: Callable[[Workdir], Log] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,11 +83,13 @@ class Way:
       training_data: what a pool collected -> what the agent's `train` takes.
       counts_evaluation: whether `environment_steps` counts the steps of evaluations too, because an
         agent is judged by how few real steps it needs.
+      make_pool: (run, task, agent, workdir, pool of runners) -> the pool that the loop collects by.
     """
 
     make_runner: Callable[[TrainingRun, OnlineTask, Any, NumpyActor], tuple[Any, int]]
     training_data: Callable[[Any], Any] = lambda collected: collected
     counts_evaluation: bool = False
+    make_pool: Callable[..., Pool[Chunk, Any]] = lambda run, task, agent, workdir, pool: pool
 
 
 def _episodes(run: TrainingRun, task: OnlineTask, agent: Any, actor: NumpyActor) -> tuple[Any, int]:
@@ -109,6 +118,24 @@ def _directions(
     return functools.partial(DirectionRunner, make_runner, perturbation, task.score_fn), len(SIGNS)
 
 
+def _trials(run: TrainingRun, task: OnlineTask, agent: Any, actor: NumpyActor) -> tuple[Any, int]:
+    """Evaluate the system's function where the agent proposes."""
+    if task.make_function is None:
+        raise UserError(
+            f"{run.agent}: expected a system with a function to evaluate, found {run.system}, "
+            "whose episodes have states; take another agent"
+        )
+    return functools.partial(TrialRunner, task.make_function), 1
+
+
+def _remembering(
+    run: TrainingRun, task: OnlineTask, agent: Any, workdir: Workdir, pool: Pool[Chunk, Any]
+) -> Pool[Chunk, Any]:
+    assert task.open_log is not None
+    evaluations = run.settings["agent"].evaluations
+    return TrialPool(pool, agent, evaluations, task.open_log(workdir))
+
+
 def _padded(collected: Experience) -> Any:
     return collected.with_usual_length().trajectory
 
@@ -118,6 +145,7 @@ WAYS: Mapping[str, Way] = {
     "lessons": Way(_lessons),
     "directions": Way(_directions),
     "dreams": Way(_episodes, _padded, counts_evaluation=True),
+    "trials": Way(_trials, make_pool=_remembering),
 }
 
 
@@ -169,7 +197,8 @@ def train(
     actor = NumpyActor.from_policy(agent.collect_policy)
     make_runner, num_rounds = way.make_runner(run, task, agent, actor)
     supervision = Supervision(timeout_s=num_rounds * task.timeout_s)
-    with make_pool(collect, make_runner, supervision, task.requirements) as pool:
+    with make_pool(collect, make_runner, supervision, task.requirements) as runners:
+        pool = way.make_pool(run, task, agent, workdir, runners)
         return run_online(
             OnlineLoop(agent, learn, pool, config, way.counts_evaluation, counts),
             config,

@@ -112,7 +112,7 @@ def test_train_leaves_its_result(trained):
     assert result["truth_evaluations"] == 21
     parts = {"collecting", "broadcasting", "waiting", "training", "evaluating"}
     assert result["seconds"].keys() == parts
-    assert result["evaluation"]["last_tenth"].keys() == {"cost", "mse", "msle", "steps"}
+    assert result["evaluation"]["last_tenth"].keys() == {"cost", "regret", "mse", "msle", "steps"}
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,8 @@ SMALL = {"num_chunks": 1, "episodes_per_chunk": 2, "hidden_sizes": (4,), "evalua
 
 REFUSED = {
     ("inlining", "world_model"): "whose policy remembers the episode",
+    ("inlining", "surrogate"): "which tries single ones",
+    ("tensor_graphs", "surrogate"): "which tries single ones",
 }
 # Settings that learn a bowl in seconds.
 QUICK = {
@@ -28,6 +30,7 @@ QUICK = {
     "reinforce": {"iterations": 80, "episodes_per_chunk": 16},
     "es": {"iterations": 40, "num_chunks": 8, "episodes_per_chunk": 16},
     "bc_max": {"iterations": 4, "episodes_per_chunk": 32},
+    "surrogate": {"evaluations": 40, "iterations": 4},
     "world_model": {
         **{"iterations": 2, "episodes_per_chunk": 16, "memory_size": 16, "head_size": 64},
         **{"num_dreams": 256, "dream_updates": 60, "fit_updates": 100, "fit_episodes": 64},

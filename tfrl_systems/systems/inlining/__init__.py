@@ -89,7 +89,9 @@ class Inlining(System):
     refused = {
         "world_model": "expected an agent whose policy decides each call site by itself, found "
         "world_model, whose policy remembers the episode, which no compiler does for it; take "
-        "another, such as bc_max"
+        "another, such as bc_max",
+        "surrogate": "expected an agent for episodes of many decisions, found surrogate, which "
+        "tries single ones; take another, such as bc_max",
     }
     examples = {
         "train": texts.TRAIN,

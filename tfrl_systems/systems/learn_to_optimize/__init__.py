@@ -17,13 +17,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from environments import files
+from environments.errors import UsageError
 from environments.learn_to_optimize.settings import Settings as EnvironmentSettings
 from tfrl_systems.reporting import Reporter
 from tfrl_systems.settings import Settings, option
 from tfrl_systems.systems.learn_to_optimize import evaluating, texts
 from tfrl_systems.systems.learn_to_optimize.judging import Judging
 from tfrl_systems.systems.learn_to_optimize.optimizer_policy import OptimizerPolicy
-from tfrl_systems.systems.learn_to_optimize.problem import Problem, Resolved
+from tfrl_systems.systems.learn_to_optimize.problem import Problem
 from tfrl_systems.training.system import GRAPH_SETTINGS, System
 from tfrl_systems.training.training_run import TrainingRun
 
@@ -104,6 +105,7 @@ _OF: dict[str, dict[str, Any]] = {
         "max_lesson_steps": 4096,
     },
     "world_model": {**_POLICY_GRADIENT, **_WORLD_MODEL},
+    "surrogate": {"hidden_sizes": (64, 64)},
 }
 # The setting that lets a policy say where it is unsure.
 _ASKED = "state_dependent_std"
@@ -113,6 +115,7 @@ _LOOP_OF = {
     "es": {"iterations": 1000, "num_chunks": 16, "episodes_per_chunk": 64, "checkpoint_every": 100},
     "bc_max": {"iterations": 50, "episodes_per_chunk": 256, "checkpoint_every": 5},
     "world_model": {"iterations": 40, "episodes_per_chunk": 40, "checkpoint_every": 5},
+    "surrogate": {"iterations": 20, "episodes_per_chunk": 1, "checkpoint_every": 1},
 }
 
 
@@ -161,9 +164,11 @@ class LearnToOptimize(System):
         settings = {
             "loop": agent_type.make_loop_config(**_LOOP_OF.get(agent, _LOOP)),
             "environment": EnvironmentSettings(reward="auto", reference="mean"),
-            "judging": Judging(),
+            "judging": Judging(judge="model" if agent == "surrogate" else "values"),
             "agent": config,
         }
+        if agent == "surrogate" and problem is not None and problem.function is None:
+            settings["agent"] = dataclasses.replace(config, evaluations=0)
         if agent != "bc_max":
             return settings
         from tfrl_systems.systems.learn_to_optimize.teaching import Teaching
@@ -172,8 +177,25 @@ class LearnToOptimize(System):
 
     def complete(self, run: TrainingRun) -> TrainingRun:
         """Read the function, which stays what it is for the whole run."""
-        resolved = Resolved(**vars(run.problem), objective=run.problem.make_objective())
-        return dataclasses.replace(run, problem=resolved)
+        if run.how.collects != "trials":
+            if run.problem.log is not None:
+                raise UsageError(f"--log: expected --agent surrogate, found {run.agent}")
+            return dataclasses.replace(run, problem=run.problem.resolved())
+        evaluations, loop = run.settings["agent"].evaluations, run.settings["loop"]
+        if run.problem.function is None and evaluations:
+            raise UsageError(
+                f"evaluations: expected 0 for a log without a function, found {evaluations}; give "
+                "--function"
+            )
+        iterations = min(loop.iterations, max(evaluations, 1))
+        batches = dataclasses.replace(
+            loop,
+            iterations=iterations,
+            num_chunks=max(-(-evaluations // iterations), 1),
+            evaluate_every=iterations,
+        )
+        settings = {**run.settings, "loop": batches}
+        return dataclasses.replace(run, problem=run.problem.resolved(), settings=settings)
 
     def describe(self, run: TrainingRun) -> dict[str, Any]:
         """See `System.describe`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from environments import files
 from environments.errors import UsageError, UserError
 from environments.files import is_directory
 from environments.learn_to_optimize import baselines, references
@@ -71,28 +73,50 @@ def function_table(evaluation: Mapping[str, Any]) -> str:
     """Format for people how far off each policy is, and what it costs."""
     policies = evaluation["policies"]
     names = [name for name in ("cost", "mse", "msle") if name in policies[0]]
+    intervals = ["regret"] if "regret" in policies[0] else []
     rows = [
         [
             policy["policy"],
             *(f"{policy[name]:.3g}" for name in names),
+            *(_interval(policy) for _ in intervals),
+            f"{policy['learned_from']:,}" if policy["learned_from"] else "",
             f"{policy['evaluations']:,}",
             f"{policy['microseconds_per_query']:.1f}",
         ]
         for policy in policies
     ]
-    table = format_table([evaluation["function"], *names, "evaluations", "µs a query"], rows)
+    costs = ["learned from", "evaluations", "µs a query"]
+    table = format_table([evaluation["function"], *names, *intervals, *costs], rows)
     return (
         f"{table}\n{evaluation['function_evaluations']:,} evaluations of the function in all, "
         f"{evaluation['truth_evaluations']:,} of them to find the least values"
     )
 
 
+def _interval(policy: Mapping[str, Any]) -> str:
+    low, high = policy["regret_interval"]
+    return f"{policy['regret']:.3g} ({low:.2g} to {high:.2g})"
+
+
+def _training_of(name: str) -> dict[str, Any]:
+    """Return what a policy cost to learn, if its run is there; 0 evaluations if it is not."""
+    path = pathlib.Path(name).parent / "result.json"
+    try:
+        result = files.read_json(path)
+        spent_s = result["seconds"]
+        wall_s = sum(spent_s[part] for part in ("broadcasting", "waiting", "training"))
+        return {"learned_from": result.get("function_evaluations", 0), "learning_seconds": wall_s}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {"learned_from": 0, "learning_seconds": 0.0}
+
+
 def evaluate(name: str, choose: Choose, objective: Objective, judge: str) -> dict[str, Any]:
     """Measure one policy.
 
     Returns:
-      `policy`; `evaluations` of the function that its answers took; the figures of `judging.judge`;
-      and `microseconds_per_query`, the median wall time of one answer.
+      `policy`; `evaluations` of the function that its answers took; `learned_from`, those that it
+      was learned from, and `learning_seconds`; the figures of `judging.judge`; and
+      `microseconds_per_query`, the median wall time of one answer.
     """
     free = references.reference_points(objective.num_free)
     before, began_s = objective.evaluations.count, time.perf_counter()
@@ -106,6 +130,7 @@ def evaluate(name: str, choose: Choose, objective: Objective, judge: str) -> dic
     return {
         "policy": name,
         **figures,
+        **_training_of(name),
         "evaluations": evaluations,
         "microseconds_per_query": microseconds,
     }
@@ -152,6 +177,11 @@ def _objective(policies: Sequence[str], request: Function) -> Objective:
             "evaluate learn_to_optimize: expected --function, found only named policies"
         )
     about = load_description(directories[0])
+    if str(about.get("function", "")).startswith("log:"):
+        raise UserError(
+            f"{directories[0]}: expected a function to evaluate, found a policy that was learned "
+            "from a log alone; give --function, --dimensions and --free, or see answers.csv"
+        )
     needed = {"function": str, "dimensions": int, "free": int}
     wrong = [name for name, kind in needed.items() if type(about.get(name)) is not kind]
     bounds = about.get("bounds")

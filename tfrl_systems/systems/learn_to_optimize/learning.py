@@ -15,10 +15,12 @@ from tfrl_systems.drivers.episode_runner import EpisodeRunner
 from tfrl_systems.policies.numpy_actor import NumpyActor
 from tfrl_systems.reporting import Reporter
 from tfrl_systems.systems.learn_to_optimize import judging, runners
+from tfrl_systems.systems.learn_to_optimize.answers import Answers
 from tfrl_systems.systems.learn_to_optimize.judging import Judging
 from tfrl_systems.systems.learn_to_optimize.optimizer_policy import OptimizerPolicy
 from tfrl_systems.systems.learn_to_optimize.problem import Resolved
 from tfrl_systems.systems.learn_to_optimize.teaching import Teacher, make_teacher
+from tfrl_systems.systems.learn_to_optimize.trial_log import RunLog
 from tfrl_systems.training.checkpoints import Workdir
 from tfrl_systems.training.loop import EvaluateFn
 from tfrl_systems.training.online import OnlineTask
@@ -40,11 +42,25 @@ class _Task:
 
     def prepare(self, workdir: Workdir, reporter: Reporter) -> dict[str, int]:
         """Measure the levels once for the run, and say what will be done."""
+        if self._run.how.collects == "trials":
+            self._workdir, self._reporter = workdir, reporter
+            return self._prepare_trials(reporter)
         measured = workdir.once(lambda: dataclasses.asdict(self.levels()))
         self._levels = Levels(**measured)
         for line in self._introduction():
             reporter.say(line)
         return {"function_evaluations": self._levels.evaluations}
+
+    def _prepare_trials(self, reporter: Reporter) -> dict[str, int]:
+        """Say what will be done; rewards, and so their scale, are not used."""
+        agent, trials = self._run.settings["agent"], self._problem.trials
+        logged = "" if trials is None else f"{len(trials.values):,} trials of the log, and "
+        loop = self._run.settings["loop"]
+        reporter.say(
+            f"{self._objective.name}: {logged}{agent.evaluations:,} evaluations in "
+            f"{loop.iterations:,} batches; each is written to trials.csv as soon as it is made"
+        )
+        return {}
 
     def levels(self) -> Levels:
         """Return the levels of the function; measure them if they were not."""
@@ -68,8 +84,46 @@ class _Task:
         parts = (self._problem, self._settings, self._num_episodes, actor, self.levels())
         return functools.partial(make_teacher, *parts, self._run.settings["teaching"])
 
+    def begin(self, agent: Any) -> None:
+        """Give an agent of trials those of the log."""
+        if self._problem.trials is not None:
+            agent.add_log(self._problem.trials)
+
+    def open_log(self, workdir: Workdir) -> RunLog:
+        """Return the file of the run's trials."""
+        objective = self._objective
+        return RunLog(workdir.trials, objective.num_tuned, objective.low, objective.high)
+
+    def _make_model_evaluate_fn(self, agent: Any, free: np.ndarray) -> EvaluateFn:
+        """Return what the agent's model expects of its policy, without an evaluation.
+
+        `cost` is the mean of the expected values, `uncertainty` of their standard deviations, and
+        `unsure` the share of c where that is large. answers.csv has them for each c.
+        """
+        actor = NumpyActor.from_policy(agent.collect_policy)
+
+        def evaluate_fn(variables: bytes) -> Mapping[str, Any]:
+            actor.load(variables)
+            x = OptimizerPolicy(actor.network.first_step(), self._objective.num_tuned)(free)
+            rows = self._objective.join(x, free)
+            expected = agent.expected(x.astype(np.float64), free)
+            answers = Answers.of(self._objective, rows, expected, agent.spread)
+            answers.write(self._workdir.path / "answers.csv")
+            if line := answers.describe():
+                self._reporter.say(line)
+            unsure = float(np.mean(answers.is_unsure))
+            figures = {"cost": answers.expected, "uncertainty": answers.std}
+            means = {name: float(values.mean()) for name, values in figures.items()}
+            return {**means, "unsure": unsure}
+
+        return evaluate_fn
+
     def make_evaluate_fn(self, agent: Any) -> EvaluateFn:
         """Return a function that judges the greedy policy."""
+        if self._judging.judge == "model":
+            return self._make_model_evaluate_fn(
+                agent, self._judging.points(self._objective.num_free)
+            )
         objective = self._objective
         free = self._judging.points(objective.num_free)
         actor = NumpyActor.from_policy(agent.collect_policy)
@@ -78,6 +132,8 @@ class _Task:
             actor.load(variables)
             x = OptimizerPolicy(actor.network.first_step(), objective.num_tuned)(free)
             figures = judging.judge(objective, x, free, self._judging.judge)
+            # What is averaged over iterations are numbers.
+            figures.pop("regret_interval", None)
             return {**figures, "steps": float(len(free))}
 
         return evaluate_fn
@@ -125,6 +181,9 @@ def online_task(run: TrainingRun) -> OnlineTask:
         task.make_runner,
         task.make_evaluate_fn,
         make_teacher=task.make_teacher,
+        begin=task.begin,
+        make_function=run.problem.make_objective,
+        open_log=task.open_log,
         prepare=task.prepare,
         about={
             **{name: value for name, value in described.items() if name != "sampler"},

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 from typing import TYPE_CHECKING, Any
 
-from environments.errors import UserError
+import numpy as np
+
+from environments.errors import UsageError, UserError
 from environments.learn_to_optimize.functions import Objective
 from environments.learn_to_optimize.isolated import isolated_objective
 from environments.learn_to_optimize.levels import Levels, measure_levels
 from environments.learn_to_optimize.samplers import NAMES as SAMPLERS
 from environments.learn_to_optimize.samplers import make_samplers
 from environments.learn_to_optimize.settings import Settings
+from tfrl_systems.policies.trials import Trials
 from tfrl_systems.settings import option
+from tfrl_systems.systems.learn_to_optimize import trial_log
 
 if TYPE_CHECKING:
     from environments.learn_to_optimize.environment import LearnToOptimizeEnvironment
@@ -97,10 +102,48 @@ class Problem(Function):
       sampler: how start points are drawn; uncertainty draws them where the policy is unsure, for
         which state_dependent_std is set; heterogeneous takes the other three in turn, from chunk to
         chunk. To compare samplers, set state_dependent_std for all.
+      log: a CSV file of trials that were made before, for the agent surrogate: columns x0, x1, …,
+        c0, …, value, in the function's own units; an empty value says that the trial failed.
+        Without function, it is learned from alone.
     """
 
-    function: str = option(metavar="NAME|MODULE:CALLABLE")
     sampler: str = option("random", choices=SAMPLERS)
+    log: pathlib.Path | None = option(None, metavar="TRIALS.csv")
+
+    def __post_init__(self) -> None:
+        """Check that there is something to learn on.
+
+        Raises:
+          UsageError: there is neither a function nor a log.
+        """
+        super().__post_init__()
+        if self.function is None and self.log is None:
+            raise UsageError(
+                "expected function, found none: --function NAME|MODULE:CALLABLE, or with --agent "
+                "surrogate --log TRIALS.csv"
+            )
+
+    def resolved(self) -> Resolved:
+        """Read the log and the function, which stay what they are for the whole run.
+
+        Raises:
+          UserError: there is no such function or log, or they do not fit each other.
+        """
+        if self.log is None:
+            return Resolved(**vars(self), objective=self.make_objective())
+        logged = trial_log.read(self.log)
+        name, dimensions = str(self.log), logged.points.shape[1]
+        fields = vars(self) | {"dimensions": dimensions, "free": logged.num_free}
+        if self.function is None:
+            low, high = logged.sides(name, self.bounds)
+            unknown = _Unknown(name)
+            objective = Objective(
+                f"log:{self.log.stem}", dimensions, logged.num_free, unknown, low, high
+            )
+        else:
+            objective = isolated_objective(self.function, dimensions, logged.num_free, self.bounds)
+        trials = logged.scaled(name, objective.low, objective.high)
+        return Resolved(**fields, objective=objective, trials=trials, log_sha256=logged.sha256)
 
     @property
     def asks_the_policy(self) -> bool:
@@ -151,9 +194,13 @@ class Resolved(Problem):
 
     Attributes:
       objective: the function.
+      trials: the trials of the log, in the box; None without a log.
+      log_sha256: digest of the log.
     """
 
     objective: Objective
+    trials: Trials | None = None
+    log_sha256: str | None = None
 
     def make_objective(self) -> Objective:
         """Return the function as it was found."""
@@ -161,4 +208,26 @@ class Resolved(Problem):
 
     def describe(self) -> dict[str, Any]:
         """Return what identifies the problem, as JSON values."""
-        return {**describe(self.objective), "sampler": self.sampler}
+        logged = {} if self.trials is None else {"log_sha256": self.log_sha256}
+        return {**describe(self.objective), "sampler": self.sampler, **logged}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Unknown:
+    """A function of which there is only a log.
+
+    Attributes:
+      log: the log.
+    """
+
+    log: str
+
+    def __call__(self, rows: np.ndarray) -> np.ndarray:
+        """Refuse to evaluate.
+
+        Raises:
+          UserError: always.
+        """
+        raise UserError(
+            f"{self.log}: expected a function to evaluate, found a log; give --function"
+        )

@@ -9,18 +9,26 @@ Learns a policy that gives the x of the least f(x; c) for any free parameters c 
   tfrl train learn_to_optimize --agent ppo --function plant:cost --dimensions 3 --free 1 \\
       --bounds -5,5 --workdir runs/plant --collect pipes --workers 2
   tfrl train learn_to_optimize --agent bc_max --function shifted_ackley --workdir runs/imitated
-  tfrl train learn_to_optimize --agent world_model --function plant:cost --workdir runs/few
+  tfrl train learn_to_optimize --agent surrogate --function plant:cost --workdir runs/few \\
+      --set evaluations=200 --collect pipes --workers 2
+  tfrl train learn_to_optimize --agent surrogate --log trials.csv --workdir runs/logged
 
 bc_max imitates the best answer of scipy, of the last policy and of descents from it, for each c.
-world_model is for functions that are dear: it learns what f looks like, and trains the policy on
-that. The policy is the same for every --collect and every --workers.
+surrogate is for functions that are dear: a Gaussian process of f over (x, c) says which few hundred
+points to evaluate, and the policy learns its minima. A failure is learned from too. Each evaluation
+is written to trials.csv as soon as it is made, and --resume asks for none again. answers.csv says
+for each c how sure the model is. --log learns from trials that were made before, alone or with
+--function: a CSV file with the columns x0, x1, ..., c0, ..., value, in the function's own units.
+world_model is for systems whose states follow each other; here surrogate needs less. The policy is
+the same for every --collect and every --workers.
 
 What a run costs, in evaluations of f, is said at its start, and counted in result.json:
 
   once              256, for the scale of the rewards
   every iteration   ppo, reinforce 3,072; es 6,144; world_model 480; bc_max as many as the teachers
-                    and the descents take, some 700,000
-  by default        ppo, reinforce 31 million; es 6 million; world_model 20,000; bc_max 35 million
+                    and the descents take, some 700,000; surrogate 10
+  by default        ppo, reinforce 31 million; es 6 million; world_model 20,000; bc_max 35 million;
+                    surrogate 200, and nothing else
   every validation  one for each of 21 c, with several free parameters for 100
 
 A policy is judged by the mean of the values that it reaches. --set judge=truth judges it by the
@@ -41,6 +49,8 @@ Compares what policies choose with the minimum of the function, for every free p
 cost  mean of f(policy(c), c)
 mse   mean square of f(policy(c), c) - min over x of f(x, c)
 msle  the same of sign(v) log(1 + |v|) of both values
+regret  mean of f(policy(c), c) - min over x of f(x, c), and where it lies for other c (95%)
+learned from  the evaluations that learning took, where the run's result.json is beside the policy
 The least values are searched for, once for each function. What that takes is said, and shown apart;
 --judge values does without, and shows only the mean value that is reached (cost).
 With --polish N a learned policy's answer is made better by at most N evaluations of the function.

@@ -122,6 +122,10 @@ class TensorGraphs(System):
         "optimize": texts.OPTIMIZE,
     }
     unused_settings = FLOAT_SETTINGS
+    refused = {
+        "surrogate": "expected an agent for episodes of many decisions, found surrogate, which "
+        "tries single ones; take another, such as ppo"
+    }
 
     def settings(self, agent: str, problem: Problem | None) -> Settings:
         """See `System.settings`."""

@@ -36,6 +36,7 @@ OF_AGENT = {
     "es": {},
     "bc_max": {"descent_rounds": 2, "explored": 1, "updates": 2},
     "world_model": DREAMING,
+    "surrogate": {"evaluations": 9, "distil_steps": 20},
 }
 ROOT = pathlib.Path(__file__).parents[4]
 PIPES = Collect("pipes", 2)
@@ -93,6 +94,7 @@ def train(function, agent, workdir, collect=HERE, shape=(2, 1), reporter=None, *
         ("reinforce", (4, 2), HERE),
         ("es", (3, 2), PIPES),
         ("bc_max", (3, 1), HERE),
+        ("surrogate", (3, 2), PIPES),
         pytest.param("world_model", (4, 1), HERE, marks=pytest.mark.slow),
         *[
             pytest.param(agent, shape, collect, marks=pytest.mark.slow)
@@ -109,13 +111,77 @@ def test_a_run_counts_what_the_function_saw(function, agent, shape, collect, tmp
     with pytest.raises(KeyboardInterrupt):
         train(name, agent, tmp_path / "run", collect, shape, reporter)
     before = seen()
-    if agent != "bc_max":
+    if agent == "surrogate":
+        assert "9 evaluations in 2 batches" in "\n".join(reporter.lines)
+    elif agent != "bc_max":
         # 2 chunks · 3 episodes · 3 points, for ES at both ends of each direction.
         each = 36 if agent == "es" else 18
         assert f"{each} in each of 2 iterations" in "\n".join(reporter.lines)
     whole = train(name, agent, tmp_path / "run", collect, shape)
     assert whole["function_evaluations"] == seen() > before > 0
     assert "truth_evaluations" not in whole and "mse" not in whole["evaluation"]["last"]
+
+
+def test_no_trial_is_asked_twice_and_workers_change_nothing(function, tmp_path):
+    """Trials of a run that was stopped are in its file, even those of no checkpoint."""
+    name, seen = function
+    whole = train(name, "surrogate", tmp_path / "whole")
+    assert seen() == 9
+    half = tmp_path / "half"
+    with pytest.raises(KeyboardInterrupt):
+        train(name, "surrogate", half, PIPES, reporter=Stopping())
+    assert seen() == 9 + 5
+    # As if it had been killed within the second batch: two trials of it are written down.
+    lines = (tmp_path / "whole" / "trials.csv").read_text().splitlines(keepends=True)
+    with (half / "trials.csv").open("a") as file:
+        file.writelines(lines[6:8])
+    resumed = train(name, "surrogate", half)
+    assert seen() == 9 + 9 - 2
+    for field in ("experience_sha256", "policy_sha256", "function_evaluations"):
+        assert resumed[field] == whole[field]
+    (half / "answers.csv").unlink()
+    assert "expected" in (tmp_path / "whole" / "answers.csv").read_text()
+
+
+def test_a_log_is_learned_from_without_the_function(tmp_path, capfd):
+    """Trials know c up to 2 of 10; what lies beyond is said to be unsure."""
+    rows = ["x0,c0,value"]
+    for number in range(60):
+        x, c = (number * 7 % 60) / 30 - 1, (number % 8) / 4
+        rows.append(f"{x},{c},{'' if x < -0.9 else (x - c / 2) ** 2}")
+    log = tmp_path / "trials.csv"
+    log.write_text("\n".join(rows))
+    words = ["train", "learn_to_optimize", "--agent", "surrogate", "--log", str(log), "--json"]
+    learned = ["--bounds=-1,10", "--set=distil_steps=50", "--workdir", str(tmp_path / "run")]
+    assert main([*words, *learned]) == 0
+    said = capfd.readouterr()
+    result = json.loads(said.out)
+    assert "function_evaluations" not in result
+    assert result["surrogate"]["trials"] == 60 and result["surrogate"]["failed"] > 0
+    assert "unsure at " in said.err and "trials there would tell" in said.err
+    assert main(["evaluate", "learn_to_optimize", "--policy", str(tmp_path / "run/policy")]) == 1
+    assert "learned from a log alone" in capfd.readouterr().err
+    for more in (["--set=evaluations=5"], ["--agent", "ppo"], ["--bounds=0,1"]):
+        assert main([*words, *more, "--workdir", str(tmp_path / "none")]) in (1, 2)
+        assert capfd.readouterr().err.count("\n") == 1
+
+
+def test_a_run_goes_on_from_a_log(function, tmp_path):
+    name, seen = function
+    first = train(name, "surrogate", tmp_path / "first")
+    log = tmp_path / "first" / "trials.csv"
+    more = experiments.train(
+        "learn_to_optimize",
+        agent="surrogate",
+        function=name,
+        log=log,
+        workdir=tmp_path / "more",
+        iterations=1,
+        settings={"evaluations": 3, "distil_steps": 20, "hidden_sizes": (4,)},
+        reporter=experiments.Reporter(),
+    ).result
+    assert seen() == first["function_evaluations"] + 3 == 12
+    assert more["function_evaluations"] == 3 and more["surrogate"]["trials"] == 12
 
 
 def test_true_minima_cost_what_is_said(function, tmp_path, capfd):

@@ -1,0 +1,83 @@
+"""A Gaussian process: its gradients against differences, and what it says of values it has seen."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tfrl_systems.agents.surrogates.gaussian_process import (
+    GaussianProcess,
+    Kernel,
+    Term,
+    make_kernel,
+)
+
+
+def bowl(points):
+    return (points[:, 0] - 0.5 * points[:, 1]) ** 2
+
+
+def points_in_box(count, seed=0):
+    return np.random.default_rng(seed).uniform(-1, 1, (count, 2))
+
+
+def differences(function, at, step=1e-5):
+    moves = step * np.eye(len(at))
+    return np.array([function(at + move) - function(at - move) for move in moves]) / (2 * step)
+
+
+def test_two_points_by_hand():
+    """k(a, a) = 1, and √5 apart d = 5: k = (1 + 5 + 25/3) e^-5 = 0.0966; no noise to speak of."""
+    kernel = Kernel((Term((0,), (1.0,), 1.0),), noise=0.0)
+    left, right = np.array([[0.0]]), np.array([[math.sqrt(5)]])
+    assert kernel(kernel.usual, left, right)[0, 0] == pytest.approx((6 + 25 / 3) * math.exp(-5))
+    # Values 1 and 3 have the middle 2 and the spread 1.
+    process = GaussianProcess(kernel, np.array([[0.0], [9.0]]), np.array([1.0, 3.0]), None, 0)
+    np.testing.assert_allclose(process.mean(np.array([[0.0], [9.0], [1e6]])), [1, 3, 2], atol=1e-4)
+    np.testing.assert_allclose(process.std(np.array([[0.0], [1e6]])), [0, 1], atol=1e-3)
+
+
+def test_the_gradient_of_the_evidence_is_that_of_differences():
+    points = points_in_box(30)
+    kernel = make_kernel(2, num_actions=1)
+    theta = kernel.usual + 0.1
+    _, gradient = kernel.loss(theta, points, bowl(points))
+    expected = differences(lambda at: kernel.loss(at, points, bowl(points))[0], theta)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_gradient_of_the_mean_is_that_of_differences():
+    points = points_in_box(30)
+    process = GaussianProcess(make_kernel(2, 1), points, bowl(points))
+    at = np.array([0.3, -0.2])
+    mean, gradient = process.mean_and_gradient(at[np.newaxis])
+    assert mean[0] == pytest.approx(process.mean(at[np.newaxis])[0])
+    expected = differences(lambda point: process.mean(point[np.newaxis])[0], at)
+    np.testing.assert_allclose(gradient[0], expected, atol=1e-4)
+
+
+def test_it_learns_a_smooth_function_and_knows_where_it_does_not():
+    points = points_in_box(40)
+    points = points[points[:, 1] < 0]
+    process = GaussianProcess(make_kernel(2, 1), points, bowl(points))
+    near, far = np.array([[0.1, -0.5]]), np.array([[-1.0, 1.0]])
+    assert process.mean(near)[0] == pytest.approx(bowl(near)[0], abs=0.01)
+    assert process.std(far)[0] > 10 * process.std(near)[0]
+
+
+def test_noise_is_found_and_can_be_said():
+    points = points_in_box(120)
+    values = bowl(points) + np.random.default_rng(1).normal(0, 0.1, 120)
+    # The narrow term may take a part of it for ripples.
+    assert 0.03 < GaussianProcess(make_kernel(2, 1), points, values).noise < 0.15
+    said = GaussianProcess(make_kernel(2, 1, noise=0.5), points, values)
+    assert said.noise == pytest.approx(0.5 * values.std(), rel=1e-3)
+
+
+def test_draws_agree_with_what_is_known():
+    points = points_in_box(40)
+    process = GaussianProcess(make_kernel(2, 1), points, bowl(points))
+    drawn = process.sample(points, np.random.default_rng(0))
+    np.testing.assert_allclose(drawn, bowl(points), atol=0.02)

@@ -1,0 +1,72 @@
+"""Where a surrogate asks: evenly at first, then near minima; failures are learned; it goes on."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tfrl_systems.agents.surrogates.search import Search, evenly
+
+
+def bowl(points):
+    return (points[:, 0] - 0.5 * points[:, 1]) ** 2
+
+
+def searched(function, num_batches, search=None, begin=0):
+    search = search or Search(num_actions=1, num_contexts=1)
+    for number in range(begin, num_batches):
+        points = search.propose(10, np.random.default_rng(number))
+        search.add(points, function(points))
+        search.fit()
+    return search
+
+
+def test_the_first_trials_are_even_and_later_ones_are_near_the_minimum():
+    search = searched(bowl, 4)
+    assert np.abs(search.points).max() <= 1
+    halves = [np.count_nonzero(search.points[:10, column] < 0) for column in (0, 1)]
+    assert halves == [5, 5]
+    first, last = (np.mean(bowl(search.points[rows])) for rows in (slice(0, 20), slice(30, 40)))
+    assert last < first / 3
+    contexts = np.linspace(-1, 1, 9)[:, np.newaxis]
+    minima = search.minima(contexts, np.random.default_rng(0))
+    np.testing.assert_allclose(minima, 0.5 * contexts, atol=0.1)
+
+
+def test_where_trials_fail_no_answer_lies():
+    """The least values are where x < 0, but there trials fail."""
+
+    def failing(points):
+        return np.where(points[:, 0] < 0, np.nan, points[:, 0] + 1)
+
+    search = searched(failing, 5)
+    minima = search.minima(np.zeros((1, 1)), np.random.default_rng(0))
+    assert -0.1 < minima[0, 0] < 0.3
+    late = search.values[30:]
+    assert np.count_nonzero(np.isnan(late)) < len(late) / 2
+
+
+def test_it_goes_on_as_if_it_had_not_stopped():
+    whole = searched(bowl, 4)
+    half = searched(bowl, 3)
+    state = half.state()
+    points = half.propose(10, np.random.default_rng(3))
+    again = Search(1, 1)
+    again.restore(state)
+    again.fit()
+    np.testing.assert_array_equal(again.propose(10, np.random.default_rng(3)), points)
+    np.testing.assert_array_equal(searched(bowl, 4, half, 3).points, whole.points)
+
+
+def test_contexts_to_answer_reach_the_sides():
+    generator = np.random.default_rng(0)
+    assert Search(1, 0).covering(8, generator).shape == (1, 0)
+    np.testing.assert_array_equal(Search(1, 1).covering(3, generator)[:, 0], [-1, 0, 1])
+    plane = Search(1, 2).covering(64, generator)
+    assert plane.shape == (64, 2)
+    assert np.count_nonzero(np.abs(plane).max(axis=1) == 1) == 16
+
+
+def test_even_points_fill_each_half():
+    points = evenly(3, 16, np.random.default_rng(0))
+    assert (np.count_nonzero(points < 0, axis=0) == 8).all()
+    assert evenly(0, 4, np.random.default_rng(0)).shape == (4, 0)

@@ -1,0 +1,1 @@
+"""Models of a function of actions and contexts, which the agent `surrogate` asks where to look."""

@@ -75,7 +75,7 @@ def summarise(curves: Sequence[Mapping[str, float]]) -> dict[str, dict[str, floa
 
 def _shown(record: Mapping[str, Any]) -> dict[str, Value]:
     """Return the values that TensorBoard shows of an iteration."""
-    evaluated = {**record["evaluation"], **record["heatmaps"]}
+    evaluated = {**record["evaluation"], **record["pictures"]}
     # Leave out the parts that are 0, because a setting turned them off.
     losses = {name: value for name, value in record["losses"].items() if value}
     return {

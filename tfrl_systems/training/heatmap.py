@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-_DPI = 100
+from tfrl_systems.training.picture import drawn
+
 # Width and height of a cell, and of the margin around all cells and their labels.
 _CELL_INCHES = 0.56, 0.2
 _MARGIN_INCHES = 0.4, 0.6
@@ -71,15 +72,6 @@ class Heatmap:
 
     def to_image(self) -> np.ndarray | None:
         """Return the picture, uint8 [H, W, 3]; None without counts or without matplotlib."""
-        try:
-            from matplotlib import figure
-            from matplotlib.backends import backend_agg
-        except ImportError:
-            return None
         if not self.rows:
             return None
-        picture = figure.Figure(figsize=self.inches, dpi=_DPI, layout="constrained")
-        canvas = backend_agg.FigureCanvasAgg(picture)
-        self.draw_on(picture.subplots())
-        canvas.draw()
-        return np.array(canvas.buffer_rgba())[..., :3]
+        return drawn(self.inches, lambda figure: self.draw_on(figure.subplots()))

@@ -30,6 +30,7 @@ from tfrl_systems.training.checkpoints import Checkpoint, Workdir
 from tfrl_systems.training.curves import MAX_POINTS, Curves
 from tfrl_systems.training.entropy import mean_entropy
 from tfrl_systems.training.heatmap import Heatmap
+from tfrl_systems.training.picture import Picture
 from tfrl_systems.training.summaries import write_settings
 
 # The parts that the time of an online run is divided into.
@@ -41,7 +42,7 @@ _NUM_CHECKPOINTS = 2
 COUNTED = ("function_evaluations", "truth_evaluations")
 """How often the system's own function was evaluated, and how many of these found true minima."""
 
-EvaluateFn = Callable[[bytes], Mapping[str, float | Heatmap]]
+EvaluateFn = Callable[[bytes], Mapping[str, float | Picture]]
 """(all variables of the collect policy, as one buffer) -> figures by name, and pictures for
 TensorBoard. Figures to minimise are named "cost", or "cost/…" if there are several. Those named
 "steps", or "steps/…", count steps of the real environment. The figures in `COUNTED` are added up
@@ -180,17 +181,17 @@ class OnlineLoop:
         began_s = time.perf_counter()
         evaluation = dict(evaluate_fn(self.variables()))
         self._count({name: evaluation.pop(name) for name in COUNTED if name in evaluation})
-        heatmaps = {name: value for name, value in evaluation.items() if isinstance(value, Heatmap)}
+        pictures = {name: value for name, value in evaluation.items() if isinstance(value, Picture)}
         if isinstance(self._agent, Remembering):
             tables = self._agent.tables()
-            heatmaps |= {title: Heatmap.of(title, table) for title, table in tables.items()}
+            pictures |= {title: Heatmap.of(title, table) for title, table in tables.items()}
         figures = {
-            name: value for name, value in evaluation.items() if not isinstance(value, Heatmap)
+            name: value for name, value in evaluation.items() if not isinstance(value, Picture)
         }
         if self._counts_evaluation:
             steps = [value for name, value in figures.items() if name.partition("/")[0] == "steps"]
             self.environment_steps += round(sum(steps))
-        record |= {"heatmaps": heatmaps, "evaluation": figures}
+        record |= {"pictures": pictures, "evaluation": figures}
         record["environment_steps"] = self.environment_steps
         record["seconds"]["evaluating"] = time.perf_counter() - began_s
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfrl_systems.training.heatmap import Heatmap
+from tfrl_systems.training.picture import Picture
 
-Value = float | np.ndarray | Heatmap | None
+Value = float | np.ndarray | Picture | None
 """A point of a curve, numbers [N] for a histogram, or a picture. Left out are None, NaN, and
 pictures that cannot be drawn because matplotlib is missing or there is nothing to count."""
 
@@ -59,7 +59,7 @@ def _replace_events(directory: pathlib.Path, suffix: str) -> tf.summary.SummaryW
 def _write(tag: str, value: Value, number: int) -> None:
     # TensorFlow would keep each new Python number for ever, but not NumPy's.
     step = np.int64(number)
-    if isinstance(value, Heatmap):
+    if isinstance(value, Picture):
         image = value.to_image()
         if image is not None:
             tf.summary.image(tag, image[None], step)

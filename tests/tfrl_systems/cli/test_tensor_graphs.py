@@ -57,7 +57,7 @@ def test_a_table_with_the_bound(tmp_path, tfrl):
 def test_unknown_names(model, tfrl):
     arguments = ("evaluate", "tensor_graphs", "--model", model, "--policy")
     ran = tfrl(*arguments, "magic")
-    assert ran.status == 1 and "expected one of regions, greedy, taso" in ran.err
+    assert ran.status == 1 and "expected one of regions, removal, greedy" in ran.err
     ran = tfrl("evaluate", "tensor_graphs", "--policy", "greedy", "--model", "gpt-9")
     assert ran.status == 1 and "bert-tiny" in ran.err
     ran = tfrl(*arguments, "greedy", "--objective", "magic")

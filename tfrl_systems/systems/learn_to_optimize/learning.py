@@ -17,6 +17,7 @@ from tfrl_systems.reporting import Reporter
 from tfrl_systems.systems.learn_to_optimize import judging, runners
 from tfrl_systems.systems.learn_to_optimize.answers import Answers
 from tfrl_systems.systems.learn_to_optimize.judging import Judging
+from tfrl_systems.systems.learn_to_optimize.landscape import Landscape
 from tfrl_systems.systems.learn_to_optimize.optimizer_policy import OptimizerPolicy
 from tfrl_systems.systems.learn_to_optimize.problem import Resolved
 from tfrl_systems.systems.learn_to_optimize.teaching import Teacher, make_teacher
@@ -98,13 +99,15 @@ class _Task:
         """Return what the agent's model expects of its policy, without an evaluation.
 
         `cost` is the mean of the expected values, `uncertainty` of their standard deviations, and
-        `unsure` the share of c where that is large. answers.csv has them for each c.
+        `unsure` the share of c where that is large. answers.csv has them for each c. `landscape` is
+        a picture of what the model knows around the answers.
         """
         actor = NumpyActor.from_policy(agent.collect_policy)
 
         def evaluate_fn(variables: bytes) -> Mapping[str, Any]:
             actor.load(variables)
-            x = OptimizerPolicy(actor.network.first_step(), self._objective.num_tuned)(free)
+            policy = OptimizerPolicy(actor.network.first_step(), self._objective.num_tuned)
+            x = policy(free)
             rows = self._objective.join(x, free)
             expected = agent.expected(x.astype(np.float64), free)
             answers = Answers.of(self._objective, rows, expected, agent.spread)
@@ -114,7 +117,9 @@ class _Task:
             unsure = float(np.mean(answers.is_unsure))
             figures = {"cost": answers.expected, "uncertainty": answers.std}
             means = {name: float(values.mean()) for name, values in figures.items()}
-            return {**means, "unsure": unsure}
+            landscape = Landscape.of(self._objective, policy, agent.expected)
+            pictures = {"landscape": landscape} if landscape is not None else {}
+            return {**means, "unsure": unsure, **pictures}
 
         return evaluate_fn
 

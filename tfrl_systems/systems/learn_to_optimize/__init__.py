@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import pathlib
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -232,7 +233,11 @@ class LearnToOptimize(System):
         return about, f"onnxruntime.InferenceSession('{output}').run(['x'], {{'c': c}})"
 
     def next_command(self, policy: pathlib.Path, problem: Problem) -> str:
-        """See `System.next_command`."""
+        """See `System.next_command`; of a log alone there is no function to evaluate."""
+        if problem.function is None:
+            output = f"{policy.parent.name}.onnx"
+            words = ("export", "--policy", str(policy), "--format", "onnx", "-o", output)
+            return shlex.join(["tfrl", *words])
         return f"{super().next_command(policy, problem)} --policy scipy --policy random"
 
     def table(self, evaluation: Mapping[str, Any]) -> str:

@@ -177,6 +177,12 @@ def _plan(run: TrainingRun, levels: Levels, num_points: int) -> str:
     )
 
 
+def _evaluate_command(function: str | None) -> list[str]:
+    """Return how to evaluate a policy; nothing for what was learned from a log alone."""
+    command = "tfrl evaluate learn_to_optimize --policy DIR --function"
+    return [f"{command} {function}"] if function else []
+
+
 def online_task(run: TrainingRun) -> OnlineTask:
     """Make the task of all agents."""
     task = _Task(run)
@@ -193,7 +199,7 @@ def online_task(run: TrainingRun) -> OnlineTask:
         about={
             **{name: value for name, value in described.items() if name != "sampler"},
             "use": [
-                f"tfrl evaluate learn_to_optimize --policy DIR --function {run.problem.function}",
+                *_evaluate_command(run.problem.function),
                 "tfrl_systems.systems.learn_to_optimize.OptimizerPolicy.load(DIR)(c)",
                 "tf.saved_model.load(DIR)",
             ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import shlex
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -17,6 +18,8 @@ from tests.tfrl_systems.small_runs import DREAMING
 from tfrl_systems import experiments
 from tfrl_systems.cli.main import main
 from tfrl_systems.drivers.collect import Collect
+from tfrl_systems.systems.learn_to_optimize import SYSTEM
+from tfrl_systems.systems.learn_to_optimize.problem import Problem
 
 COUNTED = """
 import numpy as np
@@ -161,6 +164,13 @@ def test_a_log_is_learned_from_without_the_function(tmp_path, capfd):
     assert "unsure at " in said.err and "trials there would tell" in said.err
     assert main(["evaluate", "learn_to_optimize", "--policy", str(tmp_path / "run/policy")]) == 1
     assert "learned from a log alone" in capfd.readouterr().err
+    # What is said to be possible with the policy is.
+    policy = tmp_path / "run" / "policy"
+    described = json.loads((policy / "policy.json").read_text())
+    assert described["use"] and not any("evaluate" in way for way in described["use"])
+    tfrl, *words_of_next = shlex.split(SYSTEM.next_command(policy, Problem(log=log)))
+    assert tfrl == "tfrl" and words_of_next[-1] == "run.onnx"
+    assert main([*words_of_next[:-1], str(tmp_path / "run.onnx")]) == 0
     for more in (["--set=evaluations=5"], ["--agent", "ppo"], ["--bounds=0,1"]):
         assert main([*words, *more, "--workdir", str(tmp_path / "none")]) in (1, 2)
         assert capfd.readouterr().err.count("\n") == 1
@@ -270,6 +280,8 @@ SCRIPT = """
 import numpy as np
 from tfrl_systems import experiments
 from tfrl_systems.drivers.collect import Collect
+from tfrl_systems.systems.learn_to_optimize import SYSTEM
+from tfrl_systems.systems.learn_to_optimize.problem import Problem
 
 def cost(points):
     return (points[:, 0] - np.sin(points[:, 1])) ** 2

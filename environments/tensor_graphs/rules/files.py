@@ -129,20 +129,21 @@ def _own(contrib: bool = False) -> RuleFile:
     """Return the package's rules: those of the library, then the others, then CONTRIB if asked."""
     ledger = _json(LEDGER)
     generated = _read(PATH)
-    rules: list[Rule] = []
     instances: dict[str, int] = {}
-    # The library's order is the order in which states number the rules.
-    for rule in library.all_rules(contrib):
+
+    def recorded(rule: Rule) -> Rule:
         record = ledger.get(digest(rule))
-        if record is not None:
-            rule = rule.as_verified(record)
-            instances[rule.name] = record["instances"]
-        rules.append(rule)
-    names = _contrib_names()
-    usual = [rule for rule in rules if rule.name not in names]
+        if record is None:
+            return rule
+        instances[rule.name] = record["instances"]
+        return rule.as_verified(record)
+
+    # The library's order is the order in which states number the rules.
+    usual = tuple(map(recorded, library.all_rules()))
+    added = tuple(map(recorded, library.rules_of(library.CONTRIB))) if contrib else ()
     return RuleFile(
-        (*usual, *generated.rules, *[rule for rule in rules if rule.name in names]),
-        {**{rule.name: WRITTEN for rule in rules}, **generated.origins},
+        (*usual, *generated.rules, *added),
+        {**{rule.name: WRITTEN for rule in (*usual, *added)}, **generated.origins},
         generated.provenance,
         {**instances, **generated.instances},
     )

@@ -162,13 +162,14 @@ class LearnToOptimize(System):
         config = agent_type.make_config(**_OF.get(agent, {}))
         if problem is not None and problem.asks_the_policy and hasattr(config, _ASKED):
             config = dataclasses.replace(config, **{_ASKED: True})
+        proposes_trials = agent_type.collects == "trials"
         settings = {
             "loop": agent_type.make_loop_config(**_LOOP_OF.get(agent, _LOOP)),
             "environment": EnvironmentSettings(reward="auto", reference="mean"),
-            "judging": Judging(judge="model" if agent == "surrogate" else "values"),
+            "judging": Judging(judge="model" if proposes_trials else "values"),
             "agent": config,
         }
-        if agent == "surrogate" and problem is not None and problem.function is None:
+        if proposes_trials and problem is not None and problem.function is None:
             settings["agent"] = dataclasses.replace(config, evaluations=0)
         if agent != "bc_max":
             return settings

@@ -100,14 +100,16 @@ def _interval(policy: Mapping[str, Any]) -> str:
 
 def _training_of(name: str) -> dict[str, Any]:
     """Return what a policy cost to learn, if its run is there; 0 evaluations if it is not."""
-    path = pathlib.Path(name).parent / "result.json"
+    unknown = {"learned_from": 0, "learning_seconds": 0.0}
+    if not is_directory(name):
+        return unknown
     try:
-        result = files.read_json(path)
+        result = files.read_json(pathlib.Path(name).parent / "result.json")
         spent_s = result["seconds"]
         wall_s = sum(spent_s[part] for part in ("broadcasting", "waiting", "training"))
         return {"learned_from": result.get("function_evaluations", 0), "learning_seconds": wall_s}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {"learned_from": 0, "learning_seconds": 0.0}
+        return unknown
 
 
 def evaluate(name: str, choose: Choose, objective: Objective, judge: str) -> dict[str, Any]:

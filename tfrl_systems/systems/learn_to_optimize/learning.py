@@ -95,53 +95,51 @@ class _Task:
         objective = self._objective
         return RunLog(workdir.trials, objective.num_tuned, objective.low, objective.high)
 
-    def _make_model_evaluate_fn(self, agent: Any, free: np.ndarray) -> EvaluateFn:
-        """Return what the agent's model expects of its policy, without an evaluation.
+    def make_evaluate_fn(self, agent: Any) -> EvaluateFn:
+        """Return a function that judges the greedy policy."""
+        free = self._judging.points(self._objective.num_free)
+        actor = NumpyActor.from_policy(agent.collect_policy)
+        judge_fn = self._judged
+        if self._judging.judge == "model":
+            judge_fn = functools.partial(self._judged_by_model, agent)
+
+        def evaluate_fn(variables: bytes) -> Mapping[str, Any]:
+            actor.load(variables)
+            policy = OptimizerPolicy(actor.network.first_step(), self._objective.num_tuned)
+            return judge_fn(policy, free)
+
+        return evaluate_fn
+
+    def _judged(self, policy: OptimizerPolicy, free: np.ndarray) -> dict[str, Any]:
+        """Judge the policy's answers for c [M, k] by evaluations of the function."""
+        figures = judging.judge(self._objective, policy(free), free, self._judging.judge)
+        # What is averaged over iterations are numbers.
+        figures.pop("regret_interval", None)
+        return {**figures, "steps": float(len(free))}
+
+    def _judged_by_model(
+        self, agent: Any, policy: OptimizerPolicy, free: np.ndarray
+    ) -> dict[str, Any]:
+        """Judge the policy's answers for c [M, k] by the agent's model, without an evaluation.
 
         `cost` is the mean of the expected values, `uncertainty` of their standard deviations, and
         `unsure` the share of c where that is large. answers.csv has them for each c. `landscape` is
         a picture of what the model knows around the answers.
         """
-        actor = NumpyActor.from_policy(agent.collect_policy)
-
-        def evaluate_fn(variables: bytes) -> Mapping[str, Any]:
-            actor.load(variables)
-            policy = OptimizerPolicy(actor.network.first_step(), self._objective.num_tuned)
-            x = policy(free)
-            rows = self._objective.join(x, free)
-            expected = agent.expected(x.astype(np.float64), free)
-            answers = Answers.of(self._objective, rows, expected, agent.spread)
-            answers.write(self._workdir.path / "answers.csv")
-            if line := answers.describe():
-                self._reporter.say(line)
-            unsure = float(np.mean(answers.is_unsure))
-            figures = {"cost": answers.expected, "uncertainty": answers.std}
-            means = {name: float(values.mean()) for name, values in figures.items()}
-            landscape = Landscape.of(self._objective, policy, agent.expected)
-            pictures = {"landscape": landscape} if landscape is not None else {}
-            return {**means, "unsure": unsure, **pictures}
-
-        return evaluate_fn
-
-    def make_evaluate_fn(self, agent: Any) -> EvaluateFn:
-        """Return a function that judges the greedy policy."""
-        if self._judging.judge == "model":
-            return self._make_model_evaluate_fn(
-                agent, self._judging.points(self._objective.num_free)
-            )
-        objective = self._objective
-        free = self._judging.points(objective.num_free)
-        actor = NumpyActor.from_policy(agent.collect_policy)
-
-        def evaluate_fn(variables: bytes) -> Mapping[str, Any]:
-            actor.load(variables)
-            x = OptimizerPolicy(actor.network.first_step(), objective.num_tuned)(free)
-            figures = judging.judge(objective, x, free, self._judging.judge)
-            # What is averaged over iterations are numbers.
-            figures.pop("regret_interval", None)
-            return {**figures, "steps": float(len(free))}
-
-        return evaluate_fn
+        x = policy(free)
+        rows = self._objective.join(x, free)
+        expected = agent.expected(x.astype(np.float64), free)
+        answers = Answers.of(self._objective, rows, expected, agent.spread)
+        answers.write(self._workdir.path / "answers.csv")
+        if line := answers.describe():
+            self._reporter.say(line)
+        landscape = Landscape.of(self._objective, policy, agent.expected)
+        return {
+            "cost": float(answers.expected.mean()),
+            "uncertainty": float(answers.std.mean()),
+            "unsure": float(answers.is_unsure.mean()),
+            **({} if landscape is None else {"landscape": landscape}),
+        }
 
     def _introduction(self) -> list[str]:
         objective, levels = self._objective, self.levels()

@@ -194,16 +194,19 @@ def _projections() -> Iterator[Rule]:
 # Layer normalisations of a sum.
 
 
+def _fits(x: Tensor, y: Tensor, *vectors: Tensor) -> list[Any]:
+    """Return when SkipLayerNormalization takes x and y, with these vectors for the last axis."""
+    shapes = (vector.shape == x.shape[-1:] for vector in vectors)
+    return [any_of(x.rank == 2, x.rank == 3), y.shape == x.shape, *shapes]
+
+
 @rule
 def contrib_layer_norm_of_sum(x, y, g, b, e: Attribute, axis: Attribute):
     return (
         op.LayerNormalization(x + y, g, b, axis=axis, epsilon=e),
         op.SkipLayerNormalization(x, y, g, b, epsilon=e),
         axis == x.rank - 1,
-        any_of(x.rank == 2, x.rank == 3),
-        y.shape == x.shape,
-        g.shape == x.shape[-1:],
-        b.shape == x.shape[-1:],
+        *_fits(x, y, g, b),
     )
 
 
@@ -213,10 +216,7 @@ def contrib_layer_norm_chain_of_sum(x, y, g, b, e: Attribute, axis: Attribute):
         layer_norm(x + y, g, b, e, axis),
         op.SkipLayerNormalization(x, y, g, b, epsilon=e),
         axis == x.rank - 1,
-        any_of(x.rank == 2, x.rank == 3),
-        y.shape == x.shape,
-        g.shape == x.shape[-1:],
-        b.shape == x.shape[-1:],
+        *_fits(x, y, g, b),
     )
 
 
@@ -226,10 +226,7 @@ def contrib_sum_beside_its_layer_norm(x, y, g, b, e: Attribute):
     return (
         (op.SkipLayerNormalization(x, y, g, b, epsilon=e), x + y),
         (both, both.output(1)),
-        any_of(x.rank == 2, x.rank == 3),
-        y.shape == x.shape,
-        g.shape == x.shape[-1:],
-        b.shape == x.shape[-1:],
+        *_fits(x, y, g, b),
     )
 
 

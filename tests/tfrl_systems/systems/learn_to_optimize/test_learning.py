@@ -176,6 +176,19 @@ def test_a_log_is_learned_from_without_the_function(tmp_path, capfd):
         assert capfd.readouterr().err.count("\n") == 1
 
 
+def test_a_policy_by_name_was_not_learned_from_the_run_in_this_directory(
+    tmp_path, capfd, monkeypatch
+):
+    seconds = dict.fromkeys(("broadcasting", "waiting", "training"), 1.0)
+    written = {"function_evaluations": 7, "seconds": seconds}
+    (tmp_path / "result.json").write_text(json.dumps(written))
+    monkeypatch.chdir(tmp_path)
+    words = ("evaluate", "learn_to_optimize", "--function", "sphere", "--policy", "random")
+    assert main([*words, "--json"]) == 0
+    (policy,) = json.loads(capfd.readouterr().out)["policies"]
+    assert (policy["learned_from"], policy["learning_seconds"]) == (0, 0)
+
+
 def test_a_run_goes_on_from_a_log(function, tmp_path):
     name, seen = function
     first = train(name, "surrogate", tmp_path / "first")

@@ -9,7 +9,7 @@ from typing import Any
 from environments.tensor_graphs.bound.exact import Bound
 from environments.tensor_graphs.costs.table import processor_model
 from environments.tensor_graphs.execution.choosing import Choice
-from environments.tensor_graphs.execution.measuring import Ratio
+from environments.tensor_graphs.execution.measuring import Comparison, Ratio
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.search import Result, Visited
 from environments.tensor_graphs.selection.contributions import Contribution, contributions, shares
@@ -78,6 +78,13 @@ class Outcome:
     def measurement(self) -> Measurement | None:
         """The measurement of the written model; None for a copy, or if nothing was measured."""
         return self.selection.measurement if self.visited else None
+
+    @property
+    def comparison(self) -> Comparison | None:
+        """The written model's time over the given one's; None for a copy, or if not measured."""
+        if self.quantized is not None and self.quantized.compared is not None:
+            return self.quantized.compared
+        return self.measurement.fully_optimised if self.measurement else None
 
     @property
     def max_relative_error(self) -> float:
@@ -152,10 +159,7 @@ class Outcome:
         }
 
     def _measured_to_json(self) -> dict[str, Any]:
-        measured = self.measurement
-        full = measured.fully_optimised if measured else None
-        if self.quantized is not None and self.quantized.compared is not None:
-            full = self.quantized.compared
+        measured, full = self.measurement, self.comparison
         return {
             "measured_ratio": full and full.ratio.value,
             "measured_ratio_interval": full and _interval(full.ratio),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import pathlib
 import shlex
 
 from environments.machine import package_versions
@@ -36,7 +35,7 @@ td.number { text-align: right; }
 
 def make_page(outcome: Outcome) -> str:
     """Return the page as HTML."""
-    title = html.escape(pathlib.Path(outcome.request.model).name)
+    title = html.escape(outcome.request.model.name)
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f"<title>{title}</title><style>{_STYLE}</style></head><body>\n<h1>{title}</h1>\n"
@@ -48,13 +47,13 @@ def make_page(outcome: Outcome) -> str:
 
 def _result(outcome: Outcome) -> str:
     """Say in a sentence what was won, and how sure that is."""
-    output, measured = pathlib.Path(outcome.request.place).name, outcome.measurement
-    if outcome.visited is None:
+    output, comparison = outcome.request.place.name, outcome.comparison
+    if not outcome.has_gain:
         return f"No gain available: {outcome.selection.reason}. {output} is a copy."
-    if measured is None:
+    if comparison is None:
         change = percent(outcome.estimated_ms, outcome.result.start_cost_ms)
         return f"{output}: {change} of the model's time, as estimated; nothing was measured."
-    ratio, same = measured.fully_optimised.ratio, measured.fully_optimised.same
+    ratio, same = comparison.ratio, comparison.same
     low, value, high, *of_copies = (
         f"{100 * (share - 1):+.1f}%"
         for share in (ratio.low, ratio.value, ratio.high, same.low, same.high)

@@ -114,7 +114,8 @@ class _Stages:
         results = []
         # The formula is cheap, and its best graph shows which operators are worth measuring.
         removal = None
-        if self._has_others or self._measured is None:
+        # Other methods search by themselves, from the model.
+        if self._request.method == "regions" and (self._has_others or self._measured is None):
             removal = self._remove(by_formula)
         if self._has_others:
             results.append(self._search(by_formula, _FORMULA, "by formula", removal))

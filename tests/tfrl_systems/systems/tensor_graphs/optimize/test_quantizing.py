@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+
 import numpy as np
 import onnx
 import pytest
@@ -43,8 +45,12 @@ def samples(model, tmp_path):
 def test_what_is_faster_is_written(model, samples, tmp_path, tfrl, monkeypatch):
     for module in (quantization, quantizing):
         monkeypatch.setattr(module, "Bench", FastBench)
-    ran = tfrl("optimize", model, "--quantize", "--max-error", "0.1", *samples, *QUICK)
+    page = tmp_path / "report.html"
+    words = ("--quantize", "--max-error", "0.1", *samples, "--report", page)
+    ran = tfrl("optimize", model, *words, *QUICK)
     assert ran.status == 0 and ran.json["gain"], ran.err
+    said = "-30.0% of the model's time, between -31.0% and -29.0%"
+    assert said in html.unescape(page.read_text())
     assert ran.json["measured_ratio"] == 0.7 and ran.json["reason"] == ""
     quantized = ran.json["quantized"]
     assert quantized["kind"] in ("dynamic", "static") and quantized["reason"] == ""

@@ -91,6 +91,11 @@ def test_the_stages_come_in_order():
         assert state.trail[0].cost_ms == proposals.result.start_cost_ms
 
 
+def test_other_methods_search_from_the_model_itself():
+    _, lines = run(problem_of(adapter()), method="greedy")
+    assert "searching by formula" in lines and "removing computations" not in lines
+
+
 def test_nothing_is_measured_where_no_rule_applies():
     problem = problem_of(relu())
     proposals, lines = run(problem)

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import pathlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from environments.tensor_graphs import onnx_io
-from environments.tensor_graphs.search import Budget
 from tfrl_systems.settings import option
-from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
-from tfrl_systems.systems.tensor_graphs.problem import GraphProblem, Rewriting, find_model
-from tools.studies import learning, runtimes
-from tools.studies.study import Picture, Record, Records, Study, Table, Trial, curves, first, median
+from tools.studies import learning
+from tools.studies.study import Picture, Record, Records, Study, Table, Trial, curves, median
 
 SYSTEM = "tensor_graphs"
 # The models of the thesis (table 4.1) and three more, in pairs of one kind of network. One policy
@@ -24,7 +19,6 @@ MODELS = ("bert-tiny", "bert-base", "resnet-18", "resnet-50",
           "repvgg-a0", "lora-transformer", "inception-v3", "squeezenet-1.1")  # fmt: skip
 SEVERAL = MODELS[::2]
 _SEARCHES = ("greedy", "taso", "regions")
-_MOST_RULES = 25
 # How a policy's directory is given to `experiments.evaluate`, with its rollouts; None for those
 # of --rollouts. A led search has no rollouts of its own.
 WAYS: dict[str, tuple[str, int | None]] = {
@@ -93,38 +87,7 @@ def found_by(
         "percent": 100 * (row["estimated_ms_after"] / evaluated["estimated_ms_before"] - 1),
         **{name: row[name] for name in ("seconds", "expansions", "stopped")},
         "steps_of_path": row["steps"],
-        "rules": collections.Counter(step["xfer"] for step in row["substitutions"]),
     }
-
-
-def applications(records: Records) -> Iterator[Record]:
-    """Yield how often each policy or search applied each rule on the way to its cheapest graph.
-
-    Only the commonest rules are shown.
-    """
-    counts: dict[tuple[str, str], list[dict[str, int]]] = {}
-    total = collections.Counter[str]()
-    for record in records:
-        for play in record.get("plays", [record]):
-            if "rules" in play:
-                who = record.get("label") or record.get("policy") or record["agent"]
-                counts.setdefault((play["model"], slug(who)), []).append(play["rules"])
-                total.update(play["rules"])
-    for rule, _ in total.most_common(_MOST_RULES):
-        for (model, who), members in counts.items():
-            mean = sum(rules.get(rule, 0) for rules in members) / len(members)
-            yield {"rule": rule, "by": f"{model}, {who}", "count": mean or None}
-
-
-RULES = Table(
-    "Applications of the commonest rules on the way to the cheapest graph (fig. 4.11 of the "
-    "thesis). Mean over seeds.",
-    ("rule",),
-    {"": first("count", "{:.3g}")},
-    across="by",
-    derive=applications,
-    label="rule",
-)
 
 
 def _of_searches(options: Searches) -> Iterator[Trial]:
@@ -149,11 +112,6 @@ _FOUND = {
     "expansions": median("expansions", "{:,.0f}"),
     "s": median("seconds", "{:.0f}"),
 }
-MEASURED = {
-    "measured": median("ratio", "{:.3f}"),
-    "without onnxruntime's own": median("ratio_off", "{:.3f}"),
-    "memory": median("memory", "{:+.1f}%"),
-}
 SEARCHES = Study(
     """What searches and policies that are there already save of the estimated cost.
 
@@ -168,8 +126,7 @@ by a policy; random draws all actions.""",
             ("model", "policy"),
             _FOUND,
             across="limit_s",
-        ),
-        RULES,
+        )
     ],
 )
 
@@ -186,7 +143,6 @@ class Graphs(learning.Options):
       seconds: the most time for a policy on a model.
       rollouts: episodes that a policy plays.
       objective: the cost to minimise.
-      measure_seconds: seconds to measure what one episode's graph takes; 0 not to.
     """
 
     agents: tuple[str, ...] = option(("ppo",), flag="--agent", metavar="NAME")
@@ -196,7 +152,6 @@ class Graphs(learning.Options):
     seconds: float = option(60.0, metavar="N", positive=True)
     rollouts: int = option(64, metavar="K", minimum=1)
     objective: str = option("onnxruntime", metavar="NAME")
-    measure_seconds: float = 0.0
 
 
 def _lessons(what: str, models: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -214,7 +169,6 @@ def _of_graphs(options: Graphs) -> Iterator[Trial]:
         "ways": options.ways,
         "limit_s": options.seconds,
         "limits": {"rollouts": options.rollouts, "objective": options.objective},
-        "measure_seconds": options.measure_seconds,
     }
     for agent in options.agents:
         for what in options.learn_on:
@@ -245,32 +199,7 @@ def measure(about: Record, workdir: pathlib.Path) -> Record:
             limits = (about["limits"], about["limit_s"], rollouts)
             play = found_by(form.format(policy), model, about["seed"], *limits)
             plays.append({**play, "way": way})
-        if about.get("measure_seconds"):
-            plays.append({**_measured(policy, model, about), "way": "measured"})
-    training = learning.training_curves(workdir)
-    return {**figures, "training": training, "plays": plays}
-
-
-def _measured(policy: str, model: str, about: Record) -> Record:
-    """Measure the model that one episode of likeliest steps leads to, beside the model itself."""
-    source, rewriting = find_model(model), Rewriting(objective=about["limits"]["objective"])
-    problem = GraphProblem.of(model, source, rewriting)
-    learned = GraphPolicy.load(policy, about["seed"])
-    best = problem.search("policy", Budget(about["limit_s"]), learned, 1).best
-    programs = {
-        f"{name}{level}": (level, proto)
-        for level in ("", "-disable")
-        for name, proto in (("model", source), ("policy", onnx_io.write(best.graph)))
-    }
-    measured = runtimes.compared(programs, about["measure_seconds"])
-    policy_all, policy_off = measured["policy"], measured["policy-disable"]
-    return {
-        "model": model,
-        "ratio": policy_all["ratio"][0],
-        "ratio_off": policy_off["ratio"][0] / measured["model-disable"]["ratio"][0],
-        "memory": 100 * (policy_all["memory_mib"] / measured["model"]["memory_mib"] - 1),
-        "programs": measured,
-    }
+    return {**figures, "plays": plays}
 
 
 def plays(records: Records) -> Iterator[Record]:
@@ -282,6 +211,12 @@ def plays(records: Records) -> Iterator[Record]:
             kind = play["model"] if names == [play["model"]] else ", ".join(names)
             own = "own" if kind == play["model"] else f"learned on {kind}"
             yield {**shared, **play, "by": f"{record['agent']}, {own}, {play['way']}"}
+
+
+def _likeliest(record: Record) -> float | None:
+    """Return the change of the cost by an episode of likeliest steps, when training ended."""
+    cost = record["last"].get("cost")
+    return None if cost is None else 100 * (cost - 1)
 
 
 GRAPHS = Study(
@@ -298,13 +233,12 @@ searches are in the study `searches`.""",
             ("model", "by"),
             {
                 **_FOUND,
-                **MEASURED,
+                "likeliest steps": median(_likeliest, "{:.2f}%"),
                 "real steps learned from": median("steps", "{:,.0f}"),
                 "learned in s": median("learning_s", "{:.0f}"),
             },
             derive=plays,
-        ),
-        RULES,
+        )
     ],
     [Picture("graphs", "cost by likeliest actions", curves("learned_on", "agent"))],
 )

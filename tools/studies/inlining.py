@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from environments import files
@@ -25,15 +25,13 @@ from tools.studies.savings import (
     of_iterations,
     of_languages,
     of_parts,
-    of_variants,
     points,
 )
 from tools.studies.study import Picture, Record, Study, Table, Trial, mean
 
-LEARNED = "learned"
 FIXED = ("always", "never", "cost<-5", "cost<-20", "cost<-35")
 # BC-Max with the weights of buckets (D.3) and of Hedge (D.4), with our exploration and its labels
-# of single decisions, and without both. bc_max_figures.py has the algorithms as printed.
+# of single decisions, and without both.
 ALGORITHMS = {
     f"{explored}, {weights}": {"explore": explored == "exploring", "context_weights": weights}
     for explored in ("exploring", "not exploring")
@@ -41,17 +39,6 @@ ALGORITHMS = {
 }
 # As in the paper, a byte of an object counts as such.
 _BY_OBJECT = {"objective": "object"}
-PARTS: Mapping[str, Mapping[str, Any]] = {
-    "as it is": {},
-    "margin 0 instead of judged ones": {"margins": (0.0,), "max_loss_percent": 1000.0},
-    "single changes alone": {"joint_rounds": 0},
-    "judged by objects": {"objective": "object"},
-    "labels count as the object does": {"label_objective": "object"},
-    "labels count as the image does": {"label_objective": "image"},
-    "departs outside the scope too": {"scoped": False},
-    "no imitation of best trajectories": {"imitation": False},
-    "no labels of single changes": {"advantage": False},
-}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -139,26 +126,17 @@ def small_modules(corpus: Corpus, max_bytes: int, language: str = "") -> tuple[M
     )
 
 
-def _of_folds(
-    variants: Mapping[str, Mapping[str, Any]], language: str = ""
-) -> Callable[[Folds], Iterator[Trial]]:
-    def trials(options: Folds) -> Iterator[Trial]:
-        corpus = Corpus.load(options.corpus)
-        modules = small_modules(corpus, options.max_bitcode_bytes, language)
-        about = {
-            **options.about,
-            **({"language": language} if language else {}),
-            "corpus_sha256": files.sha256(options.corpus / DESCRIPTION_FILE),
-            "variants": variants,
-            "fixed": FIXED if LEARNED in variants else (),
-        }
-        for seed in range(options.seeds):
-            for fold, projects in enumerate(make_folds(modules, options.folds)):
-                yield Trial(
-                    f"fold-{fold}-seed-{seed}", {**about, "held_out": projects, "seed": seed}
-                )
-
-    return trials
+def _of_folds(options: Folds) -> Iterator[Trial]:
+    about = {
+        **options.about,
+        "corpus_sha256": files.sha256(options.corpus / DESCRIPTION_FILE),
+        "variants": {"learned": {}, "learned without exploration": {"explore": False}},
+        "fixed": FIXED,
+    }
+    modules = small_modules(Corpus.load(options.corpus), options.max_bitcode_bytes)
+    for seed in range(options.seeds):
+        for fold, projects in enumerate(make_folds(modules, options.folds)):
+            yield Trial(f"fold-{fold}-seed-{seed}", {**about, "held_out": projects, "seed": seed})
 
 
 def _of_baselines(options: Baselines) -> Iterator[Trial]:
@@ -187,9 +165,7 @@ def measure(about: Record, workdir: pathlib.Path) -> Record:
     Returns:
       `parts`: for the modules learned on, if they are small enough to be compiled again, and those
       held out, what `experiments.evaluate` says of each policy; the policies of a variant are
-      called VARIANT/ITERATION. `written`: the iteration that each training chose. `fits`: the share
-      of the labels that the policy of each iteration takes, and of the default's episodes that a
-      clone repeats.
+      called VARIANT/ITERATION. `written`: the iteration that each training chose.
     """
     corpora = _write_corpora(about, workdir / "corpora")
     compiling = {name: about[name] for name in ("compiler", "cache")}
@@ -197,8 +173,7 @@ def measure(about: Record, workdir: pathlib.Path) -> Record:
     policies: dict[str, str] = {"default": "default"}
 
     def learn(agent: str, name: str, iterations: int | None, **settings: Any) -> Any:
-        judged_on = about.get("judged_on", "validation")
-        validation = {"validation": corpora[judged_on]} if judged_on in corpora else {}
+        validation = {"validation": corpora["validation"]} if "validation" in corpora else {}
         about_run = {"system": "inlining", "agent": agent, "seed": about["seed"]}
         assigned = about["settings"]
         if "begin" in about:  # --set is for all agents that have the field
@@ -212,24 +187,19 @@ def measure(about: Record, workdir: pathlib.Path) -> Record:
 
     for agent in about.get("begin", ()):
         policies[agent] = str(learn(agent, agent, about["rounds"], **_BY_OBJECT).policy)
-    begun_with = {"baselines": list(policies)} if "begin" in about else {}
+    begun_with = {"baselines": tuple(policies.values())} if "begin" in about else {}
     policies |= {name: name for name in about["fixed"]}
-    written, fits = {}, {}
+    written = {}
     for name, variant in about["variants"].items():
-        settings = {**begun_with, **variant}
-        if "baselines" in settings:
-            settings["baselines"] = tuple(policies[start] for start in settings["baselines"])
-        run = learn("bc_max", name, about["iterations"], **settings)
+        run = learn("bc_max", name, about["iterations"], **begun_with, **variant)
         evaluation = run.result["evaluation"]
         written[name] = evaluation["chosen_iteration"]
-        fits[name] = [[row["agreement"], row["cloned"]] for row in evaluation["iterations"]]
         for number in range(1, 1 + len(evaluation["iterations"])):
             directory = run.workdir / "checkpoints" / f"{number:06d}" / "policy"
             policies[f"{name}/{number}"] = str(directory)
     measured = ("train", "heldout") if "begin" in about else ("heldout",)
     return {
         "written": written,
-        "fits": fits,
         "parts": {
             part: _sizes(corpora[part], policies, about, link=part == "heldout")
             for part in measured
@@ -245,7 +215,7 @@ def _write_corpora(about: Record, directory: pathlib.Path) -> dict[str, pathlib.
     """
     source = pathlib.Path(about["corpus"])
     is_divided = "held_out" not in about
-    language = about.get("language", "c++" if is_divided else "")
+    language = "c++" if is_divided else ""
     chosen: dict[str, tuple[Corpus, list[Module]]] = {}
     for part in ("train", "validation", "heldout") if is_divided else ("train", "heldout"):
         corpus = Corpus.load(source / part if is_divided else source)
@@ -296,7 +266,7 @@ Divides a corpus into folds of whole projects, by their languages and sizes of b
 each fold and seed it learns on the other folds as `tfrl train inlining` does, with and without
 exploration, and compiles and links the fold under the policies of each iteration.""",
     Folds,
-    _of_folds({LEARNED: {}, "learned without exploration": {"explore": False}}),
+    _of_folds,
     measure,
     [
         Table(
@@ -342,7 +312,7 @@ BASELINES = Study(
 
 PPO and ES learn on small C++ modules; BC-Max begins with the default and these two, with our
 exploration and its labels of single decisions and without both, with the weights of buckets (D.3)
-and of Hedge (D.4) of the BC-Max paper. Its Fig. 1 and 2 are the study bc_max.""",
+and of Hedge (D.4) of the BC-Max paper.""",
     Baselines,
     _of_baselines,
     measure,
@@ -365,26 +335,4 @@ and of Hedge (D.4) of the BC-Max paper. Its Fig. 1 and 2 are the study bc_max.""
         )
     ],
     [SAVINGS],
-)
-
-CAUSES = Study(
-    """What holds an inlining policy together over longer training: each part left out in turn.
-
-Learns in folds of whole C++ projects, once as it is and once for each part with this part
-changed.""",
-    Folds,
-    _of_folds(PARTS, "c++"),
-    measure,
-    [
-        Table(
-            "Percent saved in the linked images of held-out C++ projects (code, unwind tables, "
-            "read-only data), mean over projects, its mean (range) over seeds; of policies fitted "
-            "in an iteration, and of the one that is written in the end.",
-            ("policy",),
-            {"": mean("percent")},
-            across="column",
-            derive=of_variants,
-            label="part",
-        )
-    ],
 )

@@ -90,31 +90,13 @@ def trained(about: Record, workdir: pathlib.Path, **problem: Any) -> tuple[str, 
         "steps": result["environment_steps"],
         "evaluations": result.get("function_evaluations"),
         "truth_evaluations": result.get("truth_evaluations"),
-        "waiting_s": result["seconds"]["waiting"],
         "policy_sha256": result["policy_sha256"],
-        "world_model": result.get("world_model"),
         "last": _numbers(evaluation.get("last", evaluations[-1])),
         "last_tenth": _numbers(evaluation.get("last_tenth", {})),
         "curve": [
             [row.get("iteration", row.get("number")), row[figure]] for row in evaluations if figure
         ],
     }
-
-
-def training_curves(workdir: pathlib.Path) -> dict[str, list[list[float]]]:
-    """Return what TensorBoard shows of a run's learning: points [iteration, value] by figure."""
-    import tensorflow as tf
-
-    curves: dict[str, list[list[float]]] = {}
-    for path in sorted((workdir / "tensorboard").rglob("*.checkpoint-*")):
-        for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
-            event = tf.compat.v1.Event.FromString(record)
-            for value in event.summary.value:
-                prefix, _, name = value.tag.partition("/")
-                if prefix == "train" or value.tag == "evaluation/cost":
-                    point = [event.step, float(tf.make_ndarray(value.tensor))]
-                    curves.setdefault(name, []).append(point)
-    return curves
 
 
 def _numbers(evaluation: Mapping[str, Any]) -> dict[str, float]:

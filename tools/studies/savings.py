@@ -21,7 +21,6 @@ Sizes = Mapping[str, Sequence[int]]
 ORACLE, NEVER_WORSE = "oracle", "--never-worse"
 _LANGUAGES = {"c++": "C++", "c": "C"}
 _TEXT, _CODE = 0, 1
-_WRITTEN = "written in the end"
 # Name of a figure -> the parts of an image that are added up.
 IMAGE_PARTS = {
     "code_percent": ("text_bytes",),
@@ -191,27 +190,6 @@ def of_parts(records: Records) -> Iterator[Record]:
                     if images and figure != "code_percent"
                 },
             }
-
-
-def of_variants(records: Records) -> Iterator[Record]:
-    """Yield what the policies of each variant save in images, for each seed: mean over projects.
-
-    The policies are those of each iteration, and the written one; of that also the worst project.
-    """
-    for _, folds in _by_seed(records):
-        for variant in folds[0]["written"]:
-            percents: dict[str, list[float]] = collections.defaultdict(list)
-            for fold in folds:
-                written = fold["written"][variant]
-                columns = {f"fitted in {number}": number for number in _numbers(fold, variant)}
-                for column, number in {**columns, _WRITTEN: written}.items():
-                    images = _images(fold, f"{variant}/{number}")
-                    percents[column] += [image["loaded_percent"] for image in images]
-            for column, of_projects in percents.items():
-                percent = statistics.fmean(of_projects)
-                yield {"policy": variant, "column": column, "percent": percent}
-            worst = min(percents[_WRITTEN])
-            yield {"policy": variant, "column": "its worst project", "percent": worst}
 
 
 def points(records: Records) -> Iterable[Record]:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from environments.errors import UserError
-from environments.inlining.corpus.modules import Corpus, Module
+from environments.inlining.corpus.modules import Module
 from tests.environments.inlining.exploration.test_explore import SAVING, pairs
 from tests.environments.inlining.small_modules import many_calls, write_corpus
 from tools.studies import inlining
@@ -33,17 +33,6 @@ def test_folds_are_even_in_each_language(modules):
     assert sorted(project for fold in folds for project in fold) == list("abcde")
     with pytest.raises(UserError, match="expected at most 5"):
         inlining.make_folds(modules, 6)
-
-
-def test_causes_are_sought_in_projects_of_cpp(tmp_path):
-    modules = {"a/a.cpp": SAVING, "b/b.cpp": pairs(1), "c/c.c": pairs(2), "d/d.cpp": pairs(2)}
-    corpus = write_corpus(tmp_path / "corpus", modules)
-    trials = list(inlining.CAUSES.trials(inlining.Folds(corpus=corpus, folds=3, seeds=1)))
-    assert sorted(project for trial in trials for project in trial.about["held_out"]) == [*"abd"]
-    assert all(len(trial.about["variants"]) == 9 for trial in trials)
-    written = inlining._write_corpora(trials[0].about, tmp_path / "parts")
-    sizes = {part: len(Corpus.load(path).modules) for part, path in written.items()}
-    assert sizes == {"train": 2, "heldout": 1}
 
 
 @pytest.mark.study

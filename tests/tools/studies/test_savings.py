@@ -135,15 +135,3 @@ def test_the_table_of_baselines():
     assert "| ppo | 5.00 | 5.00 | 5.00 | 1.0 | 2 | 12.50 | 0.00 |" in text
     lines = {point["line"] for point in savings.points(records)}
     assert lines == {"exploring", "oracle of exploring", "ppo", "es"}
-
-
-def test_the_table_of_causes():
-    larger = {**IMAGE, "project": "q", "text_bytes": 170}  # 220 of 160: 37.5% larger
-    parts = record(0, FIRST)
-    parts["parts"]["heldout"]["policies"]["learned/2"]["images"] = [IMAGE, larger]
-    text = writing.to_markdown(inlining.CAUSES.tables[0], [parts])
-    assert "| part | fitted in 1 | fitted in 2 | written in the end | its worst project |" in text
-    assert "| learned | 12.50 | -12.50 | -12.50 | -37.50 |" in text
-    # With another seed, in which q is not there: 12.5 everywhere.
-    text = writing.to_markdown(inlining.CAUSES.tables[0], [parts, record(1, FIRST)])
-    assert "| learned | 12.50 | 0.00 (-12.50..12.50) | 0.00 (-12.50..12.50) | -12.50 (" in text

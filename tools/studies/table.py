@@ -21,7 +21,6 @@ STUDIES: dict[str, tuple[str, str]] = {
     "searches": ("graphs", "SEARCHES"),
     "files": ("files", "FILES"),
     "pools": ("pools", "POOLS"),
-    "scaling": ("scaling", "SCALING"),
     "long_runs": ("long_runs", "LONG_RUNS"),
     "faults": ("faults.campaign", "FAULTS"),
     "bad_inputs": ("bad_inputs.campaign", "BAD_INPUTS"),

@@ -1,4 +1,4 @@
-"""Pools that are measured: their table, and one that loses workers."""
+"""Pools that are measured: their table, and a small one."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from tools.studies import pools, writing
 
 @pytest.mark.study
 def test_a_small_pool(study):
-    words = ("--collect", "pipes", "--most-workers", 2, "--losses", 1, "--naps", 5)
+    words = ("--collect", "pipes", "--most-workers", 2, "--naps", 5)
     status, text, records = study("pools", *words)
     shares = {k: records[f"pipes-{k}-workers"]["measured"]["share"] for k in (1, 2)}
     assert status == 0 and all(0 < share <= 1 for share in shares.values())
     assert f"| 2 | {shares[2]:.3f} |" in text
-    (waited_s,) = records["pipes-lost-worker"]["measured"]["waited_s"]
-    assert waited_s > 0
     assert "| between two jobs, results of 1,000,000 bytes, ms a job | " in text
 
 
@@ -23,13 +21,11 @@ def test_the_tables_by_hand():
     records = [
         {"kind": "ray", "what": "start of 2 workers, s", "figure": 5.9},
         {"kind": "ray", "result_bytes": 0, "wall": 1.41, "head": 0.7, "engine": 0.06},
-        {"kind": "ray", "waited_s": [3.1, 4.5, 3.7]},
         {"kind": "ray", "workers": 4, "share": 0.9615},
     ]
     costs, shares = (writing.to_markdown(table, records) for table in pools.POOLS.tables)
     assert "| start of 2 workers, s | 5.90 |" in costs
     assert "| processor time of the head, results of 0 bytes, ms a job | 0.70 |" in costs
-    assert "| until a lost worker's job is at work again, s | 3.70 (3.10..4.50) |" in costs
     assert shares.endswith("| 4 | 0.962 |")
     names = [trial.name for trial in pools.POOLS.trials(pools.Pools(most_workers=5))]
     assert [name for name in names if "workers" in name] == [

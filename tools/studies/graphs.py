@@ -1,4 +1,4 @@
-"""Studies of tensor_graphs: what searches and learned policies save of a model's estimated cost."""
+"""What searches and learned policies of tensor_graphs save of a model's estimated cost."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ SYSTEM = "tensor_graphs"
 MODELS = ("bert-tiny", "bert-base", "resnet-18", "resnet-50",
           "repvgg-a0", "lora-transformer", "inception-v3", "squeezenet-1.1")  # fmt: skip
 SEVERAL = MODELS[::2]
+# Nothing in these is drawn by chance.
 _SEARCHES = ("greedy", "taso", "regions")
 # How a policy's directory is given to `experiments.evaluate`, with its rollouts; None for those
 # of --rollouts. A led search has no rollouts of its own.
@@ -29,26 +30,31 @@ WAYS: dict[str, tuple[str, int | None]] = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Searches:
-    """How searches are compared.
+class Graphs(learning.Options):
+    """Which policies learn, and what they are tried on.
 
     Attributes:
+      agents: an agent that learns; may be repeated.
+      policies: what is there already: a search, random, a policy's directory, or regions:DIR; may
+        be repeated.
       models: a model to search, an ONNX file or a built-in name; may be repeated.
-      policies: a search, a policy's directory, or regions:DIR; may be repeated.
-      seconds: seconds for a search; may be repeated.
+      learn_on: "own" for a policy of each model, "several" for one that learns on half of the
+        models, or the name of a family, such as families for all of them; may be repeated.
+      ways: how a policy that has learned is used: episode, policy or led; may be repeated.
+      seconds: the most time on a model; may be repeated.
       expansions: the most rules that a search may apply.
-      rollouts: episodes of a policy.
+      rollouts: episodes that a policy plays.
       objective: the cost to minimise.
-      seeds: how many seeds of what is drawn by chance.
     """
 
+    policies: tuple[str, ...] = option((), flag="--policy", metavar="DIR|NAME")
     models: tuple[str, ...] = option(MODELS, flag="--model", metavar="FILE|NAME")
-    policies: tuple[str, ...] = option(_SEARCHES, flag="--policy", metavar="DIR|NAME")
+    learn_on: tuple[str, ...] = option(("own",), metavar="WHAT")
+    ways: tuple[str, ...] = option(("policy",), flag="--way", metavar="NAME", choices=tuple(WAYS))
     seconds: tuple[float, ...] = option((60.0,), metavar="N", positive=True)
     expansions: int | None = option(None, metavar="N", minimum=1)
     rollouts: int = option(64, metavar="K", minimum=1)
     objective: str = option("onnxruntime", metavar="NAME")
-    seeds: int = option(1, metavar="N", minimum=1)
 
     @property
     def limits(self) -> dict[str, Any]:
@@ -68,92 +74,6 @@ def slug(*names: object) -> str:
     return "-".join(part.removesuffix(".onnx").replace(" ", "-") for part in parts if part)
 
 
-def found_by(
-    policy: str, model: str, seed: int, limits: Record, seconds: float, rollouts: int | None = None
-) -> dict[str, Any]:
-    """Return what a search or policy came to on a model."""
-    result = learning.evaluate(
-        SYSTEM,
-        [policy],
-        seed,
-        models=[model],
-        seconds=seconds,
-        **{**limits, **({"rollouts": rollouts} if rollouts else {})},
-    )
-    (evaluated,) = result["models"]
-    (row,) = evaluated["policies"]
-    return {
-        "model": model,
-        "percent": 100 * (row["estimated_ms_after"] / evaluated["estimated_ms_before"] - 1),
-        **{name: row[name] for name in ("seconds", "expansions", "stopped")},
-        "steps_of_path": row["steps"],
-    }
-
-
-def _of_searches(options: Searches) -> Iterator[Trial]:
-    for model in options.models:
-        for policy in options.policies:
-            digest = learning.digest_of(policy)
-            for seconds in options.seconds:
-                for seed in range(options.seeds if policy not in _SEARCHES else 1):
-                    about = {"model": model, "policy": policy, "seed": seed, "limit_s": seconds}
-                    kind = "led" if policy.startswith("regions:") else ""
-                    name = slug(model, kind, policy, f"{seconds:g}s", seed)
-                    yield Trial(name, {**about, "policy_sha256": digest, "limits": options.limits})
-
-
-def _measure_search(about: Record, _: pathlib.Path) -> Record:
-    names = ("policy", "model", "seed", "limits", "limit_s")
-    return found_by(*(about[name] for name in names))
-
-
-_FOUND = {
-    "cost": median("percent", "{:.2f}%"),
-    "expansions": median("expansions", "{:,.0f}"),
-    "s": median("seconds", "{:.0f}"),
-}
-SEARCHES = Study(
-    """What searches and policies that are there already save of the estimated cost.
-
-A policy plays --rollouts episodes, the first of its likeliest steps; regions:DIR is our search led
-by a policy; random draws all actions.""",
-    Searches,
-    _of_searches,
-    _measure_search,
-    [
-        Table(
-            "Change of the estimated cost, by seconds for a search. Median (range) over seeds.",
-            ("model", "policy"),
-            _FOUND,
-            across="limit_s",
-        )
-    ],
-)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Graphs(learning.Options):
-    """Which policies learn, and what they are tried on.
-
-    Attributes:
-      models: a model to try policies on, an ONNX file or a built-in name; may be repeated.
-      learn_on: "own" for a policy of each model, "several" for one that learns on half of the
-        models, or the name of a family, such as families for all of them; may be repeated.
-      ways: how a policy is used: episode, policy or led; may be repeated.
-      seconds: the most time for a policy on a model.
-      rollouts: episodes that a policy plays.
-      objective: the cost to minimise.
-    """
-
-    agents: tuple[str, ...] = option(("ppo",), flag="--agent", metavar="NAME")
-    models: tuple[str, ...] = option(MODELS, flag="--model", metavar="FILE|NAME")
-    learn_on: tuple[str, ...] = option(("own",), metavar="WHAT")
-    ways: tuple[str, ...] = option(("policy",), flag="--way", metavar="NAME", choices=tuple(WAYS))
-    seconds: float = option(60.0, metavar="N", positive=True)
-    rollouts: int = option(64, metavar="K", minimum=1)
-    objective: str = option("onnxruntime", metavar="NAME")
-
-
 def _lessons(what: str, models: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Yield the models that each policy learns on."""
     if what == "own":
@@ -162,20 +82,24 @@ def _lessons(what: str, models: Sequence[str]) -> Iterator[tuple[str, ...]]:
         yield SEVERAL if what == "several" else (what,)
 
 
-def _of_graphs(options: Graphs) -> Iterator[Trial]:
-    shared = {
-        "system": SYSTEM,
-        "iterations": options.iterations,
-        "ways": options.ways,
-        "limit_s": options.seconds,
-        "limits": {"rollouts": options.rollouts, "objective": options.objective},
-    }
+def _trials(options: Graphs) -> Iterator[Trial]:
+    shared = {"system": SYSTEM, "seconds": options.seconds, "limits": options.limits}
+    for policy in options.policies:
+        about: dict[str, Any] = {
+            **{**shared, "policy": policy, "policy_sha256": learning.digest_of(policy)},
+            "ways": ("policy",),
+        }
+        kind = "led" if policy.startswith("regions:") else ""
+        for model in options.models:
+            for seed in range(1 if policy in _SEARCHES else options.seeds):
+                name = slug(model, kind, policy, f"seed-{seed}")
+                yield Trial(name, {**about, "models": (model,), "seed": seed})
     for agent in options.agents:
         for what in options.learn_on:
             for learned_on in _lessons(what, options.models):
                 about = {
-                    **shared,
-                    **{"agent": agent, "settings": options.assigned, "learned_on": learned_on},
+                    **{**shared, "agent": agent, "learned_on": learned_on, "ways": options.ways},
+                    **{"iterations": options.iterations, "settings": options.assigned},
                     "models": learned_on if what == "own" else options.models,
                 }
                 for seed in range(options.seeds):
@@ -184,33 +108,50 @@ def _of_graphs(options: Graphs) -> Iterator[Trial]:
 
 
 def measure(about: Record, workdir: pathlib.Path) -> Record:
-    """Train a policy, and return what it comes to on each model in each way."""
-    objective = about["limits"]["objective"]
-    learned_on = tuple(about["learned_on"])
-    fitting = dict(about)
-    if about["iterations"] and len(learned_on) > 1:
-        # Each model gets as many iterations as if a policy learned on it alone.
-        fitting["iterations"] = about["iterations"] * len(learned_on)
-    policy, figures = learning.trained(fitting, workdir, models=learned_on, objective=objective)
-    plays = []
-    for model in about["models"]:
-        for way in about["ways"]:
-            form, rollouts = WAYS[way]
-            limits = (about["limits"], about["limit_s"], rollouts)
-            play = found_by(form.format(policy), model, about["seed"], *limits)
-            plays.append({**play, "way": way})
+    """Train a policy, or take one or a search; return what it comes to on each model."""
+    policy, figures = about.get("policy"), dict[str, Any]()
+    if policy is None:
+        learned_on, fitting = tuple(about["learned_on"]), dict(about)
+        if about["iterations"] and len(learned_on) > 1:
+            # Each model gets as many iterations as if a policy learned on it alone.
+            fitting["iterations"] = about["iterations"] * len(learned_on)
+        objective = about["limits"]["objective"]
+        policy, figures = learning.trained(fitting, workdir, models=learned_on, objective=objective)
+    plays = [
+        {"way": way, "limit_s": limit_s, **_found_by(policy, model, way, limit_s, about)}
+        for model in about["models"]
+        for way in about["ways"]
+        for limit_s in about["seconds"]
+    ]
     return {**figures, "plays": plays}
 
 
+def _found_by(policy: str, model: str, way: str, limit_s: float, about: Record) -> dict[str, Any]:
+    """Return what a search or policy came to on a model."""
+    form, rollouts = WAYS[way]
+    limits = {**about["limits"], **({"rollouts": rollouts} if rollouts else {})}
+    result = learning.evaluate(
+        SYSTEM, [form.format(policy)], about["seed"], models=[model], seconds=limit_s, **limits
+    )
+    (evaluated,) = result["models"]
+    (row,) = evaluated["policies"]
+    return {
+        "model": model,
+        "percent": 100 * (row["estimated_ms_after"] / evaluated["estimated_ms_before"] - 1),
+        **{name: row[name] for name in ("seconds", "expansions", "stopped", "steps")},
+    }
+
+
 def plays(records: Records) -> Iterator[Record]:
-    """Yield a record for each play of a policy."""
+    """Yield a record for each play of a policy or search."""
     for record in records:
-        shared = {name: field for name, field in record.items() if name != "plays"}
-        names = record["learned_on"]
+        names = record.get("learned_on")
         for play in record["plays"]:
-            kind = play["model"] if names == [play["model"]] else ", ".join(names)
-            own = "own" if kind == play["model"] else f"learned on {kind}"
-            yield {**shared, **play, "by": f"{record['agent']}, {own}, {play['way']}"}
+            by = str(record.get("policy"))
+            if names:
+                own = "own" if names == [play["model"]] else f"learned on {', '.join(names)}"
+                by = f"{record['agent']}, {own}, {play['way']}"
+            yield {**play, "by": by}
 
 
 def _likeliest(record: Record) -> float | None:
@@ -220,25 +161,48 @@ def _likeliest(record: Record) -> float | None:
 
 
 GRAPHS = Study(
-    """What learned policies save of the estimated cost, on their own models and on others.
+    """What searches and policies save of the estimated cost, on models known to them and on others.
 
-Each policy learns on its own model, on several, or on a family of small random ones. Chance and
-searches are in the study `searches`.""",
+    python -m tools.studies graphs --policy taso --policy regions --policy random -o runs/searches
+    python -m tools.studies graphs --agent ppo --learn-on own --learn-on several -o runs/graphs
+
+Each agent's policy learns on its own model, on several, or on a family of small random ones. A
+policy plays --rollouts episodes, the first of its likeliest steps; led is our search led by a
+policy; random draws all actions. --set says what else is compared, such as preset=thesis.""",
     Graphs,
-    _of_graphs,
+    _trials,
     measure,
     [
         Table(
-            "Change of the estimated cost, and steps tried. Median (range) over seeds.",
+            "Change of the estimated cost, and rules applied, by seconds. Median (range) over "
+            "seeds.",
             ("model", "by"),
             {
-                **_FOUND,
-                "likeliest steps": median(_likeliest, "{:.2f}%"),
-                "real steps learned from": median("steps", "{:,.0f}"),
-                "learned in s": median("learning_s", "{:.0f}"),
+                "cost": median("percent", "{:.2f}%"),
+                "expansions": median("expansions", "{:,.0f}"),
+                "s": median("seconds", "{:.0f}"),
             },
+            across="limit_s",
             derive=plays,
+        ),
+        Table(
+            "What policies learned from. Median (range) over seeds.",
+            ("agent", "learned_on"),
+            {
+                "likeliest steps": median(_likeliest, "{:.2f}%"),
+                "real steps": median("steps", "{:,.0f}"),
+                "s": median("learning_s", "{:.0f}"),
+            },
+            derive=lambda records: [record for record in records if "agent" in record],
+        ),
+    ],
+    [
+        Picture(
+            "graphs",
+            "cost by likeliest actions",
+            lambda records: curves("learned_on", "agent")(
+                [record for record in records if "agent" in record]
+            ),
         )
     ],
-    [Picture("graphs", "cost by likeliest actions", curves("learned_on", "agent"))],
 )

@@ -18,7 +18,6 @@ STUDIES: dict[str, tuple[str, str]] = {
     "baselines": ("inlining", "BASELINES"),
     "ladder": ("ladder", "LADDER"),
     "graphs": ("graphs", "GRAPHS"),
-    "searches": ("graphs", "SEARCHES"),
     "files": ("files", "FILES"),
     "pools": ("pools", "POOLS"),
     "long_runs": ("long_runs", "LONG_RUNS"),

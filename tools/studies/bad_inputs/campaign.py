@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import ctypes
 import dataclasses
 import importlib
@@ -16,12 +15,11 @@ import runpy
 import shutil
 import signal
 import stat
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 from environments import files
 from tfrl_systems.drivers.processes import adopt_orphans
@@ -35,47 +33,31 @@ TIME_LIMIT_S = 60.0
 FAULTS = ("tracebacks", "wrong status", "not one line", "stdout", "files left", "left running",
           "slow")  # fmt: skip
 _MEMORY_BYTES = 24 << 30
-_CLONE_NEWNS = 0x20000
 _OWN_LINE = re.compile(r"tfrl( [a-z_]+)*: ")
-# Of each verb so many cases start a new interpreter, as a user does; the others are forked.
-_FRESH = 5
 # The verbs whose forks would import TensorFlow, each for itself.
 _LEARNING = ("train", "bench", "doctor")
+# Of <sched.h> and <sys/mount.h>.
+_CLONE_NEWNS = 0x20000
+_MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 32, 4096, 16384, 1 << 18
 
 
-class Ending(NamedTuple):
-    """How a case ended.
-
-    Attributes:
-      what: what was wrong with its input.
-      words: its command line.
-      seconds: how long it took.
-      faults: what is wrong with its end, by class (a column of the table).
-      said: the end of what it wrote to stderr.
-    """
-
-    what: str
-    words: tuple[str, ...]
-    seconds: float
-    faults: dict[str, str]
-    said: str
-
-
-def run(case: Case, place: pathlib.Path, *, is_fresh: bool) -> Ending:
-    """Run one case.
+def run(case: Case, place: pathlib.Path) -> dict[str, Any]:
+    """Run a case in a fork of this process.
 
     Args:
       case: the case.
-      place: an empty directory for it.
-      is_fresh: whether to start a new interpreter instead of a fork of this one.
+      place: an empty directory for it; it is removed.
+
+    Returns:
+      `what` was wrong with its input, its `words`, the `seconds` that it took, `faults` of its end
+      by class (a column of the table), and the end of what it `said`.
     """
     for name in ("case", "home", "tmp"):
         (place / name).mkdir(parents=True)
     case.make_files(place / "case")
     before = _listing(place / "case")
     began_s = time.monotonic()
-    context = multiprocessing.get_context("fork")
-    child = context.Process(target=_become, args=(case, place, is_fresh))
+    child = multiprocessing.get_context("fork").Process(target=_become, args=(case, place))
     child.start()
     # Its descendants may hold what `join` waits for.
     while child.exitcode is None and time.monotonic() - began_s < TIME_LIMIT_S:
@@ -105,12 +87,15 @@ def run(case: Case, place: pathlib.Path, *, is_fresh: bool) -> Ending:
     if changed:
         faults["files left"] = ", ".join(changed[:5])
     shutil.rmtree(place, ignore_errors=True)
-    return Ending(case.what, case.words, seconds, faults, said[-1500:])
+    ending = {"what": case.what, "words": case.words, "seconds": seconds}
+    return {**ending, "faults": faults, "said": said[-1500:]}
 
 
-def _become(case: Case, place: pathlib.Path, is_fresh: bool) -> None:
+def _become(case: Case, place: pathlib.Path) -> None:
     """Go on as the program, in a case's directory."""
     os.setsid()
+    if os.getuid() == 0:
+        protect_all_but(place)
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.chdir(place / "case")
@@ -123,8 +108,6 @@ def _become(case: Case, place: pathlib.Path, is_fresh: bool) -> None:
         **{"TMPDIR": f"{place}/tmp", "OMP_NUM_THREADS": "1"},
         **{"PYTHONPATH": str(pathlib.Path(__file__).parents[3]), **case.environment},
     }
-    if is_fresh:
-        os.execve(sys.executable, [sys.executable, "-m", PROGRAM, *case.words], environment)
     os.environ.clear()
     os.environ.update(environment)
     tempfile.tempdir = None
@@ -134,6 +117,25 @@ def _become(case: Case, place: pathlib.Path, is_fresh: bool) -> None:
         setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False, errors=errors))
     sys.argv = ["tfrl", *case.words]
     runpy.run_module(PROGRAM, run_name="__main__")
+
+
+def protect_all_but(directory: pathlib.Path) -> None:
+    """Make files read-only for this process and its children, except those below a directory.
+
+    For root: a fault that bad inputs find may be one that deletes what it should not.
+
+    Raises:
+      RuntimeError: this is not permitted here.
+    """
+    place, libc = str(directory.resolve()).encode(), ctypes.CDLL(None)
+    mounts = (
+        (None, b"/", _MS_REC | _MS_PRIVATE),
+        (place, place, _MS_BIND),
+        (None, b"/", _MS_REMOUNT | _MS_BIND | _MS_RDONLY),
+    )
+    was_split = libc.unshare(_CLONE_NEWNS) == 0
+    if not was_split or any(libc.mount(at, on, None, flags, None) for at, on, flags in mounts):
+        raise RuntimeError("expected to be able to protect files, found no right to; use no root")
 
 
 def _end_others() -> str:
@@ -200,72 +202,6 @@ def _listing(directory: pathlib.Path) -> dict[str, str]:
     return entries
 
 
-_Task = tuple[Case, pathlib.Path, bool]
-_tasks: list[_Task] = []
-
-
-def run_all(
-    verb: str, seed: int, scratch: pathlib.Path, every: int = 1, processes: int = 2
-) -> Sequence[Ending]:
-    """Run the cases of a verb.
-
-    Args:
-      verb: its name.
-      seed: of the damage.
-      scratch: a directory for the cases.
-      every: run only every n-th case.
-      processes: how many cases run at a time.
-    """
-    chosen = cases(verb, seed)[::every]
-    fresh = max(1, len(chosen) // _FRESH)
-    tasks = [
-        # No system passes a zero byte to a program; a caller of `main` can.
-        (case, scratch / str(k), k % fresh == fresh - 1 and "\0" not in "".join(case.words))
-        for k, case in enumerate(chosen)
-    ]
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    learning = ["tfrl_systems.training.online"] if verb in _LEARNING else []
-    for name in (PROGRAM, "onnxruntime", *learning):
-        importlib.import_module(name)
-    context = multiprocessing.get_context("fork")
-    # The cases hold functions, which only a fork can take along.
-    with concurrent.futures.ProcessPoolExecutor(processes, context, _begin, (tasks, scratch)) as p:
-        return list(p.map(_run, range(len(tasks))))
-
-
-def _run(number: int) -> Ending:
-    case, place, is_fresh = _tasks[number]
-    return run(case, place, is_fresh=is_fresh)
-
-
-def _begin(tasks: list[_Task], scratch: pathlib.Path) -> None:
-    """Become the parent of what a case leaves behind, to find it and to end it."""
-    _tasks.extend(tasks)
-    adopt_orphans()
-    tempfile.tempdir = str(scratch)
-    if os.getuid() == 0:
-        protect_all_but(scratch)
-
-
-def protect_all_but(scratch: pathlib.Path) -> None:
-    """Make files read-only for this process and its children, except those below a directory.
-
-    For root: a fault that bad inputs find may be one that deletes what it should not.
-
-    Raises:
-      RuntimeError: this is not permitted here.
-    """
-    place = str(scratch.resolve())
-    mounts = (
-        ["--make-rprivate", "/"],
-        ["--bind", place, place],
-        ["-o", "remount,bind,ro", "/"],
-    )
-    was_split = ctypes.CDLL(None).unshare(_CLONE_NEWNS) == 0
-    if not was_split or any(subprocess.run(["mount", *words]).returncode for words in mounts):
-        raise RuntimeError("expected to be able to protect files, found no right to; use no root")
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BadInputs:
     """What is tried.
@@ -274,30 +210,30 @@ class BadInputs:
       verbs: a verb; may be repeated.
       seed: of the damage.
       every: run every N-th case only.
-      processes: cases at a time.
     """
 
     verbs: tuple[str, ...] = option(tuple(ROWS), flag="--verb", metavar="VERB", choices=tuple(ROWS))
     seed: int = option(0, metavar="S", minimum=0)
     every: int = option(1, metavar="N", minimum=1)
-    processes: int = option(2, metavar="N", minimum=1)
 
 
 def _trials(options: BadInputs) -> Iterator[Trial]:
     for verb in options.verbs:
-        about = {"seed": options.seed, "every": options.every, "processes": options.processes}
-        yield Trial(verb.replace(" ", "-"), {"verb": verb, **about})
+        about = {"verb": verb, "seed": options.seed, "every": options.every}
+        yield Trial(verb.replace(" ", "-"), about)
 
 
 def _measure(about: Record, _: pathlib.Path) -> Record:
+    """Run the cases of a verb, each in a fork of this process, which adopts what they leave."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    learning = ["tfrl_systems.training.online"] if about["verb"] in _LEARNING else []
+    for name in (PROGRAM, "onnxruntime", *learning):
+        importlib.import_module(name)
+    adopt_orphans()
+    chosen = cases(about["verb"], about["seed"])[:: about["every"]]
     with tempfile.TemporaryDirectory(prefix="bad-") as scratch:
-        endings = run_all(
-            about["verb"], about["seed"], pathlib.Path(scratch), about["every"], about["processes"]
-        )
-    return {
-        "cases": len(endings),
-        "wrong": [ending._asdict() for ending in endings if ending.faults],
-    }
+        endings = [run(case, pathlib.Path(scratch) / str(k)) for k, case in enumerate(chosen)]
+    return {"cases": len(endings), "wrong": [ending for ending in endings if ending["faults"]]}
 
 
 def _ending_with(fault: str) -> Cell:

@@ -1,4 +1,4 @@
-"""Makes wrong inputs of right ones: files, JSON, arrays, and directories of these."""
+"""Makes wrong inputs of right ones: files, JSON, arrays, messages, and directories of these."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pathlib
 import random
 import re
 import socket
-import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -241,15 +240,51 @@ def wrong_arrays(arrays: Mapping[str, np.ndarray]) -> Iterator[tuple[str, bytes]
         yield f"without {name}", arrays_file(rest)
         for what, bad in wrong.items():
             yield f"{name} {what}", arrays_file({**rest, name: bad})
-        for shape in ((1 << 60,), (-2, 4), "__import__('os')"):
-            yield f"{name} declared as {shape}", _declared(name, shape)
 
 
-def _declared(name: str, shape: Any) -> bytes:
-    """Return an .npz file whose array declares a shape and holds 32 bytes."""
-    text = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
-    header = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr(f"{name}.npy", header + bytes(32))
-    return buffer.getvalue()
+# Values that stand in the place of one of their type in a message.
+_WRONG_FIELDS: dict[type, tuple[Any, ...]] = {
+    int: (-1, 99, (1 << 31) - 1), str: ("", "nothing", "a", "y", "a\0b"),
+    bytes: (b"", bytes(40), bytes(80)), float: (float("nan"), float("inf")),
+}  # fmt: skip
+
+
+def wrong_messages(right: Any) -> Iterator[tuple[str, bytes]]:
+    """Yield protobuf messages in which one field has a wrong value, or is missing."""
+    for *outer, field in _fields(right):
+        name = ".".join(map(str, [*outer, field]))
+        message, inside = _opened(right, outer)
+        value = inside[field] if isinstance(field, int) else getattr(inside, field)
+        if not isinstance(field, int):
+            inside.ClearField(field)
+            yield f"{name} is missing", message.SerializeToString()
+        for wrong in _WRONG_FIELDS.get(type(value), ()):
+            message, inside = _opened(right, outer)
+            if isinstance(field, int):
+                inside[field] = wrong
+            else:
+                setattr(inside, field, wrong)
+            yield f"{name} is {wrong!r}", message.SerializeToString()
+
+
+def _opened(right: Any, path: list[Any]) -> tuple[Any, Any]:
+    """Return a copy of a message, and what lies in it at a path."""
+    message = inside = copy.deepcopy(right)
+    for part in path:
+        inside = inside[part] if isinstance(part, int) else getattr(inside, part)
+    return message, inside
+
+
+def _fields(message: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the paths of the fields of a message that are set, with those inside."""
+    for descriptor, value in message.ListFields():
+        here = (*path, descriptor.name)
+        yield here
+        is_repeated = descriptor.label == descriptor.LABEL_REPEATED
+        parts = enumerate(value) if is_repeated else [(None, value)]
+        for index, part in parts:
+            at = (*here, index) if is_repeated else here
+            if hasattr(part, "ListFields"):
+                yield from _fields(part, at)
+            elif is_repeated:
+                yield at

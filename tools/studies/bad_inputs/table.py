@@ -5,10 +5,8 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
-from tools.studies.bad_inputs import commands, inputs, models
-from tools.studies.bad_inputs.commands import OPTIMIZE, SPHERE, TINY, TRAIN
 from tools.studies.bad_inputs.damage import (
     EITHER,
     FAILURE,
@@ -16,46 +14,18 @@ from tools.studies.bad_inputs.damage import (
     PERHAPS,
     USAGE,
     Content,
-    Damage,
-    files,
-    outputs,
     write,
 )
+from tools.studies.bad_inputs.kinds import KINDS, MODEL, OPTIMIZER, SOURCE, TASO_RULE
 
-KINDS: Mapping[str, Callable[[int], Iterable[Damage]]] = {
-    "nothing": lambda seed: [Damage("", None)],  # the command is wrong by itself
-    "directory": lambda seed: [damage for damage in files(b"") if damage.content != {}],
-    "rules": inputs.rules,
-    "TASO's rules": inputs.taso_rules,
-    "model": models.models,
-    "arrays": models.inputs,
-    "corpus": inputs.corpora,
-    "optimizer": inputs.optimizers,
-    "decisions": inputs.decisions,
-    "function": inputs.functions,
-    "program": inputs.programs,
-    "compiler": inputs.compilers,
-    "path of a source": inputs.paths_of_sources,
-    "source": inputs.sources,
-    "bitcode": inputs.bitcode,
-    "compile commands": inputs.databases_of_commands,
-    "cache": inputs.caches,
-    "image": inputs.images,
-    "CMake's cache": lambda seed: files(b"CMAKE_C_COMPILER:FILEPATH=/no/such\n"),
-    "damaged run": commands.damaged_runs,
-    "whole run": lambda seed: [Damage("there", commands.whole_run)],
-    "other files": lambda seed: [Damage("other files", {"precious": b"a file"})],
-    "output": lambda seed: outputs(is_directory=False),
-    "output directory": lambda seed: outputs(is_directory=True),
-}
 # Files of each case, beside what is damaged. In bin/ there is no compiler.
 _BESIDE: Mapping[str, Content] = {
-    "model.onnx": models.MODEL,
-    "good.pb": inputs.TASO_RULE,
-    "a.c": inputs.SOURCE,
+    "model.onnx": MODEL,
+    "good.pb": TASO_RULE,
+    "a.c": SOURCE,
     "file": b"",
     "loop": lambda path: path.symlink_to("loop"),
-    "policy": inputs.OPTIMIZER,
+    "policy": OPTIMIZER,
     "bin": {
         name: lambda path: path.symlink_to(f"/bin/{path.name}") for name in ("true", "sh", "cp")
     },
@@ -150,7 +120,17 @@ def _numbers(command: str, **least: int) -> list[Row]:
     ]
 
 
+def _each(command: str, ends: str, status: tuple[int, ...] = FAILURE) -> list[Row]:
+    """Return a command with each of several ends, all of them wrong."""
+    return [Row(f"{command} {end}", status=status) for end in ends.split(" | ")]
+
+
 _SEARCH = "--no-measure --objective analytic --seconds 1"
+_OPTIMIZE = f"optimize model.onnx -o out.onnx {_SEARCH}"
+_TRAIN = "train learn_to_optimize --agent ppo --function sphere --workdir run"
+_TINY = (f"{_TRAIN} --iterations 1 --set num_chunks=1 --set episodes_per_chunk=2 "
+         "--set hidden_sizes=2 --collect inprocess")  # fmt: skip
+_SPHERE = "evaluate learn_to_optimize --policy random --function sphere"
 _GENERATE = ("rules generate -o out.json --vocabulary order --max-size 1 --instances 1 --seeds 1 "
              "--without-written")  # fmt: skip
 _BUILD = "corpus build {} -o out --jobs 1"
@@ -169,6 +149,7 @@ ROWS: Mapping[str, list[Row]] = {
         Row(f"{_GENERATE} --reuse={{}}", "rules"),
         Row(_GENERATE.replace("out.json", "{}"), "output"),
         *_numbers(_GENERATE, seed=0, max_size=1, instances=1, seeds=1, jobs=1),
+        *_each("rules generate -o out.json", "--vocabulary nonsense | --vocabulary="),
     ],
     "rules verify": [
         Row("rules verify {}", "rules"),
@@ -193,35 +174,55 @@ ROWS: Mapping[str, list[Row]] = {
     ],
     "optimize": [
         Row(f"optimize {{}} -o out.onnx {_SEARCH}", "model"),
-        Row(f"{OPTIMIZE} --inputs={{}}", "arrays"),
-        Row(f"{OPTIMIZE} --rules={{}}", "rules"),
-        Row(f"{OPTIMIZE} --policy={{}}", "optimizer"),
+        Row(f"{_OPTIMIZE} --inputs={{}}", "arrays"),
+        Row(f"{_OPTIMIZE} --rules={{}}", "rules"),
+        Row(f"{_OPTIMIZE} --policy={{}}", "optimizer"),
         Row(f"optimize model.onnx -o {{}} {_SEARCH}", "output"),
-        *(Row(f"{OPTIMIZE} --{name}={{}}", "output") for name in ("report", "checkpoint")),
-        *_numbers(OPTIMIZE, expansions=0, rollouts=1),
+        *(Row(f"{_OPTIMIZE} --{name}={{}}", "output") for name in ("report", "checkpoint")),
+        *_numbers(_OPTIMIZE, expansions=0, rollouts=1),
+        *_each(_OPTIMIZE, "--seconds -1 | --seconds inf | --seconds nan | --measure-seconds 0 | "
+               "--dimension n=0 | --dimension n=-1 | --dimension =3 | --dimension n= | "
+               "--dimension n | --dimension n=1.5 | --method greedy --policy p | "
+               "--method policy | --freeze --dimension n=1,2 | --objective nonsense", USAGE),
+        *_each(_OPTIMIZE, "--dimension k=3 | --dimension x[1]=3 | --report model.onnx | "
+               "--dimension n=1000000000000000 | --checkpoint model.onnx | -o model.onnx"),
     ],
     "train": [
-        Row(f"{TINY} --function={{}}", "function"),
-        Row(f"{TINY} --resume", "damaged run", "run"),
-        *(Row(f"{TINY} --resume {change}", "whole run", "run")
-          for change in ("--seed 7", "--function ackley")),
-        *(Row(TINY, kind, "run") for kind in ("whole run", "other files")),
+        Row(f"{_TINY} --function={{}}", "function"),
+        Row(_TINY, "other files", "run"),
         Row("train inlining --agent bc_max --workdir run --corpus={}", "corpus"),
-        Row(f"{TINY} --workdir={{}}", "output directory"),
-        *_numbers(TRAIN, iterations=1, workers=1, dimensions=1, free=0, seed=0),
+        Row(f"{_TINY} --workdir={{}}", "output directory"),
+        *_numbers(_TRAIN, iterations=1, workers=1, dimensions=1, free=0, seed=0),
+        *_each(_TRAIN, "--address auto | --agent oracle | --sampler nonsense | --bounds 1 | "
+               "--collect threads | --bounds low,high | --set= | --set==", USAGE),
+        *_each(f"{_TRAIN} --set", "nonsense=1 | nonsense | hidden_sizes=a | hidden_sizes=-1 | "
+               "hidden_sizes=1,,2 | seed=1 | normalize_rewards=perhaps | num_epochs= | "
+               "num_chunks=0 | num_chunks=1.5 | evaluate_every=-1 | gamma=nan | clip=many | "
+               "learning_rate=inf | action_std=-inf", USAGE),
+        *_each(f"{_TRAIN} --set", "learning_rate=0 | learning_rate=-1 | gamma=2 | action_std=0 | "
+               "clip=-1 | hidden_sizes=0 | activation=magic | reward=praise | "
+               "episode_length=0 | warm_start=nowhere | num_epochs=0"),
+        *_each(_TRAIN, "--free 3 | --function mine:cost --bounds=1,-1"),
+        Row("train tensor_graphs --agent ppo --workdir run --model nonsense"),
     ],
     "evaluate": [
         Row("evaluate learn_to_optimize --policy={}", "optimizer"),
         Row("evaluate inlining --corpus corpus --policy={}", "decisions"),
         Row("evaluate learn_to_optimize --policy=random --function={}", "function"),
         Row("evaluate inlining --policy default --corpus={}", "corpus"),
-        *_numbers(SPHERE, dimensions=1, free=0, seed=0, polish=0),
+        *_numbers(_SPHERE, dimensions=1, free=0, seed=0, polish=0),
+        *_each("evaluate inlining --corpus corpus --policy", "policy | cost<many | nonsense"),
+        *_each("evaluate tensor_graphs", "--model bert-tiny --policy=policy | "
+               "--model nonsense --policy greedy"),
+        *_each(_SPHERE, "--free 3 | --free 2"),
     ],
     "export": [
         *(Row(f"export --policy {{}} --format {name} -o out", kind, leaves="out") for name, kind in
           (("onnx", "optimizer"), ("mlgo", "decisions"), ("clang-plugin", "decisions"))),
         Row("export --policy policy --format onnx -o {}", "output"),
         Row("export --policy default --format clang-plugin -o out --compiler={}", "compiler"),
+        *_each("export -o out --policy", "policy --format mlgo | nowhere --format mlgo | "
+               "policy --format clang-plugin | cost<many --format clang-plugin"),
     ],
     "build": [
         Row("build --policy={} --compiler=/bin/true -- true", "decisions"),
@@ -241,6 +242,8 @@ ROWS: Mapping[str, list[Row]] = {
           for place in ("XDG_CACHE_HOME=bin/true", "XDG_CACHE_HOME=/proc/nowhere", "HOME=")),
         *(Row(f"PATH=bin TMPDIR={place} {_NEVER}", status=(0, 1), reports=True)
           for place in ("nowhere", "file", "/proc")),
+        *(Row(f"build --policy={name} -- true")
+          for name in ("nonsense", "random", "cost<", "cost<many", "cost<99999999999", "Default")),
     ],
     "bench": [
         Row(f"{_INLINING} --corpus={{}}", "corpus"),
@@ -251,6 +254,8 @@ ROWS: Mapping[str, list[Row]] = {
         *_numbers("bench inlining", modules=1, rounds=1, workers=1, huge_calls=1),
         *_numbers("bench tensor_graphs", steps=1, seed=0),
         *_numbers("bench learn_to_optimize", rounds=1),
+        *_each("bench tensor_graphs --steps 1 --model", "nonsense | resnet:many"),
+        *_each("bench inlining --modules 1 --rounds 1 --workers 1 --policy", "nonsense | policy"),
     ],
     # What is damaged there is begun anew.
     "cache info": [
@@ -259,7 +264,8 @@ ROWS: Mapping[str, list[Row]] = {
         *(Row(f"{place} cache info --json", status=(0,), reports=True) for place in _NO_CACHES),
     ],
     "cache clear": [
-        Row("cache clear", "cache", f"../home/.cache/tfrl{name}", PERHAPS) for name in _CACHES
+        *(Row("cache clear", "cache", f"../home/.cache/tfrl{name}", PERHAPS) for name in _CACHES),
+        *_each("cache clear", "costs cost | Compiles | ../costs | *", USAGE),
     ],
     "doctor": [
         Row("PATH=bin doctor --json --cache={}", "cache", "", (0, 1, 2),
@@ -276,9 +282,4 @@ ROWS: Mapping[str, list[Row]] = {
 
 def cases(verb: str, seed: int) -> list[Case]:
     """Return the cases of a verb; the seed decides the damage."""
-    rows = [
-        *ROWS[verb],
-        *(Row(command, status=USAGE) for command in commands.WRONG_USAGE.get(verb, ())),
-        *(Row(command, status=FAILURE) for command in commands.FAILING.get(verb, ())),
-    ]
-    return [case for row in rows for case in row.cases(seed)]
+    return [case for row in ROWS[verb] for case in row.cases(seed)]

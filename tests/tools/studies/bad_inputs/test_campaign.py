@@ -12,14 +12,17 @@ from tools.studies.bad_inputs import campaign
 from tools.studies.bad_inputs.table import ROWS, Case, cases, parsed
 
 
-def faulty(endings):
-    return [ending for ending in endings if ending.faults]
+def in_a_fork(function, *arguments):
+    """Call a function in a process that may change what is a process's own."""
+    with futures.ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+        return pool.submit(function, *arguments).result()
 
 
 @pytest.mark.parametrize("verb", ["corpus info", "rules list"])
-def test_some_bad_inputs(verb, tmp_path):
-    endings = campaign.run_all(verb, 0, tmp_path, every=60)
-    assert len(endings) >= 3 and not faulty(endings)
+def test_some_bad_inputs(verb, study):
+    _, _, records = study("bad_inputs", "--verb", verb, "--every", 60)
+    measured = records[verb.replace(" ", "-")]["measured"]
+    assert measured["cases"] >= 3 and measured["wrong"] == []
 
 
 def test_each_verb_has_a_hundred_kinds():
@@ -37,20 +40,16 @@ def test_a_command_may_begin_with_variables():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", ROWS)
-def test_bad_inputs(tmp_path, verb):
-    assert faulty(campaign.run_all(verb, 1, tmp_path)) == []
-
-
-def _ending(place):
-    """Run a command that succeeds and writes a file, and say that it should fail."""
-    words = ("rules", "generate", "-o", "out.json", "--vocabulary", "order", "--max-size", "1",
-             "--instances", "1", "--seeds", "1", "--without-written")  # fmt: skip
-    return campaign.run(Case("nothing", words), place, is_fresh=False).faults
+def test_bad_inputs(study, verb):
+    _, _, records = study("bad_inputs", "--verb", verb, "--seed", 1)
+    assert records[verb.replace(" ", "-")]["measured"]["wrong"] == []
 
 
 def test_a_success_and_a_file_are_faults(tmp_path):
-    with futures.ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
-        faults = pool.submit(_ending, tmp_path / "place").result()
+    words = ("rules", "generate", "-o", "out.json", "--vocabulary", "order", "--max-size", "1",
+             "--instances", "1", "--seeds", "1", "--without-written")  # fmt: skip
+    case = Case("nothing", words)
+    faults = in_a_fork(campaign.run, case, tmp_path / "place")["faults"]
     assert faults["wrong status"] == "expected (1,), found 0"
     assert faults["files left"] == "out.json"
 
@@ -69,8 +68,7 @@ def _write(place, outside):
 def test_cases_can_write_below_their_directory_only(tmp_path):
     place = tmp_path / "place"
     place.mkdir()
-    with futures.ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
-        assert pool.submit(_write, place, tmp_path).result() == "Read-only file system"
+    assert in_a_fork(_write, place, tmp_path) == "Read-only file system"
     assert [path.name for path in tmp_path.rglob("*")] == ["place", "mine"]
 
 

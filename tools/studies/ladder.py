@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import shutil
-import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from environments.errors import UsageError, UserError
@@ -178,55 +177,15 @@ def changes(records: Records) -> Iterator[Record]:
         yield {**record, **of_build, "image": "", **_changes(both.values())}
 
 
-def _by_rung(records: Iterable[Record]) -> Iterator[list[Record]]:
-    groups: dict[str, list[Record]] = {}
-    for record in records:
-        groups.setdefault(record["rung"], []).append(record)
-    yield from groups.values()
-
-
-def _with_mean(records: Sequence[Record]) -> Iterator[Record]:
-    """Yield the records of images, then those of whole projects as parts of a mean."""
-    yield from (record for record in records if record["image"])
-    yield from ({**record, "project": "mean"} for record in records if not record["image"])
-
-
-def of_policy(records: Records) -> Iterator[Record]:
-    """Yield the changes by the policy: at each rung those of images, then the mean's."""
-    for rung in _by_rung(change for change in changes(records) if change["way"] == POLICY):
-        yield from _with_mean(rung)
-
-
-def best_thresholds(records: Records) -> Iterator[Record]:
-    """Yield the fixed threshold that leaves the least code, and what the policy leaves.
-
-    Of each image it is the best for this image; of the mean the one that is best for the mean of
-    all projects.
-    """
-    for rung in _by_rung(changes(records)):
-        policy = {(row["project"], row["image"]): row for row in rung if row["way"] == POLICY}
-        fixed: dict[tuple[str, str], list[Record]] = {}
-        whole: dict[int, list[Record]] = {}
-        for row in rung:
-            if row["way"] == FIXED and row["code"] is not None:
-                fixed.setdefault((row["project"], row["image"]), []).append(row)
-                if not row["image"]:
-                    whole.setdefault(row["threshold"], []).append(row)
-        chosen = [min(rows, key=_code) for (_, image), rows in fixed.items() if image]
-        # A threshold that some project has not been built with yet would not be compared fairly.
-        complete = [rows for rows in whole.values() if len(rows) == max(map(len, whole.values()))]
-        if complete:
-            chosen += min(complete, key=lambda rows: statistics.fmean(map(_code, rows)))
-        yield from _with_mean(
-            [
-                {**row, "policy_changes": policy.get((row["project"], row["image"]), {})}
-                for row in chosen
-            ]
-        )
-
-
-def _code(row: Record) -> float:
-    return row["code"]
+def shown(records: Records) -> Iterator[Record]:
+    """Yield changes by rung and way: those of images, then whole projects as parts of a mean."""
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for row in changes(records):
+        way = row["way"] if row["threshold"] is None else f"{row['way']} {row['threshold']}"
+        groups.setdefault((row["rung"], way), []).append({**row, "way": way})
+    for rows in groups.values():
+        yield from (row for row in rows if row["image"])
+        yield from ({**row, "project": "mean"} for row in rows if not row["image"])
 
 
 LADDER = Study(
@@ -251,8 +210,8 @@ counted.""",
     measure,
     [
         Table(
-            "Change under the policy against -Oz alone at the same rung.",
-            ("rung", "project", "image"),
+            "Change against -Oz alone at the same rung.",
+            ("rung", "way", "project", "image"),
             {
                 "compiles steered": first(
                     lambda build: (
@@ -269,23 +228,8 @@ counted.""",
                 "build's processor time": mean("cpu", "{:+.1f}%"),
                 "instructions": mean("instructions", _PERCENT),
             },
-            derive=of_policy,
-            label="rung, library",
-        ),
-        Table(
-            "The fixed threshold that leaves the least code, and the policy.",
-            ("rung", "project", "image"),
-            {
-                "threshold": first("threshold"),
-                "its code": mean("code", _PERCENT),
-                "its code, tables, read-only data": mean("loaded", _PERCENT),
-                "policy's code": mean(lambda row: row["policy_changes"].get("code"), _PERCENT),
-                "policy's code, tables, read-only data": mean(
-                    lambda row: row["policy_changes"].get("loaded"), _PERCENT
-                ),
-            },
-            derive=best_thresholds,
-            label="rung, library",
-        ),
+            derive=shown,
+            label="rung, way, library",
+        )
     ],
 )

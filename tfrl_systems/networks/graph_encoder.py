@@ -20,7 +20,7 @@ That is the block "two_way". It departs from the full GN block (thesis, Algorith
 their features, a message reads its sender and its edge but neither its receiver nor g, messages go
 against the edges, too, and g reads no edges. The reasons: whether a rule matches hangs on who uses
 a tensor as well as on what makes it, and edges without vectors of their own are cheaper to learn.
-`tools/studies/encoders.py` compares both.
+`tools/studies/RESULTS.md` compares both.
 
 The block "full" is Algorithm 2 (`FullRound`), for edges u → v with vectors e of their own:
 

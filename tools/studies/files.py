@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import pathlib
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import onnx
@@ -17,11 +15,10 @@ import onnx
 from environments import files
 from environments.errors import UserError
 from environments.tensor_graphs import onnx_io
-from environments.tensor_graphs.execution import equivalence
-from environments.tensor_graphs.execution.backends import Arrays, Backend, Program, backend
+from environments.tensor_graphs.execution import equivalence, measuring
+from environments.tensor_graphs.execution.backends import Arrays
 from environments.tensor_graphs.execution.inputs import random_inputs
 from environments.tensor_graphs.execution.isolation import remote
-from environments.tensor_graphs.execution.measuring import ratio_of
 from environments.tensor_graphs.execution.sizes import OpenSizes
 from tfrl_systems import experiments
 from tfrl_systems.settings import option
@@ -51,7 +48,6 @@ OURS: Mapping[str, Mapping[str, Any]] = {"tfrl": {}, "tfrl --contrib": {"contrib
 COPY = "two copies"
 _LEVELS = ("", "-extended", "-basic", "-disable")
 _PEER_TIMEOUT_S = 300.0
-_BLOCK_S = 0.005
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -115,7 +111,7 @@ def simplified(peer: str, python: str, source: pathlib.Path, target: pathlib.Pat
 def measured(
     original: pathlib.Path, others: Mapping[str, pathlib.Path], inputs: Arrays, seconds: float
 ) -> Record:
-    """Measure models in turns: the original twice at its best level, the others fully optimised.
+    """Measure fully optimised models, each in turns with two copies of the original at its best.
 
     Args:
       original: the file that the others were made from.
@@ -128,60 +124,32 @@ def measured(
       the original at its best level; "level", the name of that level; "wrong", what differs or why
       it does not run, by name.
     """
-    full = backend("onnxruntime")
-    levels = [backend(f"onnxruntime{suffix}") for suffix in _LEVELS]
-    best = min(levels, key=lambda level: _median_s(level.open(original), inputs))
-    programs, wrong = {}, dict[str, str]()
+    full, *lower = (remote.isolated(f"onnxruntime{suffix}") for suffix in _LEVELS)
+    bench = measuring.Bench(original, inputs, full)
+    beside = {level: bench.compare(original, other_backend=level, seconds=0.5) for level in lower}
+    level, quickest = min(beside.items(), key=lambda item: item[1].ratio.value)
+    best = level if quickest.ratio.value < 1 else full
+    bench, own = measuring.Bench(original, inputs, best), best.open(original)
     coarsest = equivalence.least_exact_type(onnx_io.read(original))
-    with contextlib.ExitStack() as stack:
-
-        def opened(on: Backend, path: pathlib.Path) -> Program:
-            # A fresh process for each: what ran before in one changes how fast the next runs.
-            return stack.enter_context(remote.alone(remote.isolated(on.name))).open(path)
-
-        own = opened(best, original)
-        for name, path in others.items():
-            try:
-                same = equivalence.check(own, path, [inputs], on=full, computed_in=coarsest)
-                programs[name] = opened(full, path)
-            except UserError as error:
-                wrong[name] = str(error)
-                continue
-            if not same.is_equal:
-                wrong[name] = str(same.worst)
-        programs[COPY] = opened(best, original)
-        own_s, *times_s = in_turns([own, *programs.values()], inputs, seconds)
-    ratios = [ratio_of(own_s, one_s) for one_s in times_s]
+    ratios, wrong = dict[str, measuring.Ratio](), dict[str, str]()
+    for name, path in others.items():
+        try:
+            same = equivalence.check(own, path, [inputs], on=full, computed_in=coarsest)
+            # In fresh processes: what ran before in one changes how fast the next runs.
+            compared = bench.compare(
+                path, other_backend=full, seconds=seconds / len(others), num_processes=1
+            )
+        except UserError as error:
+            wrong[name] = str(error)
+            continue
+        if not same.is_equal:
+            wrong[name] = str(same.worst)
+        ratios |= {name: compared.ratio, COPY: compared.same}
     return {
-        "ratios": {
-            name: [ratio.value, ratio.low, ratio.high]
-            for name, ratio in zip(programs, ratios, strict=True)
-        },
+        "ratios": {name: list(dataclasses.astuple(ratio)) for name, ratio in ratios.items()},
         "level": best.name,
         "wrong": wrong,
     }
-
-
-def _median_s(program: Program, inputs: Arrays) -> float:
-    (times_s,) = in_turns([program], inputs, 0.3)
-    return sorted(times_s)[len(times_s) // 2]
-
-
-def in_turns(programs: Sequence[Program], inputs: Arrays, seconds: float) -> list[list[float]]:
-    """Run programs in turns, each time beginning with another one; return their times."""
-    timers = [program.timer(inputs) for program in programs]
-    num_runs = 1
-    for timer in timers:
-        timer(1)
-        num_runs = max(num_runs, round(_BLOCK_S / max(timer(1), 1e-6)))
-    times_s: list[list[float]] = [[] for _ in programs]
-    end_s, turn = time.monotonic() + seconds, 0
-    while turn < 9 or time.monotonic() < end_s:
-        for place in range(len(programs)):
-            number = (place + turn) % len(programs)
-            times_s[number].append(timers[number](num_runs) / num_runs)
-        turn += 1
-    return times_s
 
 
 def _measure(about: Record, _: pathlib.Path) -> Record:
@@ -253,8 +221,8 @@ FILES = Study(
     python -m tools.fetch_models -o runs/models
     python -m tools.studies files --models runs/models -o runs/files
 
-Optimises each file, lets the others simplify it too, and measures all of them in turns, each in a
-fresh process, at each of the sizes that `tfrl optimize` reports.""",
+Optimises each file, lets the others simplify it too, and measures each of them in turns with the
+file and a copy of it, in fresh processes, at each of the sizes that `tfrl optimize` reports.""",
     Files,
     _trials,
     _measure,

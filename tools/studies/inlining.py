@@ -22,7 +22,6 @@ from tfrl_systems.systems.inlining.problem import Compiling
 from tools.studies import learning
 from tools.studies.savings import (
     of_images,
-    of_iterations,
     of_languages,
     of_parts,
     points,
@@ -295,13 +294,6 @@ exploration, and compiles and links the fold under the policies of each iteratio
             },
             derive=of_images,
             label="project",
-        ),
-        Table(
-            "By iteration, of the policies fitted in it: text of modules, and images of projects.",
-            ("policy", "language"),
-            {"": mean("percent")},
-            across="iteration",
-            derive=of_iterations,
         ),
     ],
     [SAVINGS],

@@ -157,24 +157,6 @@ def _numbers(record: Record, variant: str) -> list[int]:
     return [int(name.split("/")[1]) for name in policies if name.startswith(f"{variant}/")]
 
 
-def of_iterations(records: Records) -> Iterator[Record]:
-    """Yield what the policies fitted in each iteration save, by language and in images."""
-    for _, folds in _by_seed(records):
-        for variant in folds[0]["written"]:
-            for number in _numbers(folds[0], variant):
-                name = f"{variant}/{number}"
-                about = {"policy": variant, "iteration": number}
-                for language in _languages(records):
-                    sizes, default = _together(folds, "heldout", [name] * len(folds), language)
-                    percent = saving(sizes, default, _TEXT)
-                    yield {**about, "language": _LANGUAGES[language], "percent": percent}
-                percents = [
-                    image["loaded_percent"] for fold in folds for image in _images(fold, name)
-                ]
-                if percents:
-                    yield {**about, "language": "images", "percent": statistics.fmean(percents)}
-
-
 def of_parts(records: Records) -> Iterator[Record]:
     """Yield what each policy saves where it learned, where it did not, and in images."""
     for record in records:

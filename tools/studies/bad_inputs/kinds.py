@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -93,31 +93,12 @@ def _right_model() -> onnx.ModelProto:
 
 
 MODEL = _right_model().SerializeToString()
-_OUT = "../../../../../../"
-_EXTERNAL: tuple[dict[str, str], ...] = (
-    *({"location": place} for place in ("missing.bin", f"{_OUT}etc/passwd", ".", "/etc/passwd")),
-    *({"location": place} for place in (f"{_OUT}{_OUT}dev/zero", "a\0b")),
-    *({"location": "model.onnx", "offset": place} for place in ("here", "-8", "100000")),
-    {"location": "model.onnx", "length": str(1 << 60)},
-)
-
-
-def _with_weights_elsewhere() -> Iterator[tuple[str, bytes]]:
-    for entries in _EXTERNAL:
-        model = _right_model()
-        weights = model.graph.initializer[0]
-        weights.ClearField("raw_data")
-        weights.data_location = TensorProto.EXTERNAL
-        for key, value in entries.items():
-            weights.external_data.add(key=key, value=value)
-        yield f"weights elsewhere: {entries}", model.SerializeToString()
 
 
 def _models(seed: int) -> list[Damage]:
     return [
         *files(MODEL),
         *damages(wrong_messages(_right_model()), PERHAPS),
-        *damages(_with_weights_elsewhere()),
         *flips(MODEL, seed, 20),
     ]
 
@@ -239,15 +220,6 @@ _SOURCES = (
 )
 _BITCODE = b"BC\xc0\xde" + bytes(range(256))
 _ENTRY: dict[str, Any] = {"directory": ".", "file": "a.c", "arguments": ["cc", "-c", "a.c"]}
-_ENTRIES: tuple[dict[str, Any], ...] = (
-    *({"arguments": words} for words in (
-        [], ["cc", "-DX=a\0b", "a.c"], ["cc", "-fnonsense", "a.c"], ["cc", "-x", "cuda", "a.c"],
-        ["cc", "-D" + "x" * 200_000, "a.c"], ["cc", "@missing", "a.c"], ["sh", "-c"],
-        ["cc", "@compile_commands.json", "a.c"], ["env", "-S", "A=B"],
-    )),
-    *({"arguments": None, "command": command} for command in ("cc 'a.c", "; && || & |")),
-    *({"file": name} for name in ("missing.c", "a\0.c", "a\n.c", "a" * 5000 + ".c")),
-)  # fmt: skip
 
 
 def _paths_of_sources(seed: int) -> list[Damage]:
@@ -265,25 +237,13 @@ def _bitcode(seed: int) -> list[Damage]:
 
 
 def _databases_of_commands(seed: int) -> list[Damage]:
-    changed = of_values(_ENTRIES, lambda entry: encoded([_ENTRY | entry]))
     good = [_ENTRY]
-    return _perhaps([*in_place(encoded(good)), *wrong_json(good, 3), *damages(changed)])
+    return _perhaps([*in_place(encoded(good)), *wrong_json(good, 3)])
 
 
 def _perhaps(wrong: Iterable[Damage]) -> list[Damage]:
     """Return the same damages, some of which are right all the same."""
     return [damage._replace(status=PERHAPS) for damage in wrong]
-
-
-def _images(seed: int) -> list[Damage]:
-    """Return ELF files that are damaged, most of them in their headers."""
-    good = pathlib.Path("/bin/true").read_bytes()
-    # cp would copy for hours what is sparse, and wait for a pipe.
-    wrong = [damage for damage in in_place(good) if damage.what[:8] not in ("a sparse", "a pipe w")]
-    for what, header, *_ in flips(good[16:64], seed, 24):
-        assert isinstance(header, bytes)
-        wrong.append(Damage(what, good[:16] + header + good[64:], status=PERHAPS))
-    return wrong
 
 
 def _policy(description: Mapping[str, Any], arrays: bytes) -> dict[str, Any]:
@@ -379,8 +339,6 @@ KINDS: Mapping[str, Callable[[int], Iterable[Damage]]] = {
     "bitcode": _bitcode,
     "compile commands": _databases_of_commands,
     "cache": lambda seed: files(b"SQLite format 3\0" + bytes(4096)),
-    "image": _images,
-    "CMake's cache": lambda seed: files(b"CMAKE_C_COMPILER:FILEPATH=/no/such\n"),
     "other files": lambda seed: [Damage("other files", {"precious": b"a file"})],
     "output": lambda seed: outputs(is_directory=False),
     "output directory": lambda seed: outputs(is_directory=True),

@@ -229,13 +229,10 @@ ROWS: Mapping[str, list[Row]] = {
         Row(f"{_PLAIN} --compare={{}} -- true", "directory", status=EITHER),
         # What has no format that the system knows is given to a shell by some, and fails there.
         Row(f"{_PLAIN} -- {{}}", "program", status=USAGE),
-        Row(f"{_PLAIN} -- cp --sparse=always given given.out", "image", GIVEN, (0, 1), "given.out",
-            reports=True),
         *(Row(command, "compiler", status=(0,), reports=True) for command in (
             "build --policy=never --json --compiler={} -- true",
             f"PATH=bin CC={{}} {_NEVER}", f"PATH=bin CXX={{}} {_NEVER}",
         )),
-        Row(f"PATH=bin {_NEVER}", "CMake's cache", "CMakeCache.txt", (0,), reports=True),
         *(Row(f"{variables} {_NEVER.replace('true', '/bin/true')}", status=(0,), reports=True)
           for variables in ("PATH=", "PATH=/no/such/directory:/bin")),
         *(Row(f"PATH=bin {place} {_NEVER}", status=(0,), reports=True)

@@ -10,13 +10,13 @@ import shutil
 from collections.abc import Iterator
 
 from environments.errors import UserError
-from environments.inlining.linking.images import LOADED_PARTS
 from environments.inlining.plugin.compiler import why_no_plugins
 from environments.inlining.plugin.toolchain import find_toolchain
 from tfrl_systems.settings import option
 from tfrl_systems.systems.inlining import shipped
 from tfrl_systems.systems.inlining.policies import load_policy
 from tools.studies.cmake_builds import Compiler
+from tools.studies.image_sizes import changes_of
 from tools.studies.source_builds import SourceBuild, sources_of
 from tools.studies.study import Record, Records, Study, Table, Trial, mean
 
@@ -112,12 +112,9 @@ def changes(records: Records) -> Iterator[Record]:
     rows = []
     for record in records:
         for way, sizes in record["ways"].items():
-            plain, row = record["ways"][sizes["against"]], {**record, **sizes, "way": way}
-            for name, parts in (("code", LOADED_PARTS[:1]), ("loaded", LOADED_PARTS)):
-                before, after = (sum(image[part] for part in parts) for image in (plain, sizes))
-                row[name] = 100 * (after / before - 1)
             if way != sizes["against"]:
-                rows.append(row)
+                both = sizes, record["ways"][sizes["against"]]
+                rows.append({**record, "way": way, **changes_of([both])})
 
     def by_way(row: Record) -> tuple[str, str]:
         return row["part"], row["way"]

@@ -5,32 +5,23 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from environments.errors import UsageError, UserError
-from environments.inlining.linking.images import LOADED_PARTS
 from environments.inlining.plugin.compiler import why_no_plugins
 from tfrl_systems.settings import option
 from tfrl_systems.systems.inlining import shipped
 from tfrl_systems.systems.inlining.policies import load_policy
 from tools.studies.cmake_builds import RUNGS, TREES, Build, Compiler, Tree, unpack
+from tools.studies.image_sizes import change_percent, changes_of
 from tools.studies.study import Record, Records, Study, Table, Trial, first, mean
 
 _COMPILERS = tuple(f"clang-{version}" for version in range(30, 18, -1))
 _THRESHOLDS = (-50, 0, 15, 30, 50)
 PLAIN, FIXED, POLICY = "-Oz", "threshold", "policy"
-# Name of a figure -> the parts of an image that are added up.
-_PARTS = {
-    "code": ("text_bytes",),
-    "tables": ("unwind_bytes",),
-    "rodata": ("rodata_bytes",),
-    "loaded": LOADED_PARTS,
-    "file": ("file_bytes",),
-}
 _OF_BUILD = {"cpu": "cpu_s", "instructions": "instructions"}
 _PERCENT = "{:+.2f}%"
-Sizes = Mapping[str, int]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -133,25 +124,6 @@ def measure(about: Record, workdir: pathlib.Path) -> Record:
     return measured
 
 
-def _change(size: float | None, default: float | None) -> float | None:
-    """Return a change in percent; None if one of both is not there, or there was nothing."""
-    return None if size is None or not default else 100 * (size / default - 1)
-
-
-def _changes(images: Iterable[tuple[Sizes, Sizes]]) -> dict[str, float | None]:
-    """Return by how much images together differ from the default's, in percent, by figure.
-
-    Args:
-      images: the sizes of each image, and those of the default's.
-    """
-    pairs = list(images)
-    return {
-        figure: _change(*(sum(pair[side][part] for pair in pairs for part in parts)
-                          for side in (0, 1)))
-        for figure, parts in _PARTS.items()
-    }  # fmt: skip
-
-
 def changes(records: Records) -> Iterator[Record]:
     """Yield how the images of each build differ from those of -Oz alone at the same rung.
 
@@ -166,15 +138,17 @@ def changes(records: Records) -> Iterator[Record]:
         default = plain.get((record["rung"], record["project"]))
         if record["way"] == PLAIN or default is None:
             continue
-        of_build = {figure: _change(record[of], default[of]) for figure, of in _OF_BUILD.items()}
+        of_build = {
+            figure: change_percent(record[of], default[of]) for figure, of in _OF_BUILD.items()
+        }
         both = {
             image: (sizes, default["images"][image])
             for image, sizes in record["images"].items()
             if image in default["images"]
         }
         for image, pair in both.items():
-            yield {**record, **of_build, "image": image, **_changes([pair])}
-        yield {**record, **of_build, "image": "", **_changes(both.values())}
+            yield {**record, **of_build, "image": image, **changes_of([pair])}
+        yield {**record, **of_build, "image": "", **changes_of(both.values())}
 
 
 def shown(records: Records) -> Iterator[Record]:

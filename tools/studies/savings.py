@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from environments.inlining.linking.images import LOADED_PARTS
+from tools.studies.image_sizes import changes_of
 from tools.studies.study import Record, Records
 
 Sizes = Mapping[str, Sequence[int]]
@@ -21,23 +21,14 @@ Sizes = Mapping[str, Sequence[int]]
 ORACLE, NEVER_WORSE = "oracle", "--never-worse"
 _LANGUAGES = {"c++": "C++", "c": "C"}
 _TEXT, _CODE = 0, 1
-# Name of a figure -> the parts of an image that are added up.
-IMAGE_PARTS = {
-    "code_percent": ("text_bytes",),
-    "loaded_percent": LOADED_PARTS,
-    "file_percent": ("file_bytes",),
-}
-
-
-def saving_percent(image: Mapping[str, Any], parts: Sequence[str]) -> float:
-    """Return by how much these parts of an image are smaller than the default's, in percent."""
-    size, default = (sum(image[f"{prefix}{part}"] for part in parts) for prefix in ("", "default_"))
-    return 100 * (1 - size / default) if default else 0.0
+_FIGURES = ("code_percent", "loaded_percent", "file_percent")
 
 
 def image_savings(image: Mapping[str, Any]) -> dict[str, float]:
-    """Return what an image saves, by figure."""
-    return {figure: saving_percent(image, parts) for figure, parts in IMAGE_PARTS.items()}
+    """Return what an image saves against the default's, in percent, by figure."""
+    default = {name.removeprefix("default_"): image[name] for name in image if "default_" in name}
+    changes = changes_of([(image, default)])
+    return {figure: 0.0 - (changes[figure.removesuffix("_percent")] or 0.0) for figure in _FIGURES}
 
 
 def smallest(candidates: Sequence[Sizes]) -> dict[str, Sequence[int]]:
@@ -168,7 +159,7 @@ def of_parts(records: Records) -> Iterator[Record]:
                 **{"policy": title, "train_percent": train, **held_out},
                 **{
                     figure: statistics.fmean(image[figure] for image in images)
-                    for figure in IMAGE_PARTS
+                    for figure in _FIGURES
                     if images and figure != "code_percent"
                 },
             }

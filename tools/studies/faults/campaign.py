@@ -71,7 +71,6 @@ def run_trial(
     """
     random = np.random.default_rng(np.random.SeedSequence([seed, number]))
     record = Record(number, scenario.name)
-    began_s = time.monotonic()
     possible = [kind for kind in scenario.head_faults if kind in kinds]
     num_faults = int(random.integers(1, _MAX_FAULTS_OF_THE_HEAD + 1))
     faults = [str(random.choice(possible)) for _ in range(num_faults)]
@@ -86,7 +85,6 @@ def run_trial(
         if not record.is_good:
             copy = pathlib.Path(f"{place.root}-kept")
             shutil.copytree(place.root, copy, symlinks=True, dirs_exist_ok=True)
-    record.seconds = time.monotonic() - began_s
     return record
 
 

@@ -69,7 +69,6 @@ class Record:
     left: list[str] = dataclasses.field(default_factory=list)
     lost: int = 0
     gone_s: float = 0.0
-    seconds: float = 0.0
 
     @property
     def is_good(self) -> bool:

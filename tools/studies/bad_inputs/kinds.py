@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+import onnx.parser
 
 from tools.studies.bad_inputs.damage import (
     EITHER,
@@ -74,31 +73,23 @@ def _taso_rules(seed: int) -> list[Damage]:
     return [*files(TASO_RULE), *damages(cut), *flips(TASO_RULE, seed, 30)]
 
 
-def _right_model() -> onnx.ModelProto:
-    """Return relu(x w + b), with x [n, 4]."""
-    weights = {"w": np.ones((4, 3), np.float32), "b": np.ones(3, np.float32)}
-    graph = helper.make_graph(
-        [
-            helper.make_node("MatMul", ["x", "w"], ["m"], "first"),
-            helper.make_node("Add", ["m", "b"], ["a"]),
-            helper.make_node("Relu", ["a"], ["y"]),
-        ],
-        "good",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 3])],
-        [numpy_helper.from_array(array, name) for name, array in weights.items()],
-    )
-    opset = helper.make_opsetid("", 17)
-    return helper.make_model(graph, opset_imports=[opset], ir_version=8)
-
-
-MODEL = _right_model().SerializeToString()
+# relu(x w + b), with x [n, 4].
+_RIGHT_MODEL = onnx.parser.parse_model("""
+<ir_version: 8, opset_import: ["": 17]>
+good (float[n, 4] x) => (float[n, 3] y)
+<float[4, 3] w = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, float[3] b = {1, 1, 1}> {
+  m = MatMul(x, w)
+  a = Add(m, b)
+  y = Relu(a)
+}
+""")
+MODEL = _RIGHT_MODEL.SerializeToString()
 
 
 def _models(seed: int) -> list[Damage]:
     return [
         *files(MODEL),
-        *damages(wrong_messages(_right_model()), PERHAPS),
+        *damages(wrong_messages(_RIGHT_MODEL), PERHAPS),
         *flips(MODEL, seed, 20),
     ]
 

@@ -155,6 +155,7 @@ class Attempt:
         self._gap_s = run.scenario.gaps * quiet.seconds
         self._limit_s = 120 + 20 * quiet.seconds
         self._head_at_s = float(random.uniform(0, quiet.seconds))
+        self._open: list[tuple[str, striking.Strike, psutil.Process]] = []
         self._filler = run.place.root / "filler"
         self._is_full = False
 
@@ -172,16 +173,13 @@ class Attempt:
                 if is_due and now_s - began_s > self._head_at_s:
                     is_due = not self._strike_head(head)
                 if now_s > next_s and self._strike(self._run.scenario.targets):
-                    next_s = time.monotonic() + float(self._random.exponential(self._gap_s))
+                    next_s = now_s + float(self._random.exponential(self._gap_s))
                 if self._is_full:
                     striking.fill(self._filler)
+                self._open = [strike for strike in self._open if self._goes_on(*strike)]
                 time.sleep(_POLL_S)
         finally:
-            if head.poll() is None:
-                head.kill()
-            if self._is_full:
-                self._filler.unlink(missing_ok=True)
-                self._struck["disk_full"] += bool(_NO_SPACE.search(self._run.said()))
+            self._finish(head)
         return head.wait()
 
     def _strike_head(self, head: subprocess.Popen) -> bool:
@@ -190,7 +188,7 @@ class Attempt:
         if kind == "vanish_node":
             return self._strike({"ray node": (kind,)})
         if kind == "pause":
-            self._hit(kind, "stop_worker", psutil.Process(head.pid))
+            self._begin(kind, "stop_worker", psutil.Process(head.pid))
         elif kind == "disk_full":
             self._is_full = True
         elif head.poll() is None:
@@ -217,12 +215,37 @@ class Attempt:
         target = processes.pick(self._run.mark, targets, self._random)
         if target is not None:
             kind = str(self._random.choice(targets[target.role]))
-            self._hit(f"{kind} ({target.role})", kind, target.process)
+            self._begin(f"{kind} ({target.role})", kind, target.process)
         return target is not None
 
-    def _hit(self, name: str, kind: str, process: psutil.Process) -> None:
+    def _begin(self, name: str, kind: str, process: psutil.Process) -> None:
+        strike = striking.strike(kind, process, self._random)
         with contextlib.suppress(psutil.Error):
-            self._struck[name] += striking.strike(kind, process, self._random)
+            if self._goes_on(name, strike, process):
+                self._open.append((name, strike, process))
+
+    def _goes_on(self, name: str, strike: striking.Strike, process: psutil.Process) -> bool:
+        """Go on with a strike; count it if that was its end and it has hit."""
+        try:
+            next(strike)
+        except StopIteration as end:
+            self._struck[name] += end.value
+            return False
+        return True
+
+    def _finish(self, head: subprocess.Popen) -> None:
+        """End what is still open, and count what is known to have hit."""
+        if head.poll() is None:
+            head.kill()
+        for name, _, process in self._open:
+            # Stops and pulses have hit at once; the end of others may not have come.
+            is_certain = not name.startswith(("out_of_memory", "hang_worker"))
+            self._struck[name] += is_certain or processes.has_ended(process)
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.resume()
+        if self._is_full:
+            self._filler.unlink(missing_ok=True)
+            self._struck["disk_full"] += bool(_NO_SPACE.search(self._run.said()))
 
 
 def files_of(place: Place) -> list[str]:

@@ -13,16 +13,18 @@ import pathlib
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import numpy as np
 import psutil
 
 from tools.studies.faults.processes import has_ended
 
+Strike = Generator[None, None, bool]
+"""Goes on with a strike as long as that takes, and returns whether it hit."""
+
 _MAX_STOP_S = 6.0
 _MAX_HANG_S = 60.0
-_GAP_S = 0.02
 _DISK_BYTES = 256 << 20
 _KILLS = {
     **{"kill_worker": signal.SIGKILL, "segfault_worker": signal.SIGSEGV},
@@ -30,8 +32,8 @@ _KILLS = {
 }
 
 
-def strike(kind: str, process: psutil.Process, random: np.random.Generator) -> bool:
-    """Strike a process that the command started; return whether it hit.
+def strike(kind: str, process: psutil.Process, random: np.random.Generator) -> Strike:
+    """Strike a process that the command started.
 
     Args:
       kind: "kill_worker", "segfault_worker", "vanish_node", "hang_worker", "stop_worker",
@@ -44,36 +46,33 @@ def strike(kind: str, process: psutil.Process, random: np.random.Generator) -> b
     """
     if kind in _KILLS:
         process.send_signal(_KILLS[kind])
-        return _ends_within(_MAX_HANG_S, process)
+        while not has_ended(process):
+            yield
+        return True
     if kind in ("out_of_memory", "hang_worker"):
         limits = process.rlimit(psutil.RLIMIT_AS)
         if kind == "hang_worker":
             process.suspend()
         else:
             process.rlimit(psutil.RLIMIT_AS, (1 << 20, limits[1]))
-        if _ends_within(_MAX_HANG_S if kind == "hang_worker" else _MAX_STOP_S, process):
-            return True
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.rlimit(psutil.RLIMIT_AS, limits)
-            process.resume()
-        return False
+        until_s = time.monotonic() + (_MAX_HANG_S if kind == "hang_worker" else _MAX_STOP_S)
+        while not has_ended(process):
+            if time.monotonic() >= until_s:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.rlimit(psutil.RLIMIT_AS, limits)
+                    process.resume()
+                return False
+            yield
+        return True
     low_s, high_s, count = (0.01, 0.1, 20) if kind == "slow_pipe" else (0.5, _MAX_STOP_S, 1)
     process.suspend()
     with contextlib.suppress(psutil.NoSuchProcess):
         for pause_s in random.uniform(low_s, high_s, count):
-            process.suspend()
-            time.sleep(pause_s)
-            process.resume()
-            time.sleep(_GAP_S)
-    return True
-
-
-def _ends_within(seconds: float, process: psutil.Process) -> bool:
-    until_s = time.monotonic() + seconds
-    while not has_ended(process):
-        if time.monotonic() >= until_s:
-            return False
-        time.sleep(_GAP_S)
+            for signal_fn, wait_s in ((process.suspend, pause_s), (process.resume, 0.02)):
+                signal_fn()
+                until_s = time.monotonic() + wait_s
+                while time.monotonic() < until_s:
+                    yield
     return True
 
 

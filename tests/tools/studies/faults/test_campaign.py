@@ -6,7 +6,6 @@ import os
 import pathlib
 import subprocess
 import sys
-import threading
 import time
 
 import numpy as np
@@ -98,11 +97,14 @@ def test_a_process_that_has_ended_cannot_be_struck(place):
     run = Run(scenario(""), place(f"ended-{os.getpid()}"), Record(0, "numbers"))
     head = run.start()
     process = psutil.Process(head.pid)
-    assert strike("kill_worker", process, np.random.default_rng(0))
+    killing = strike("kill_worker", process, np.random.default_rng(0))
+    next(killing)
     head.wait()
+    with pytest.raises(StopIteration, match="True"):
+        next(killing)
     run.clean_up()
     with pytest.raises(psutil.NoSuchProcess):
-        strike("kill_worker", process, np.random.default_rng(0))
+        next(strike("kill_worker", process, np.random.default_rng(0)))
 
 
 def test_a_hung_process_goes_on_if_nothing_replaces_it(place, monkeypatch):
@@ -111,11 +113,13 @@ def test_a_hung_process_goes_on_if_nothing_replaces_it(place, monkeypatch):
     for limit_s, replaces in ((0.0, False), (60.0, True)):
         monkeypatch.setattr("tools.studies.faults.striking._MAX_HANG_S", limit_s)
         head = run.start()
-        killer = threading.Timer(0.2, head.kill)
-        if replaces:
-            killer.start()
         hanging = strike("hang_worker", psutil.Process(head.pid), np.random.default_rng(0))
-        assert hanging is replaces
+        if replaces:
+            next(hanging)
+            head.kill()
+            head.wait()
+        with pytest.raises(StopIteration, match=str(replaces)):
+            next(hanging)
         head.wait()  # without end, had it not been continued
         run.clean_up()
 

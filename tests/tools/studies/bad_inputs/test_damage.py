@@ -28,8 +28,8 @@ def test_each_field_of_a_message_is_missing_or_wrong():
 
 
 def test_flips_differ_in_a_few_bits_and_by_seed():
-    (first, second), (other, _) = flips(bytes(9), 0, 2), flips(bytes(9), 1, 2)
-    assert sum(first.content).bit_count() == 1 and first.content != other.content
+    (first, second), (reseeded, _) = flips(bytes(9), 0, 2), flips(bytes(9), 1, 2)
+    assert sum(first.content).bit_count() == 1 and first.content != reseeded.content
     assert 0 < sum(byte.bit_count() for byte in second.content) <= 2
 
 

@@ -31,11 +31,14 @@ LESS = {
     r'Collect\("pipes", workers=\d+\)': "Collect()",
     r"(policies=.*)\*\*common": r"\1workers=1, **common",
     r"\bexpansions=\d+": "expansions=40",
+    r"\brange\(60\)": "range(2)",
+    r"\*\[2\] \* 60": "*[2] * 4",
+    r'"evaluations": 60, "iterations": 6': '"evaluations": 12, "iterations": 2, "distil_steps": 20',
     r"\bnum_rounds=\d+": "num_rounds=1",
     r'"max_steps": \d+': '"max_steps": 4',
     r'"num_chunks": \d+': '"num_chunks": 1, "graph_rounds": 2',  # which the next one shortens
     r'"graph_rounds": \d+': '"graph_rounds": 1, "graph_width": 8, "episodes_per_chunk": 2',
-    r'"fit_updates": \d+': '"fit_updates": 5, "dream_updates": 2, "num_dreams": 8',
+    r'"fit_updates": \d+': '"fit_updates": 3, "dream_updates": 1, "num_dreams": 8',
     r'"num_models": \d+': '"num_models": 1, "epochs": 2, "hidden_sizes": (8,)',
     r'"baselines": .*,': '"baselines": ("default",), "joint_rounds": 0, "refusals": 1,',
 }

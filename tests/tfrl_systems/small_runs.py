@@ -22,7 +22,7 @@ ONLINE = {
     "hidden_sizes": (8,),
 }
 DREAMING = {
-    "num_members": 2,
+    "num_members": 1,
     "memory_size": 8,
     "head_size": 8,
     "num_dreams": 16,
@@ -45,11 +45,11 @@ GRAPHS = {
 }
 # Enough to find that folding W + A·B saves more than half.
 FOLDING = {
-    "iterations": 12,
+    "iterations": 8,
     "episodes_per_chunk": 8,
-    "learning_rate": 0.01,
+    "learning_rate": 0.015,
     "final_learning_rate": 0.003,
-    "checkpoint_every": 5,
+    "checkpoint_every": 3,
 }
 # The modules are C, whose calls are in no scope.
 INLINING = {

@@ -45,8 +45,8 @@ def train(tfrl, saving, cache):
 
 
 def test_ppo_learns(train, tfrl, saving, cache, tmp_path):
-    settings = {"default_probability": 0.8, "learning_rate": 0.02, "evaluate_every": 5}
-    more = ("--iterations", 15, "--collect", "inprocess")
+    settings = {"default_probability": 0.8, "learning_rate": 0.03, "evaluate_every": 9}
+    more = ("--iterations", 9, "--collect", "inprocess")
     ran = train("ppo", tmp_path / "run", *more, **settings)
     assert ran.status == 0, ran.err
     result = ran.json

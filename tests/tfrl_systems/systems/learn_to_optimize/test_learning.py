@@ -42,7 +42,7 @@ OF_AGENT = {
     "surrogate": {"evaluations": 9, "distil_steps": 20},
 }
 ROOT = pathlib.Path(__file__).parents[4]
-PIPES = Collect("pipes", 2)
+PIPES = Collect("pipes", 1)
 HERE = Collect()
 
 

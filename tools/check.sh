@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # Runs everything that must pass: formatter, linter, types, tests, notebooks.
 #
-#   bash tools/check.sh [--fast] [--stack default|colab] [--slow] [pytest arguments …]
+#   bash tools/check.sh [--fast | --ci | --slow] [--stack default|colab] [pytest arguments …]
 #
-# Makes the environment that it needs (tools/python_env.sh) and can be run again at any time. Nine
-# minutes on two cores, the environment included; 8 are the aim.
+# Makes the environment that it needs (tools/python_env.sh) and can be run again at any time. Eight
+# minutes on two cores.
 #   --fast   formatter, linter, types, and the tests of the files that differ from the main branch, in
 #            two minutes: for the hour of work
 #   --stack  colab: Python 3.13 and TensorFlow 2.20, with the tests that tools/second_stack.txt names
-#   --slow   the tests that take minutes each and those of studies, too
+#   --ci     also the dear tests, as CI does: whole ways from training to use, and the studies
+#   --slow   also those that take minutes each
 # Status: 0 all passed; 1 something failed; 77 nothing checked, because --stack colab was asked for
 # and no Python 3.13 was found. At the end it says what took how long; the last line says what pytest
 # said last.
@@ -26,7 +27,8 @@ while [ "$#" != 0 ]; do
   case "$1" in
     --fast) fast=yes ;;
     --stack) stack="${2:-}" && shift ;;
-    --slow) tests+=(-m "") ;; # instead of setup.cfg's "not slow and not study"
+    --ci) tests+=(-m "not slow") ;; # instead of setup.cfg's "not slow and not ci"
+    --slow) tests+=(-m "") ;;
     *) break ;;
   esac
   shift

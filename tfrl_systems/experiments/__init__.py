@@ -317,19 +317,20 @@ def optimize(
 
     Returns:
       What `tfrl optimize --json` prints. Its "reason" says why the output is a copy. If `model` is
-      no file, "optimized" is the faster model, an `onnx.ModelProto`.
+      no file, "optimized" is the faster model, an `onnx.ModelProto`. A notebook shows it as the
+      page of `tfrl optimize --report`: what was won, by which rules, both graphs.
 
     Raises:
       UsageError: there is no such field, or two fields contradict each other.
       UserError: a file cannot be read or written, or an argument cannot be used.
     """
-    from tfrl_systems.systems.tensor_graphs.optimize import in_memory, optimization, request
+    from tfrl_systems.systems.tensor_graphs.optimize import in_memory, optimization, page, request
 
     reporter = reporter or Terminal()
     if not isinstance(model, str | os.PathLike):
         target = None if output is None else pathlib.Path(output)
         return in_memory.optimize(model, target, fields, reporter)
     paths = {"model": os.fspath(model), "output": None if output is None else os.fspath(output)}
-    return optimization.optimize(
-        make(request.Optimization, {**fields, **paths}), reporter
-    ).to_json()
+    return page.Report(
+        optimization.optimize(make(request.Optimization, {**fields, **paths}), reporter)
+    )

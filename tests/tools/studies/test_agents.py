@@ -6,7 +6,7 @@ import pytest
 
 from tools.studies import agents, writing
 
-pytestmark = pytest.mark.study
+pytestmark = pytest.mark.ci
 
 
 def test_a_tiny_table(study):

@@ -54,7 +54,7 @@ def test_what_a_compiler_lacks(tmp_path):
     assert Compiler(str(clang)).why_no_rungs().endswith("apt-get install lld-77")
 
 
-@pytest.mark.study
+@pytest.mark.ci
 def test_instructions_of_a_driver(tmp_path, monkeypatch):
     need_programs("valgrind")
     compiler = Compiler(need_one_of("clang-22", "clang-19"))

@@ -9,7 +9,7 @@ import pytest
 from tests.environments.tensor_graphs.small_models import adapter, write
 from tools.studies import files, writing
 
-pytestmark = pytest.mark.study
+pytestmark = pytest.mark.ci
 
 ROW = {
     "sizes": {"n": 2},

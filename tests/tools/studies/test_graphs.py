@@ -7,7 +7,7 @@ import pytest
 from tests.environments.tensor_graphs.small_models import adapter, write
 from tools.studies import graphs, learning
 
-pytestmark = pytest.mark.study
+pytestmark = pytest.mark.ci
 SMALL = [
     word
     for setting in ("num_chunks=1", "episodes_per_chunk=1", "max_steps=3", "graph_width=8",

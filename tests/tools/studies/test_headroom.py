@@ -65,7 +65,7 @@ def project(tmp_path, plugin_cache, monkeypatch):
     return "p"
 
 
-@pytest.mark.study
+@pytest.mark.ci
 def test_all_parts(project, study):
     words = ("--project", project, "--policy", "always", "--compiler", CLANG)
     status, text, records = study("headroom", *words)

@@ -73,7 +73,7 @@ def compiler():
     return path
 
 
-@pytest.mark.study
+@pytest.mark.ci
 def test_a_project_of_your_own(compiler, plugin_cache, tmp_path, monkeypatch, study):
     monkeypatch.setenv("XDG_CACHE_HOME", str(plugin_cache))
     source = write_sources(tmp_path / "shapes")
@@ -98,7 +98,7 @@ def test_a_project_of_your_own(compiler, plugin_cache, tmp_path, monkeypatch, st
     assert ", threshold -50, " in rows[0] and "3 of 3 | +" in rows[1]
 
 
-@pytest.mark.study
+@pytest.mark.ci
 def test_a_project_that_cannot_be_built(compiler, tmp_path, study):
     source = write_sources(tmp_path / "broken")
     (source / "main.cpp").write_text("int main() { return undeclared; }\n")

@@ -8,7 +8,7 @@ import pytest
 from tools.studies import functions, learn_to_optimize, writing
 from tools.studies.learn_to_optimize import QUALITY, SAMPLER_NAMES, SAMPLERS
 
-pytestmark = pytest.mark.study
+pytestmark = pytest.mark.ci
 SMALL = ("--seeds", 1, "--set", "num_chunks=1", "--set", "hidden_sizes=4")
 
 

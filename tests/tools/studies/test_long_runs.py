@@ -12,7 +12,7 @@ import tensorflow as tf
 from tests.requirements import needs_colab_stack
 from tools.studies import long_runs
 
-pytestmark = pytest.mark.study
+pytestmark = pytest.mark.ci
 
 # TensorFlow 2.15 on Python 3.11 loses 48 bytes with each eager tensor (its issue 62551).
 LEAKS = tf.__version__.startswith("2.15")

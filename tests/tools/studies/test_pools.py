@@ -7,7 +7,7 @@ import pytest
 from tools.studies import pools, writing
 
 
-@pytest.mark.study
+@pytest.mark.ci
 def test_a_small_pool(study):
     words = ("--collect", "pipes", "--most-workers", 2, "--naps", 5)
     status, text, records = study("pools", *words)

@@ -91,7 +91,7 @@ def test_a_record_that_shows_a_fault_is_an_exit_status(measured, study):
     assert ended.value.code == 1
 
 
-@pytest.mark.study
+@pytest.mark.ci
 def test_trials_side_by_side(tmp_path):
     """Processes find the study by its name; nothing of it travels."""
     options = table.find_study("graphs").options(

@@ -14,6 +14,7 @@ from environments.tensor_graphs.onnx_io import scopes
 from tfrl_systems.reporting import Reporter
 from tfrl_systems.settings import make
 from tfrl_systems.systems.tensor_graphs.optimize import optimization
+from tfrl_systems.systems.tensor_graphs.optimize.page import Report
 from tfrl_systems.systems.tensor_graphs.optimize.request import Optimization
 
 # Protobuf cannot serialise more than 2 GB; weights of models near that go into a file of their own.
@@ -25,7 +26,7 @@ def optimize(
     output: pathlib.Path | None,
     fields: Mapping[str, Any],
     reporter: Reporter,
-) -> dict[str, Any]:
+) -> Report:
     """Optimise a model.
 
     Args:
@@ -50,16 +51,16 @@ def optimize(
         source.with_name("optimized").mkdir()
         request = make(Optimization, {**fields, "model": source, "output": target})
         try:
-            outcome = optimization.optimize(request, reporter).to_json()
+            report = Report(optimization.optimize(request, reporter))
         except UserError as error:
             raise type(error)(str(error).replace(str(source), "the model")) from None
-        optimized = onnx.load(target) if outcome["gain"] or request.freeze else _copy(model)
-    return {
-        **outcome,
-        "model": model.graph.name,
-        "output": None if output is None else str(output),
-        "optimized": optimized,
-    }
+        optimized = onnx.load(target) if report["gain"] or request.freeze else _copy(model)
+    report.update(
+        model=model.graph.name,
+        output=None if output is None else str(output),
+        optimized=optimized,
+    )
+    return report
 
 
 def _check(model: onnx.ModelProto) -> None:

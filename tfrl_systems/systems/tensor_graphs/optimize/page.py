@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import shlex
+from typing import Any
 
 from environments.machine import package_versions
 from environments.tensor_graphs.graph.drawing import LEGEND, draw, near, only_in
@@ -31,6 +32,23 @@ td.number { text-align: right; }
 .graph h2 { font-size: 1em; margin: 0.5em; }
 .graph div { overflow: auto; max-height: 80vh; }
 """
+
+
+class Report(dict[str, Any]):
+    """What `tfrl optimize --json` prints; a notebook shows it as the page.
+
+    Args:
+      outcome: what was done, found and measured.
+    """
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome.to_json())
+        self._page = make_page(outcome)
+
+    def _repr_html_(self) -> str:
+        """Return the page in a frame, so that its style is not the notebook's."""
+        frame = 'width="100%" height="640" style="border: 1px solid #ddd"'
+        return f'<iframe srcdoc="{html.escape(self._page)}" {frame}></iframe>'
 
 
 def make_page(outcome: Outcome) -> str:

@@ -6,6 +6,7 @@ import html
 import re
 
 from tests.environments.tensor_graphs.execution.models import chain
+from tfrl_systems import experiments
 
 QUICK = ("--objective", "analytic", "--expansions", "50", "--no-measure")
 
@@ -34,3 +35,14 @@ def test_without_a_gain_there_is_one_graph_which_is_folded(tmp_path, optimized):
     text = page.read_text()
     assert f"No gain available: {ran.json['reason']}. {out.name} is a copy." in text
     assert text.count("<svg") == 1 and "<details><summary>The graph" in text
+
+
+def test_a_notebook_shows_the_page_of_a_file_and_of_a_model_in_memory(tmp_path):
+    model = chain("Tanh", "Relu", "Relu")
+    silent = {"reporter": experiments.Reporter(), "objective": "analytic", "expansions": 20}
+    report = experiments.optimize(model, measure=False, **silent)
+    shown = report._repr_html_()
+    assert shown.startswith("<iframe srcdoc=") and shown.count("<") == 2
+    page = html.unescape(shown)
+    assert "time, as estimated" in page and page.count("<svg") == 2
+    assert isinstance(report, dict) and report["gain"] is True

@@ -269,6 +269,12 @@ class GraphProblem:
         vars(problem)["start"] = self.start.with_objective(objective)
         return problem
 
+    def without_contrib(self) -> GraphProblem:
+        """Return the problem without the rules for operators that onnxruntime alone has."""
+        names = {rule.name for rule in library.rules_of(library.CONTRIB)}
+        rules = tuple(rule for rule in self.rules if rule.name not in names)
+        return dataclasses.replace(self, rules=rules)
+
     def _start(self, rules: tuple[Rule, ...]) -> State:
         try:
             return Engine(rules, self.objective, is_supported).start(self.graph)
@@ -297,8 +303,7 @@ class GraphProblem:
         from tfrl_systems.systems.tensor_graphs.player import PolicyPlayer
 
         # A policy plays with the rules that it may have learned with.
-        names = {rule.name for rule in library.rules_of(library.CONTRIB)}
-        rules = tuple(rule for rule in self.rules if rule.name not in names)
+        rules = self.without_contrib().rules
         player = PolicyPlayer(policy, self.name, self.graph, rules, self.objective)
         if method == "policy":
             return follow(self.start, player, num_rollouts, budget, **others)

@@ -5,6 +5,7 @@
   formula    a search from there, by costs that are worked out, not measured
   operators  measurements of operators: those that the search by formula changed or made come first,
              then those that rules may change; the largest come first
+  portable   with --contrib, a search without those operators, by the measured costs
   search     the main search, by the measured costs
   singly     a search by costs of single operators, which a backend may fuse or not
 
@@ -43,7 +44,7 @@ from tfrl_systems.systems.tensor_graphs.optimize.sizing import Task
 from tfrl_systems.systems.tensor_graphs.problem import GraphProblem
 
 # The end of each stage, as a share of the seconds that are left when the stages begin.
-_FORMULA, _OPERATORS, _SEARCH, _SINGLY = 0.15, 0.45, 0.85, 1.0
+_FORMULA, _OPERATORS, _PORTABLE, _SEARCH, _SINGLY = 0.15, 0.45, 0.65, 0.85, 1.0
 # A search measures the new operators that it meets for this share of its time. In the rest it
 # estimates them, which is so much faster that it comes much farther.
 _MEASURING = 0.4
@@ -124,6 +125,10 @@ class _Stages:
         start, method = self._problem.start, self._request.method
         checkpoint = Checkpoint(self._request.checkpoint, method, start)
         earlier = checkpoint.read() or (None if self._measured else removal)
+        if self._request.contrib and method == "regions":
+            portable = self._search(self._problem.without_contrib(), _PORTABLE, "for all runtimes")
+            results.append(portable)
+            earlier = self._further(portable, earlier)
         result = self._search(self._problem, _SEARCH, "", earlier, checkpoint)
         if self._has_others and self._measured is not None:
             alone = self._measured.alone
@@ -148,6 +153,17 @@ class _Stages:
         result = by_formula.search("removal", budget)
         self._interrupted |= result.stopped == INTERRUPTED
         return Progress(result.expansions, 0.0, result.candidates[0])
+
+    def _further(self, portable: Result, earlier: Progress | None) -> Progress:
+        """Return where the search with onnxruntime's own operators begins.
+
+        What is best without them is the least that it ends with, and is measured too.
+        """
+        visited = replay(Visited(self._problem.start), portable.path)
+        progress = Progress(portable.expansions, 0.0, visited)
+        if earlier is not None and earlier.best_cost_ms < progress.best_cost_ms:
+            return earlier
+        return progress
 
     def _search(
         self,

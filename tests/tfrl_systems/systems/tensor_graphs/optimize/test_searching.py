@@ -8,6 +8,7 @@ import math
 import pathlib
 import time
 
+import onnx
 import pytest
 
 from environments.tensor_graphs import models, onnx_io
@@ -15,6 +16,7 @@ from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.costs.measured import MeasuredObjective
 from environments.tensor_graphs.costs.table import CostTable
 from environments.tensor_graphs.execution.backends import backend
+from environments.tensor_graphs.rules import files as rule_files
 from tests.environments.tensor_graphs.costs.graphs import graph_cost
 from tests.environments.tensor_graphs.execution.models import chain
 from tests.environments.tensor_graphs.search.fakes import ops_of
@@ -101,6 +103,18 @@ def test_nothing_is_measured_where_no_rule_applies():
     proposals, lines = run(problem)
     assert lines == ["looking for places where rules apply"]
     assert (proposals.num_measured, proposals.result.expansions, proposals.states) == (0, 0, ())
+
+
+def test_what_is_best_without_contrib_is_proposed_beside_what_is_best_with_it():
+    silu = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]> g (float[4,64] x) => (float[4,64] z)
+        { r = Relu(x) y = Relu(r) s = Sigmoid(y) z = Mul(y, s) }"""
+    )
+    problem = dataclasses.replace(problem_of(silu), rules=rule_files.load(contrib=True))
+    proposals, lines = run(problem, contrib=True)
+    assert lines.index("searching for all runtimes") < lines.index("searching")
+    kinds = [set(ops_of(state.state.graph)) for state in proposals.states]
+    assert {"Relu", "Sigmoid", "Mul"} in kinds and {"Relu", "QuickGelu"} in kinds
 
 
 def test_without_measuring_candidates_there_is_one_search():

@@ -107,7 +107,12 @@ class Kernel:
         return self.curves(points[:, self.num_actions :])
 
     def zoomed(
-        self, theta: np.ndarray, middle: np.ndarray, radius: float, new_middle: np.ndarray, new: float
+        self,
+        theta: np.ndarray,
+        middle: np.ndarray,
+        radius: float,
+        new_middle: np.ndarray,
+        new: float,
     ) -> np.ndarray:
         """Return θ for actions that count from another curve, in units of another radius."""
         zoomed, start, ratio = theta.copy(), self.noise_place + 1, radius / new
@@ -197,8 +202,9 @@ class GaussianProcess:
       kernel: the covariance.
       points: [N, n].
       values: [N], finite.
-      starts: each a θ from which a fit begins; the one that ends best counts.
-      fit_points: the most points, evenly spaced among all, that θ is fitted to; 0 to keep the first.
+      starts: each a θ from which a fit begins, by default the kernel's; the best end counts.
+      fit_points: the most points, evenly spaced among all, that θ is fitted to; 0 to keep the
+        first start.
 
     Attributes:
       theta: the logarithms as they were fitted.
@@ -209,13 +215,14 @@ class GaussianProcess:
         kernel: Kernel,
         points: np.ndarray,
         values: np.ndarray,
-        starts: Sequence[np.ndarray],
+        starts: Sequence[np.ndarray] = (),
         fit_points: int = 400,
     ) -> None:
         self.kernel = kernel
         self._middle = float(np.mean(values))
         self.unit = float(np.std(values)) or 1.0
         scaled = (values - self._middle) / self.unit
+        starts = starts or kernel.starts
         self.theta = starts[0]
         if fit_points:
             count = min(fit_points, len(points))

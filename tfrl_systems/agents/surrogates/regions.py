@@ -61,7 +61,7 @@ class Region:
         has_value = np.isfinite(values)
         self.failures = None
         if not has_value.all():
-            self.failures = self._fitted(1.0 - has_value, None, None, True)
+            self.failures = self._fitted(1.0 - has_value, None, None, refit=True)
         self.model = self._fitted(values, self.theta, noise, refit)
         self.theta = self.model.theta
         self._price = float(np.nanmax(values)) + self.model.unit
@@ -78,6 +78,7 @@ class Region:
         num_contexts = self.trials.shape[1] - self.num_actions
         kernel = make_kernel(self.num_actions, num_contexts, noise, self.curves)
         starts = [] if theta is None else [theta]
+        # In the box ripples are either seen early or too fine for it.
         if not starts or (refit and not (self.is_whole and len(rows) > _FIT_POINTS)):
             starts += kernel.starts
         num_fitted = _FIT_POINTS if refit else 0

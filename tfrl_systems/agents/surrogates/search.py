@@ -38,7 +38,8 @@ _WHOLE_PER_COLUMN, _FIRST_RADIUS, _LEAST_RADIUS = 100, 0.2, 1e-4
 # and so many trials for each coordinate stay in it.
 _SHRINK, _MOST_MOVED, _NEAR_PER_COLUMN = 0.5, 0.25, 100
 _NUM_ANSWERS = 64
-VERBOSE=False
+_SMALL_STEP, _STEEPNESS = 0.02, (0.03, 30.0)
+VERBOSE = False
 
 
 @dataclasses.dataclass
@@ -102,14 +103,24 @@ class Search:
             self._near = self._moved(self._near, contexts, generator)
             self._near.fit(*trials, True)
 
-    def _moved(self, region: Region, contexts: np.ndarray, generator: np.random.Generator) -> Region:
+    def _moved(
+        self, region: Region, contexts: np.ndarray, generator: np.random.Generator
+    ) -> Region:
         """Return the region around the curve that is best now, narrower if it stays."""
         middle = region.best_curve(contexts, generator)
         step = np.abs(region.curves(contexts) @ (middle - region.middle)).max(axis=1)
         narrower = region.zoomed(middle, max(_SHRINK * region.radius, _LEAST_RADIUS))
         near = np.count_nonzero(narrower.is_near(narrower.relative(self.points)))
         moved = float(np.sqrt(np.mean(step**2))) / region.radius
-        if VERBOSE: print(len(self.points),'radius',region.radius,'moved %.2f near %d'%(moved,near), np.exp(region.theta[:region.model.kernel.noise_place+1]).round(3),PROBE(self))
+        if VERBOSE:
+            print(
+                len(self.points),
+                "radius",
+                region.radius,
+                "moved %.2f near %d" % (moved, near),
+                np.exp(region.theta[: region.model.kernel.noise_place + 1]).round(3),
+                PROBE(self),
+            )
         if moved < _MOST_MOVED and near >= _NEAR_PER_COLUMN * self.points.shape[1]:
             return narrower
         return region.zoomed(middle, region.radius)
@@ -163,6 +174,20 @@ class Search:
                 near = self._near.expected(actions[inside], contexts[inside])
                 means[inside], stds[inside] = near
         return means, stds
+
+    def steepness(self, actions: np.ndarray, contexts: np.ndarray) -> np.ndarray:
+        """Return how dear it is to miss minima [M, m] at contexts [M, k] in each action [M, m].
+
+        It is the rise of the expected value at small steps, over its mean, within bounds: where
+        values are flat actions are free, but shall not be wild.
+        """
+        means = self.expected(actions, contexts)[0]
+        rises = np.zeros(actions.shape)
+        for place, step in enumerate(_SMALL_STEP * np.eye(self.num_actions)):
+            for beside in (actions - step, actions + step):
+                rises[:, place] += self.expected(np.clip(beside, -1, 1), contexts)[0] - means
+        rises = np.maximum(rises, 0)
+        return np.clip(rises / (rises.mean() or 1.0), *_STEEPNESS)
 
     def covering(self, count: int, generator: np.random.Generator) -> np.ndarray:
         """Return contexts [M, k], M about `count`, that fill [-1, 1]^k up to its sides."""

@@ -165,7 +165,7 @@ def _few_settings(agent: str, evaluations: int) -> dict[str, Any]:
 def _measure_few(about: Record, workdir: pathlib.Path) -> Record:
     """Return the errors of answers and how often the function was evaluated for them."""
     function, dimensions, free = FUNCTIONS[about["title"]]
-    problem = {"function": function, "dimensions": dimensions, "free": free}
+    problem: dict[str, Any] = {"function": function, "dimensions": dimensions, "free": free}
     agent, evaluations, began_s = about["agent"], about["evaluations"], time.process_time()
     if agent in PEERS:
         objective = Function(**problem).make_objective()

@@ -48,6 +48,11 @@ class Region:
     model: GaussianProcess | None = dataclasses.field(default=None, init=False)
     failures: GaussianProcess | None = dataclasses.field(default=None, init=False)
 
+    def __post_init__(self) -> None:
+        """Begin without trials."""
+        self.trials = np.zeros((0, self.curves.anchors.shape[1] + self.num_actions))
+        self._price = np.nan
+
     @property
     def num_actions(self) -> int:
         """Return m."""
@@ -110,7 +115,7 @@ class Region:
         The first guess is the model's own curve, moved as a whole to where it is best.
         """
         assert self.model is not None
-        kernel = self.model.kernel
+        kernel, unit = self.model.kernel, self.model.unit
         shape, features = self.middle.shape, self.curves(contexts)
         own = self.model.theta[kernel.noise_place + 1 :].reshape(shape)
         ones = self.curves.through(contexts, np.ones((len(contexts), 1)))
@@ -120,10 +125,10 @@ class Region:
             free = features @ weights.reshape(shape)
             actions = np.clip(free, -1, 1)
             means, gradient = self._expected(np.concatenate([actions, contexts], axis=1))
-            slope = gradient[:, : self.num_actions] / self.model.unit
+            slope = gradient[:, : self.num_actions] / unit
             outside = free - actions
             slope = np.where(outside == 0, slope, 0) + 20 * outside
-            total = np.mean(means) / self.model.unit + 10 * np.sum(outside**2) / len(contexts)
+            total = np.mean(means) / unit + 10 * np.sum(outside**2) / len(contexts)
             return float(total), (features.T @ slope / len(contexts)).ravel()
 
         starts = [np.zeros(shape), *(own + ones * offset for offset in even)]
@@ -133,8 +138,8 @@ class Region:
             optimize.minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 50})
             for start in best
         ]
-        found = min(ends, key=lambda end: float(end.fun)).x.reshape(shape)
-        return self.middle + self.radius * found
+        best_end = min(ends, key=lambda end: float(end.fun))
+        return self.middle + self.radius * best_end.x.reshape(shape)
 
     def zoomed(self, middle: np.ndarray, radius: float) -> Region:
         """Return a region around another curve, whose fit begins where this one's ended."""

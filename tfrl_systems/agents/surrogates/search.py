@@ -6,12 +6,11 @@ function drawn from the model is least (Thompson sampling): one that agrees with
 free elsewhere. So a draw weighs what may be gained against what is known, and its value counts for
 all contexts. For others x is where the model expects the least value.
 
-After a while trials are made near the answers only, as D. Eriksson et al. do (Scalable Global
-Optimization via Local Bayesian Optimization, 2019), but for all contexts at once: in a region around
-a curve from contexts to actions, along which the expected values are least. The region moves with
-that curve, and becomes narrower while the curve stays. A model of the region alone sees ripples that
-a model of the box takes for noise. Where the model of the box knows better actions outside, as where
-answers jump, it is asked on.
+After a while trials are made near the answers only (D. Eriksson et al.: Scalable Global Optimization
+via Local Bayesian Optimization, 2019), but for all contexts at once: in a region around a curve from
+contexts to actions, along which the expected values are least. The region moves with that curve, and
+becomes narrower while the curve stays. A model of the region alone sees ripples that a model of the
+box takes for noise. Where the latter knows better actions outside, as where answers jump, they count.
 
 Where trials failed, a second model says how sure failure is, and a failure counts as more than the
 worst value.
@@ -36,10 +35,14 @@ _FIRST_TRIALS, _FIRST_PER_COLUMN = 20, 5
 _WHOLE_PER_COLUMN, _FIRST_RADIUS, _LEAST_RADIUS = 100, 0.2, 1e-4
 # It becomes narrower by this factor, when its curve has moved by less than this share of the radius
 # and so many trials for each coordinate stay in it.
-_SHRINK, _MOST_MOVED, _NEAR_PER_COLUMN = 0.5, 0.25, 100
+_SHRINK, _MOST_MOVED, _NEAR_PER_COLUMN = 0.5, 0.6, 100
+# Trials of the region at one context. What differs between them is not the context's.
+_REPEATS = 4
 _NUM_ANSWERS = 64
+# Standard deviations by which an action outside the region must look better to count.
+_DOUBT = 3.0
+# How far from answers values are looked at to weigh them, and the bounds of weights.
 _SMALL_STEP, _STEEPNESS = 0.02, (0.03, 30.0)
-VERBOSE = False
 
 
 @dataclasses.dataclass
@@ -112,15 +115,6 @@ class Search:
         narrower = region.zoomed(middle, max(_SHRINK * region.radius, _LEAST_RADIUS))
         near = np.count_nonzero(narrower.is_near(narrower.relative(self.points)))
         moved = float(np.sqrt(np.mean(step**2))) / region.radius
-        if VERBOSE:
-            print(
-                len(self.points),
-                "radius",
-                region.radius,
-                "moved %.2f near %d" % (moved, near),
-                np.exp(region.theta[: region.model.kernel.noise_place + 1]).round(3),
-                PROBE(self),
-            )
         if moved < _MOST_MOVED and near >= _NEAR_PER_COLUMN * self.points.shape[1]:
             return narrower
         return region.zoomed(middle, region.radius)
@@ -131,7 +125,9 @@ class Search:
         num_first = max(_FIRST_TRIALS, _FIRST_PER_COLUMN * num_columns)
         if self.model is None or len(self.points) < num_first:
             return evenly(num_columns, count, generator)
-        contexts = evenly(self.num_contexts, count, generator)
+        repeats = 1 if self._near is None else _REPEATS
+        contexts = evenly(self.num_contexts, -(-count // repeats), generator)
+        contexts = np.tile(contexts, (repeats, 1))[:count]
         is_near = self._is_in_region(contexts, generator)
         parts = [self._whole.proposals(contexts[~is_near], generator)]
         if self._near is not None:
@@ -146,8 +142,9 @@ class Search:
         others = self._whole.absolute(self._whole.least(contexts, generator))
         model = self._whole.model
         assert model is not None
-        doubt = 2 * np.sqrt(model.noise**2 + model.std(others) ** 2)
-        in_region: np.ndarray = model.mean(ours) - model.mean(others) <= doubt
+        variance = model.noise**2 + model.std(ours) ** 2 + model.std(others) ** 2
+        gap = model.mean(ours) - model.mean(others)
+        in_region: np.ndarray = gap <= _DOUBT * np.sqrt(variance)
         return in_region
 
     def minima(self, contexts: np.ndarray, generator: np.random.Generator) -> np.ndarray:

@@ -85,13 +85,13 @@ def test_draws_agree_with_what_is_known():
 
 
 def test_the_curve_that_values_follow_is_found():
-    """f(x; c) is a function of x - sin(c) alone, so points of a line beside it look the same."""
-    points = points_in_box(60)
-    distance = points[:, 0] - np.sin(points[:, 1])
+    """f(x; c) is a function of x - c / 4 alone, so points of a line beside it look the same."""
+    points = points_in_box(80)
+    distance = points[:, 0] - points[:, 1] / 4
     kernel = make_kernel(1, 1, curves=Curves(np.linspace(-1, 1, 5)[:, np.newaxis]))
-    process = GaussianProcess(kernel, points, np.cos(3 * distance) + distance**2)
+    process = GaussianProcess(kernel, points, np.cos(9 * distance) + distance**2)
     contexts = np.linspace(-0.9, 0.9, 7)
-    along = np.stack([np.sin(contexts) + 0.1, contexts], axis=1)
+    along = np.stack([contexts / 4 + 0.1, contexts], axis=1)
     moved = kernel.relative(process.theta, along)[:, 0]
     np.testing.assert_allclose(moved, moved.mean(), atol=0.02)
 

@@ -43,12 +43,12 @@ def cma(objective: Objective, free: np.ndarray, evaluations: int, seed: int) -> 
         strategy = CMAEvolutionStrategy(start, 0.5, options)
         points, values = np.zeros((0, num_tuned)), np.zeros(0)
         while len(values) < share and not strategy.stop():
-            asked = strategy.ask()
-            batch = np.array(asked)[: share - len(values), :num_tuned]
+            proposals = strategy.ask()
+            batch = np.array(proposals)[: share - len(values), :num_tuned]
             points = np.concatenate([points, batch])
             values = np.concatenate([values, objective(objective.join(batch, c))])
-            if len(batch) == len(asked):
-                strategy.tell(asked, values[-len(asked) :].tolist())
+            if len(batch) == len(proposals):
+                strategy.tell(proposals, values[-len(proposals) :].tolist())
         answers.append(points[values.argmin()])
     return np.array(answers)
 
@@ -66,7 +66,7 @@ def botorch(objective: Objective, free: np.ndarray, evaluations: int, seed: int)
     torch.manual_seed(seed)
     torch.set_num_threads(1)
     generator, columns = np.random.default_rng(seed), objective.dimensions
-    num_tuned, num_free = objective.num_tuned, objective.num_free
+    num_tuned = objective.num_tuned
     box = torch.tensor([[-1.0] * columns, [1.0] * columns], dtype=torch.double)
 
     def model_of(points: np.ndarray, values: np.ndarray) -> Any:
@@ -82,8 +82,7 @@ def botorch(objective: Objective, free: np.ndarray, evaluations: int, seed: int)
         row, _ = optimize_acqf(
             acquisition, box, **sizes, fixed_features=fixed, options={"maxiter": 40}
         )
-        point: np.ndarray = row[0].detach().numpy()
-        return point
+        return np.asarray(row[0].detach())
 
     engine = torch.quasirandom.SobolEngine(columns, scramble=True, seed=seed)
     points = 2 * engine.draw(max(20, 5 * columns), dtype=torch.double).numpy() - 1
@@ -92,7 +91,7 @@ def botorch(objective: Objective, free: np.ndarray, evaluations: int, seed: int)
         model = model_of(points, values)
         count = min(-(-evaluations // _NUM_BATCHES), evaluations - len(values))
         batch = []
-        for c in generator.uniform(-1, 1, (count, num_free)):
+        for c in generator.uniform(-1, 1, (count, columns - num_tuned)):
             tried = np.concatenate(
                 [generator.uniform(-1, 1, (256, num_tuned)), points[:, :num_tuned]]
             )

@@ -6,11 +6,12 @@ function drawn from the model is least (Thompson sampling): one that agrees with
 free elsewhere. So a draw weighs what may be gained against what is known, and its value counts for
 all contexts. For others x is where the model expects the least value.
 
-After a while trials are made near the answers only (D. Eriksson et al.: Scalable Global Optimization
-via Local Bayesian Optimization, 2019), but for all contexts at once: in a region around a curve from
-contexts to actions, along which the expected values are least. The region moves with that curve, and
-becomes narrower while the curve stays. A model of the region alone sees ripples that a model of the
-box takes for noise. Where the latter knows better actions outside, as where answers jump, they count.
+After a while trials are made near the answers only (D. Eriksson et al.: Scalable Global
+Optimization via Local Bayesian Optimization, 2019), but for all contexts at once: in a region
+around a curve from contexts to actions, along which the expected values are least. The region moves
+with that curve, and becomes narrower while the curve stays. A model of the region alone sees
+ripples that a model of the box takes for noise. Where the latter knows better actions outside, as
+where answers jump, they count.
 
 Where trials failed, a second model says how sure failure is, and a failure counts as more than the
 worst value.

@@ -19,9 +19,9 @@ def test_a_curve_goes_through_smooth_answers():
     contexts = np.linspace(-1, 1, 64)[:, np.newaxis]
     curves, answers = Curves(ANCHORS), np.concatenate([np.sin(2 * contexts), contexts**2], axis=1)
     between = contexts[:-1] + 1 / 63
-    found = curves(between) @ curves.through(contexts, answers)
+    answered = curves(between) @ curves.through(contexts, answers)
     np.testing.assert_allclose(
-        found, np.concatenate([np.sin(2 * between), between**2], axis=1), atol=0.02
+        answered, np.concatenate([np.sin(2 * between), between**2], axis=1), atol=0.02
     )
 
 

@@ -7,8 +7,6 @@ from scipy import linalg
 
 # How far contexts are apart where a curve has turned, and how many anchors each context needs.
 _LENGTH, _ANCHORS_PER_COLUMN, _MAX_ANCHORS = 0.5, 16, 48
-# Weighs squares of weights against the mean square of what a curve misses.
-_RIDGE = 1e-4
 
 
 class Curves:
@@ -28,13 +26,6 @@ class Curves:
         covariance = _covariance(self.anchors, contexts)
         features: np.ndarray = linalg.solve_triangular(self._factor, covariance, lower=True).T
         return features
-
-    def through(self, contexts: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """Return the weights [F, m] of the curve near actions [M, m] at contexts [M, k]."""
-        features = self(contexts)
-        normal = features.T @ features + _RIDGE * len(features) * np.eye(features.shape[1])
-        weights: np.ndarray = linalg.solve(normal, features.T @ actions, assume_a="pos")
-        return weights
 
 
 def num_anchors(num_contexts: int) -> int:

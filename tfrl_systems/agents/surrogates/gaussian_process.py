@@ -106,26 +106,6 @@ class Kernel:
             return np.zeros((len(points), 0))
         return self.curves(points[:, self.num_actions :])
 
-    def zoomed(
-        self,
-        theta: np.ndarray,
-        middle: np.ndarray,
-        radius: float,
-        new_middle: np.ndarray,
-        new: float,
-    ) -> np.ndarray:
-        """Return θ for actions that count from another curve, in units of another radius."""
-        zoomed, start, ratio = theta.copy(), self.noise_place + 1, radius / new
-        weights = theta[start:].reshape(middle.shape)
-        zoomed[start:] = ((middle - new_middle) / new + ratio * weights).ravel()
-        place = 0
-        for term in self.terms:
-            for column in term.columns:
-                place += 1
-                zoomed[place] += math.log(ratio) if column < self.num_actions else 0.0
-            place += 1
-        return np.clip(zoomed, *self.bounds.T)
-
     def relative(
         self, theta: np.ndarray, points: np.ndarray, features: np.ndarray | None = None
     ) -> np.ndarray:

@@ -1,17 +1,13 @@
-"""Where to ask next, and what the answers say: the models that the agent `surrogate` learns from.
+"""Where to ask next, and what the answers say: the model that the agent `surrogate` learns from.
 
 A trial is a point (x, c) of the box [-1, 1]^(m + k) and a value to minimise; NaN if it failed. The
 first trials fill the box evenly. The contexts of later ones do too. For most of them x is where a
 function drawn from the model is least (Thompson sampling): one that agrees with all values, and is
 free elsewhere. So a draw weighs what may be gained against what is known, and its value counts for
-all contexts. For others x is where the model expects the least value.
+all contexts. For the others x is where the model expects the least value.
 
-After a while trials are made near the answers only (D. Eriksson et al.: Scalable Global
-Optimization via Local Bayesian Optimization, 2019), but for all contexts at once: in a region
-around a curve from contexts to actions, along which the expected values are least. The region moves
-with that curve, and becomes narrower while the curve stays. A model of the region alone sees
-ripples that a model of the box takes for noise. Where the latter knows better actions outside, as
-where answers jump, they count.
+Values are often much the same function of x - x(c) for all c. So the model's actions count from a
+curve x(c) that is fitted with it, and a value at one context tells of all others.
 
 Where trials failed, a second model says how sure failure is, and a failure counts as more than the
 worst value.
@@ -23,25 +19,22 @@ import dataclasses
 from collections.abc import Mapping
 
 import numpy as np
+from scipy.stats import qmc
 
 from tfrl_systems.agents.surrogates.curves import Curves, num_anchors
-from tfrl_systems.agents.surrogates.gaussian_process import GaussianProcess
-from tfrl_systems.agents.surrogates.regions import Region, evenly
+from tfrl_systems.agents.surrogates.gaussian_process import GaussianProcess, make_kernel
 
-# Lengths are fitted each time that there are so many times as many values.
-_REFIT_GROWTH = 1.25
+# The most points that a model holds, because its cost grows with their cube; and that its lengths
+# are fitted to, each time that there are so many times as many.
+_MAX_POINTS, _FIT_POINTS, _REFIT_GROWTH = 1200, 400, 1.25
 # Evenly spaced trials come first: so many, or so many for each coordinate.
 _FIRST_TRIALS, _FIRST_PER_COLUMN = 20, 5
-# Trials for each coordinate before there is a region, its first radius, and the least one.
-_WHOLE_PER_COLUMN, _FIRST_RADIUS, _LEAST_RADIUS = 100, 0.2, 1e-4
-# It becomes narrower by this factor, when its curve has moved by less than this share of the radius
-# and so many trials for each coordinate stay in it.
-_SHRINK, _MOST_MOVED, _NEAR_PER_COLUMN = 0.5, 0.6, 100
-# Trials of the region at one context. What differs between them is not the context's.
-_REPEATS = 4
-_NUM_ANSWERS = 64
-# Standard deviations by which an action outside the region must look better to count.
-_DOUBT = 3.0
+# One of so many proposals is where the expected value is least.
+_BEST_SHARE = 4
+# Actions that are looked at in a context, and how many of them are descended from.
+_PER_ACTION, _NUM_NEAREST, _NUM_STARTS, _DESCENT_ROUNDS = 128, 64, 3, 40
+# Widths of the steps around the best action at which a drawn function is looked at.
+_STEPS = (0.3, 0.1, 0.03, 0.01)
 # How far from answers values are looked at to weigh them, and the bounds of weights.
 _SMALL_STEP, _STEEPNESS = 0.02, (0.03, 30.0)
 
@@ -56,6 +49,8 @@ class Search:
       noise: standard deviation of the values' noise in their units; None to estimate it.
       points: (x, c) [N, m + k].
       values: [N]; NaN where the trial failed.
+      model: the model of values; None before the first fit.
+      failures: the model of 1 where a trial failed and 0 elsewhere; None if none failed.
     """
 
     num_actions: int
@@ -63,21 +58,17 @@ class Search:
     noise: float | None = None
     points: np.ndarray = dataclasses.field(init=False)
     values: np.ndarray = dataclasses.field(init=False)
+    model: GaussianProcess | None = dataclasses.field(default=None, init=False)
+    failures: GaussianProcess | None = dataclasses.field(default=None, init=False)
 
     def __post_init__(self) -> None:
         """Begin without trials."""
         self.points = np.zeros((0, self.num_actions + self.num_contexts))
         self.values = np.zeros(0)
+        self._theta: np.ndarray | None = None
         self._num_fitted = 0
         anchors = self.covering(num_anchors(self.num_contexts), np.random.default_rng(0))
-        curves = Curves(anchors)
-        self._whole = Region(curves, np.zeros((len(anchors), self.num_actions)))
-        self._near: Region | None = None
-
-    @property
-    def model(self) -> GaussianProcess | None:
-        """Return the model of values in the box; None before the first fit."""
-        return self._whole.model
+        self._curves = Curves(anchors)
 
     def add(self, points: np.ndarray, values: np.ndarray) -> None:
         """Add trials."""
@@ -86,92 +77,130 @@ class Search:
 
     def fit(self) -> None:
         """Fit the models to all trials; with fewer than two values there is nothing to fit."""
-        count = np.count_nonzero(np.isfinite(self.values))
-        if count < 2:
+        has_value = np.isfinite(self.values)
+        if np.count_nonzero(has_value) < 2:
             return
-        refit = count >= _REFIT_GROWTH * self._num_fitted
+        refit = np.count_nonzero(has_value) >= _REFIT_GROWTH * self._num_fitted
         if refit:
-            self._num_fitted = int(count)
-        trials = self.points, self.values, self.noise
-        self._whole.fit(*trials, refit)
-        if len(self.points) < _WHOLE_PER_COLUMN * self.points.shape[1] or not self.num_actions:
-            return
-        generator = np.random.default_rng(len(self.points))
-        contexts = self.covering(_NUM_ANSWERS, generator)
-        if self._near is None:
-            middle = self._whole.best_curve(contexts, generator)
-            self._near = self._whole.zoomed(middle, _FIRST_RADIUS)
-            refit = True
-        self._near.fit(*trials, refit)
-        if refit:
-            self._near = self._moved(self._near, contexts, generator)
-            self._near.fit(*trials, True)
+            self._num_fitted = int(np.count_nonzero(has_value))
+        if not has_value.all():
+            self.failures = self._fitted(1.0 - has_value, None, None, refit=True)
+        self.model = self._fitted(self.values, self._theta, self.noise, refit)
+        self._theta = self.model.theta
 
-    def _moved(
-        self, region: Region, contexts: np.ndarray, generator: np.random.Generator
-    ) -> Region:
-        """Return the region around the curve that is best now, narrower if it stays."""
-        middle = region.best_curve(contexts, generator)
-        step = np.abs(region.curves(contexts) @ (middle - region.middle)).max(axis=1)
-        narrower = region.zoomed(middle, max(_SHRINK * region.radius, _LEAST_RADIUS))
-        near = np.count_nonzero(narrower.is_near(narrower.relative(self.points)))
-        moved = float(np.sqrt(np.mean(step**2))) / region.radius
-        if moved < _MOST_MOVED and near >= _NEAR_PER_COLUMN * self.points.shape[1]:
-            return narrower
-        return region.zoomed(middle, region.radius)
+    def _fitted(
+        self, values: np.ndarray, theta: np.ndarray | None, noise: float | None, refit: bool
+    ) -> GaussianProcess:
+        """Return a model of those values [N] that are there; its θ was `theta`."""
+        rows = np.flatnonzero(np.isfinite(values))
+        places = np.linspace(0, len(rows) - 1, min(_MAX_POINTS, len(rows)))
+        rows = rows[places.astype(int)]
+        if noise is not None:
+            noise /= float(np.std(values[rows])) or 1.0
+        kernel = make_kernel(self.num_actions, self.num_contexts, noise, self._curves)
+        starts = [] if theta is None else [theta]
+        # With more values than a fit sees, it is no longer begun anew.
+        if not starts or (refit and len(rows) <= _FIT_POINTS):
+            starts += kernel.starts
+        num_fitted = _FIT_POINTS if refit else 0
+        return GaussianProcess(kernel, self.points[rows], values[rows], starts, num_fitted)
 
     def propose(self, count: int, generator: np.random.Generator) -> np.ndarray:
         """Return points (x, c) [count, m + k] to ask next."""
         num_columns = self.points.shape[1]
-        num_first = max(_FIRST_TRIALS, _FIRST_PER_COLUMN * num_columns)
-        if self.model is None or len(self.points) < num_first:
+        if self.model is None or len(self.points) < max(
+            _FIRST_TRIALS, _FIRST_PER_COLUMN * num_columns
+        ):
             return evenly(num_columns, count, generator)
-        repeats = 1 if self._near is None else _REPEATS
-        contexts = evenly(self.num_contexts, -(-count // repeats), generator)
-        contexts = np.tile(contexts, (repeats, 1))[:count]
-        is_near = self._is_in_region(contexts, generator)
-        parts = [self._whole.proposals(contexts[~is_near], generator)]
-        if self._near is not None:
-            parts.append(self._near.proposals(contexts[is_near], generator))
-        return np.concatenate(parts)
+        contexts = evenly(self.num_contexts, count, generator)
+        num_best = count // _BEST_SHARE
+        best = np.concatenate([self.minima(contexts[:num_best], generator), contexts[:num_best]], 1)
+        drawn = [self._drawn(context, generator) for context in contexts[num_best:]]
+        return np.concatenate([best, np.array(drawn).reshape(-1, num_columns)])
 
-    def _is_in_region(self, contexts: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        """Return for which contexts [M, k] nothing better is known outside the region, bool [M]."""
-        if self._near is None or not len(contexts):
-            return np.zeros(len(contexts), bool)
-        ours = self._near.absolute(self._near.least(contexts, generator))
-        others = self._whole.absolute(self._whole.least(contexts, generator))
-        model = self._whole.model
-        assert model is not None
-        variance = model.noise**2 + model.std(ours) ** 2 + model.std(others) ** 2
-        gap = model.mean(ours) - model.mean(others)
-        in_region: np.ndarray = gap <= _DOUBT * np.sqrt(variance)
-        return in_region
+    def _drawn(self, context: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        """Return the least point, for a context, of a function drawn from the model."""
+        assert self.model is not None
+        even = generator.uniform(-1, 1, (_PER_ACTION * self.num_actions // 2, self.num_actions))
+        best = self._starts(even, context)[0]
+        around = [
+            best + step * generator.standard_normal((25, self.num_actions)) for step in _STEPS
+        ]
+        points = _joined(np.clip(np.concatenate([even, *around]), -1, 1), context)
+        values = self._priced(self.model.sample(points, generator), points)
+        return points[values.argmin()]
 
     def minima(self, contexts: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         """Return the actions [M, m] of the least expected value for contexts [M, k]."""
-        if self.model is None:
+        if self.model is None or not len(contexts):
             return np.zeros((len(contexts), self.num_actions))
-        points = self._whole.absolute(self._whole.least(contexts, generator))
-        is_near = self._is_in_region(contexts, generator)
-        if self._near is not None and is_near.any():
-            least = self._near.least(contexts[is_near], generator)
-            points[is_near] = self._near.absolute(least)
-        return points[:, : self.num_actions]
+        even = evenly(self.num_actions, _PER_ACTION * self.num_actions, generator)
+        starts = np.concatenate([self._starts(even, context) for context in contexts])
+        repeated = np.repeat(contexts, _NUM_STARTS, axis=0)
+        ends, means = self._descended(starts, repeated)
+        best = means.reshape(-1, _NUM_STARTS).argmin(axis=1)
+        rows = np.arange(len(contexts))
+        minima: np.ndarray = ends.reshape(-1, _NUM_STARTS, self.num_actions)[rows, best]
+        return minima
+
+    def _starts(self, even: np.ndarray, context: np.ndarray) -> np.ndarray:
+        """Return actions to descend from: the best of evenly spaced ones and of trials near by."""
+        distance = np.sum((self.points[:, self.num_actions :] - context) ** 2, axis=1)
+        nearest = np.argsort(distance, kind="stable")[:_NUM_NEAREST]
+        actions = np.concatenate([even, self.points[nearest, : self.num_actions]])
+        points = _joined(actions, context)
+        assert self.model is not None
+        means = self._priced(self.model.mean(points), points)
+        return actions[np.argsort(means, kind="stable")[:_NUM_STARTS]]
+
+    def _descended(
+        self, actions: np.ndarray, contexts: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Follow the gradient from actions [M, m], each with a step of its own."""
+        best, step = actions.copy(), np.full((len(actions), 1), 0.05)
+        means, gradient = self._expected(np.concatenate([best, contexts], axis=1))
+        for _ in range(_DESCENT_ROUNDS):
+            slope = gradient[:, : self.num_actions]
+            norm = np.maximum(np.linalg.norm(slope, axis=1, keepdims=True), 1e-300)
+            tried = np.clip(best - step * slope / norm, -1, 1)
+            tried_means, tried_gradient = self._expected(np.concatenate([tried, contexts], axis=1))
+            is_better = tried_means < means
+            best[is_better], means[is_better] = tried[is_better], tried_means[is_better]
+            gradient[is_better] = tried_gradient[is_better]
+            step = np.where(is_better[:, np.newaxis], 1.5 * step, 0.4 * step)
+        return best, means
+
+    def _expected(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the expected values [N] at points, failure priced, and the gradients [N, n]."""
+        assert self.model is not None
+        means, gradient = self.model.mean_and_gradient(points)
+        if self.failures is None:
+            return means, gradient
+        chance, chance_gradient = self.failures.mean_and_gradient(points)
+        chance_gradient *= ((chance > 0) & (chance < 1))[:, np.newaxis]
+        chance = np.clip(chance, 0, 1)
+        loss = (self._price - means)[:, np.newaxis]
+        gradient = (1 - chance)[:, np.newaxis] * gradient + loss * chance_gradient
+        return means + chance * loss[:, 0], gradient
+
+    def _priced(self, values: np.ndarray, points: np.ndarray) -> np.ndarray:
+        """Return values [N] at points, with the price of failure in place of as much of them."""
+        if self.failures is None:
+            return values
+        chance = np.clip(self.failures.mean(points), 0, 1)
+        return values + chance * (self._price - values)
+
+    @property
+    def _price(self) -> float:
+        """Return what a failure counts as: more than any value that there was."""
+        assert self.model is not None
+        return float(np.nanmax(self.values)) + self.model.unit
 
     def expected(self, actions: np.ndarray, contexts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return for actions [M, m] at contexts [M, k] the expected values [M] and their stds.
-
-        In the region its own model says them.
-        """
-        means, stds = self._whole.expected(actions, contexts)
-        if self._near is not None:
-            relative = self._near.relative(np.concatenate([actions, contexts], axis=1))
-            inside = np.abs(relative[:, : self.num_actions]).max(axis=1) <= 1
-            if inside.any():
-                near = self._near.expected(actions[inside], contexts[inside])
-                means[inside], stds[inside] = near
-        return means, stds
+        """Return for actions [M, m] at contexts [M, k] the expected values [M] and their stds."""
+        assert self.model is not None
+        points = np.concatenate([actions, contexts], axis=1)
+        return self.model.mean(points), self.model.std(points)
 
     def steepness(self, actions: np.ndarray, contexts: np.ndarray) -> np.ndarray:
         """Return how dear it is to miss minima [M, m] at contexts [M, k] in each action [M, m].
@@ -201,18 +230,28 @@ class Search:
 
     def state(self) -> dict[str, np.ndarray]:
         """Return all that `restore` needs."""
-        state = {"points": self.points, "values": self.values, "fitted": np.array(self._num_fitted)}
-        for name, region in (("whole", self._whole), ("near", self._near)):
-            if region is not None and region.theta is not None:
-                state |= {f"{name}_theta": region.theta, f"{name}_middle": region.middle}
-                state[f"{name}_radius"] = np.array(region.radius)
-        return state
+        theta = np.zeros(0) if self._theta is None else self._theta
+        fitted = np.array(self._num_fitted)
+        return {"points": self.points, "values": self.values, "theta": theta, "fitted": fitted}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Return to the state that `state` described; models are there after the next `fit`."""
         self.points, self.values = state["points"], state["values"]
+        self._theta = state["theta"] if len(state["theta"]) else None
         self._num_fitted = int(state["fitted"])
-        self._whole.theta = state.get("whole_theta")
-        if "near_theta" in state:
-            middle, radius = state["near_middle"], float(state["near_radius"])
-            self._near = Region(self._whole.curves, middle, radius, False, state["near_theta"])
+
+
+def evenly(num_columns: int, count: int, generator: np.random.Generator) -> np.ndarray:
+    """Return points [count, num_columns] that fill the box [-1, 1]^num_columns evenly (Sobol)."""
+    if not num_columns or not count:
+        return np.zeros((count, num_columns))
+    engine = qmc.Sobol(num_columns, seed=np.random.default_rng(generator.integers(1 << 31)))
+    # Whole powers of two are balanced.
+    points = engine.random_base2((count - 1).bit_length())[:count]
+    return 2 * points - 1
+
+
+def _joined(actions: np.ndarray, context: np.ndarray) -> np.ndarray:
+    """Return points [N, m + k] of actions [N, m] in one context [k]."""
+    repeated = np.broadcast_to(context, (len(actions), len(context)))
+    return np.concatenate([actions, repeated], axis=1)

@@ -94,20 +94,3 @@ def test_the_curve_that_values_follow_is_found():
     along = np.stack([contexts / 4 + 0.1, contexts], axis=1)
     moved = kernel.relative(process.theta, along)[:, 0]
     np.testing.assert_allclose(moved, moved.mean(), atol=0.02)
-
-
-def test_a_zoom_leaves_points_where_they_are_on_the_curve():
-    """A radius of 0.5 around x = c: what was x at the curve is 2 (x - c) at a curve that moved."""
-    curves = Curves(np.linspace(-1, 1, 5)[:, np.newaxis])
-    kernel = make_kernel(1, 1, curves=curves)
-    theta = kernel.usual
-    theta[kernel.noise_place + 1 :] = 0.1
-    nowhere, line = np.zeros((5, 1)), curves.through(curves.anchors, curves.anchors)
-    zoomed = kernel.zoomed(theta, nowhere, 1.0, line, 0.5)
-    points = points_in_box(8)
-    near = points.copy()
-    near[:, :1] = 2 * (points[:, :1] - curves(points[:, 1:]) @ line)
-    before, after = kernel.relative(theta, points), kernel.relative(zoomed, near)
-    np.testing.assert_allclose(after[:, 0], 2 * before[:, 0], atol=1e-9)
-    # Lengths in actions count in the new unit, those in contexts stay.
-    np.testing.assert_allclose(zoomed[1:3] - theta[1:3], [math.log(2), 0])

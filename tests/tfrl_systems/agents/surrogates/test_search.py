@@ -66,23 +66,6 @@ def test_contexts_to_answer_reach_the_sides():
     assert np.count_nonzero(np.abs(plane).max(axis=1) == 1) == 16
 
 
-def test_after_a_while_trials_are_at_many_x_of_some_contexts_near_the_answers():
-    search = Search(num_actions=1, num_contexts=1)
-    points = evenly(2, 200, np.random.default_rng(0))
-    search.add(points, bowl(points))
-    search.fit()
-    proposals = search.propose(16, np.random.default_rng(1))
-    assert len(np.unique(proposals[:, 1])) == 4
-    assert np.abs(proposals[:, 0] - 0.5 * proposals[:, 1]).max() < 0.3
-    contexts = np.linspace(-1, 1, 9)[:, np.newaxis]
-    minima = search.minima(contexts, np.random.default_rng(0))
-    np.testing.assert_allclose(minima, 0.5 * contexts, atol=0.01)
-    # What the models say there is what the function says.
-    means, stds = search.expected(minima, contexts)
-    np.testing.assert_allclose(means, 0, atol=1e-3)
-    assert (stds < 0.01).all()
-
-
 def test_an_answer_is_dear_to_miss_where_values_rise():
     """x² (2 + 1.9 c) rises 39 times as fast at c = 1 as at c = -1."""
     search = Search(num_actions=1, num_contexts=1)

@@ -182,6 +182,7 @@ class SurrogateAgent(tf_agent.TFAgent):
                 self.actor_network,
                 contexts,
                 own_units,
+                self.search.steepness(actions, contexts) / (self._high - self._low) ** 2,
                 self.search.num_actions,
                 self._config.distil_steps,
             )

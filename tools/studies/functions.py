@@ -33,6 +33,20 @@ def rotated(points: np.ndarray) -> np.ndarray:
     return along**2 + 50 * across**2
 
 
+def arm(points: np.ndarray) -> np.ndarray:
+    """Return how far an arm of four joints misses a point that c turns, and how bent it is; n = 5.
+
+    The elbow may be up or down, so several basins lie beside each other.
+    """
+    joints, c = 0.9 * np.pi * points[:, :4], points[:, 4]
+    turned = np.cumsum(joints, axis=1)
+    lengths = np.array([0.4, 0.3, 0.2, 0.1])
+    missed = np.cos(turned) @ lengths - 0.6 * np.cos(0.8 * np.pi * c)
+    missed_up = np.sin(turned) @ lengths - 0.6 * np.sin(0.8 * np.pi * c)
+    bent = 0.3 * np.sum(1 - np.cos(joints), axis=1) + 0.2 * np.sin(3 * joints[:, 0] + c)
+    return 20 * (missed**2 + missed_up**2) + bent
+
+
 def slow_sphere(points: np.ndarray) -> np.ndarray:
     """Return a sphere's values, in a worker after a while, so that faults find workers at work."""
     if _IS_IN_WORKER:

@@ -36,6 +36,7 @@ FUNCTIONS = {
     "rotated Rosenbrock, n = 10, k = 3": ("rotated_rosenbrock", 10, 3),
     "wandering": (f"{functions.__name__}:wandering", 2, 1),
     "rotated": (f"{functions.__name__}:rotated", 3, 1),
+    "arm": (f"{functions.__name__}:arm", 5, 1),
 }
 # What the thesis compares samplers on, and the sphere, on which it only measures times.
 SAMPLED = ("Ackley", "Rosenbrock", "sphere")
@@ -108,7 +109,7 @@ class Learned(learning.Options):
         return {"judge": self.judge, **super().assigned}
 
 
-def _trials(options: Learned, **more: Any) -> Iterator[Trial]:
+def trials(options: Learned, **more: Any) -> Iterator[Trial]:
     shared = {"iterations": options.iterations, "settings": options.assigned, **more}
     for title in options.functions:
         for agent in options.agents:
@@ -123,7 +124,7 @@ def _beside_baselines(options: Learned) -> Iterator[Trial]:
         for name in ("constant", RANDOM, "scipy", *(["cma"] if dimensions - free > 1 else [])):
             for seed in range(options.seeds if name == RANDOM else 1):
                 yield trial(title, name, seed, is_baseline=True)
-        yield from _trials(dataclasses.replace(options, functions=(title,)))
+        yield from trials(dataclasses.replace(options, functions=(title,)))
 
 
 QUALITY = Study(
@@ -263,52 +264,6 @@ runs, the first table shows all seeds.""",
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Few(Learned):
-    """What learns from few evaluations.
-
-    Attributes:
-      iterations: of 480 evaluations for agents that play episodes.
-    """
-
-    functions: tuple[str, ...] = option(("shifted Ackley",), flag="--function", metavar="NAME")
-    agents: tuple[str, ...] = option(
-        ("ppo", "reinforce", "es", "world_model", "bc_max"), flag="--agent", metavar="NAME"
-    )
-    iterations: int | None = option(40, metavar="N", minimum=1)
-
-    @property
-    def assigned(self) -> dict[str, Any]:
-        """4 chunks of 40 episodes, each of 3 evaluations, make an iteration."""
-        shared = {"episodes_per_chunk": 40, "evaluate_every": self.iterations}
-        return {**shared, **super().assigned}
-
-
-def _own_evaluations(record: Record) -> int:
-    return record["evaluations"] - (record["truth_evaluations"] or 0)
-
-
-FEW_EVALUATIONS = Study(
-    "What agents learn from few evaluations of a function, which the function counts.",
-    Few,
-    _trials,
-    measure,
-    [
-        Table(
-            "Shifted Ackley from few evaluations. Median (range) over seeds.",
-            ("agent",),
-            {
-                "evaluations": median(_own_evaluations, "{:,.0f}"),
-                "of the truth": median("truth_evaluations", "{:,.0f}"),
-                "MSE": median("error", "{:.3g}"),
-                "s": mean("learning_s", "{:.0f}"),
-            },
-            label="agent",
-        )
-    ],
-)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Unseen(Learned):
     """What learns functions that nobody tuned on."""
 
@@ -325,7 +280,7 @@ UNSEEN = Study(
 The functions are those of `tools/studies/functions.py`; polished answers take at most ten more
 evaluations each.""",
     Unseen,
-    functools.partial(_trials, polish=True),
+    functools.partial(trials, polish=True),
     measure,
     [
         Table(

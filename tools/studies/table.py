@@ -12,7 +12,7 @@ STUDIES: dict[str, tuple[str, str]] = {
     "agents": ("agents", "AGENTS"),
     "quality": ("learn_to_optimize", "QUALITY"),
     "samplers": ("learn_to_optimize", "SAMPLERS"),
-    "few_evaluations": ("learn_to_optimize", "FEW_EVALUATIONS"),
+    "few_evaluations": ("contextual", "FEW_EVALUATIONS"),
     "unseen": ("learn_to_optimize", "UNSEEN"),
     "folds": ("inlining", "FOLDS"),
     "baselines": ("inlining", "BASELINES"),

@@ -76,17 +76,6 @@ def test_polished_answers(study):
         assert record["measured"]["polished"] < record["measured"]["error"]
 
 
-def test_evaluations_are_counted(study):
-    words = ("--agent", "ppo", "--seeds", 1, "--iterations", 2, "--set", "hidden_sizes=4")
-    _, text, records = study("few_evaluations", *words)
-    (record,) = records.values()
-    measured = record["measured"]
-    # 4 chunks of 40 episodes of 3 evaluations; and those of the scale and the validation.
-    assert measured["evaluations"] - measured["truth_evaluations"] >= 2 * 480
-    assert f"| ppo | {measured['evaluations'] - measured['truth_evaluations']:,} | " in text
-    assert measured["steps"] == 2 * 4 * 40 * 2
-
-
 def test_functions_are_least_where_they_say():
     c = np.linspace(-1, 1, 5)
     minima = {

@@ -10,7 +10,12 @@ from scipy import optimize
 
 
 def distil(
-    network: Any, contexts: np.ndarray, actions: np.ndarray, num_ignored: int, steps: int
+    network: Any,
+    contexts: np.ndarray,
+    actions: np.ndarray,
+    weights: np.ndarray,
+    num_ignored: int,
+    steps: int,
 ) -> float:
     """Fit an actor network's likeliest actions to given ones.
 
@@ -18,6 +23,7 @@ def distil(
       network: an `ActorNetwork` with float actions.
       contexts: [M, k], the last columns of observations.
       actions: [M, m], in the action's own units.
+      weights: [M, m], of the squares of what is missed.
       num_ignored: how many columns of observations come before the context. The network shall not
         depend on them, so their weights become 0.
       steps: the most steps of L-BFGS.
@@ -31,6 +37,7 @@ def distil(
     observations = np.zeros((len(contexts), num_ignored + contexts.shape[1]), np.float32)
     observations[:, num_ignored:] = contexts
     seen, wanted = tf.constant(observations), tf.constant(actions.astype(np.float32))
+    weighed = tf.constant(weights.astype(np.float32))
 
     @tf.function(autograph=False)
     def loss_and_gradient(flat: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -38,7 +45,9 @@ def distil(
             variable.assign(tf.reshape(part, shape))
         with tf.GradientTape() as tape:
             distribution, _ = network.call(seen)
-            loss = tf.reduce_mean(tf.reduce_sum((distribution.mode() - wanted) ** 2, axis=-1))
+            loss = tf.reduce_mean(
+                tf.reduce_sum(weighed * (distribution.mode() - wanted) ** 2, axis=-1)
+            )
         gradients = tape.gradient(loss, variables)
         return loss, tf.concat([tf.reshape(part, [-1]) for part in gradients], axis=0)
 

@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from scipy import linalg, optimize
 from scipy.linalg import lapack
+
+from tfrl_systems.agents.surrogates.curves import Curves
 
 _ROOT_5 = math.sqrt(5.0)
 # Added to the diagonal, in variances: rounding makes kernels of close points singular.
@@ -27,6 +29,8 @@ _JITTER = 1e-8
 # Standard deviations of the priors of logarithms.
 _SCALE_SPREAD, _LENGTH_SPREAD, _NOISE_SPREAD = 1.5, 1.0, 2.0
 _USUAL_NOISE = 0.05
+# Standard deviation of the weights of the curve from which actions count.
+_CURVE_SPREAD = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,29 +50,71 @@ class Term:
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-    """The sum of terms, as a function of logarithms θ: of each term scale and lengths; noise last.
+    """The sum of terms, of points whose actions count from a curve x(c) = Φ(c) W.
+
+    It is a function of θ: of each term the logarithms of scale and lengths, that of the noise, and
+    W, standard normal but for a factor. Where f(x; c) is much the same function of x - x(c) for all
+    c, the fit finds that curve, and a value at one context tells of all others.
 
     Attributes:
       terms: the terms.
       noise: the noise in units of the values' spread; None to estimate it.
+      curves: Φ; None for no curve.
+      num_actions: m; actions are the first columns.
     """
 
     terms: tuple[Term, ...]
     noise: float | None = None
+    curves: Curves | None = None
+    num_actions: int = 0
 
     @property
     def usual(self) -> np.ndarray:
         """Return the θ that priors expect, float64 [P]."""
         parts = [(term.scale, *term.lengths) for term in self.terms]
         noise = _USUAL_NOISE if self.noise is None else max(self.noise, 1e-6)
-        return np.log(np.concatenate([*parts, [noise]]))
+        return np.append(np.log(np.concatenate([*parts, [noise]])), np.zeros(self._num_weights))
 
     @property
     def spread(self) -> np.ndarray:
         """Return the standard deviations of the priors of θ, float64 [P]."""
         parts = [[_SCALE_SPREAD, *[_LENGTH_SPREAD] * len(term.columns)] for term in self.terms]
         # A noise that is known does not move.
-        return np.concatenate([*parts, [_NOISE_SPREAD if self.noise is None else 1e-6]])
+        noise = _NOISE_SPREAD if self.noise is None else 1e-6
+        return np.concatenate([*parts, [noise], np.full(self._num_weights, _CURVE_SPREAD)])
+
+    @property
+    def starts(self) -> list[np.ndarray]:
+        """Return the θ that fits begin at: the usual one, and one with finer ripples."""
+        finer = self.usual
+        start = 1 + len(self.terms[0].columns)
+        finer[start + 1 : start + 1 + self.num_actions] += math.log(0.3)
+        return [self.usual, finer]
+
+    @property
+    def _num_weights(self) -> int:
+        return 0 if self.curves is None else len(self.curves.anchors) * self.num_actions
+
+    @property
+    def noise_place(self) -> int:
+        """Return the place in θ of the noise."""
+        return sum(1 + len(term.columns) for term in self.terms)
+
+    def features(self, points: np.ndarray) -> np.ndarray:
+        """Return Φ at points [N, n], float64 [N, F]; F is 0 without a curve."""
+        if self.curves is None:
+            return np.zeros((len(points), 0))
+        return self.curves(points[:, self.num_actions :])
+
+    def relative(
+        self, theta: np.ndarray, points: np.ndarray, features: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Return points [N, n] with actions that count from the curve."""
+        features = self.features(points) if features is None else features
+        weights = theta[self.noise_place + 1 :].reshape(features.shape[1], self.num_actions)
+        moved = points.copy()
+        moved[:, : self.num_actions] -= features @ weights
+        return moved
 
     @property
     def bounds(self) -> np.ndarray:
@@ -84,7 +130,7 @@ class Kernel:
             start = end
 
     def __call__(self, theta: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """Return the covariance [M, N] of points [M, n] and [N, n], without noise."""
+        """Return the covariance [M, N] of relative points [M, n] and [N, n], without noise."""
         covariance = np.zeros((len(left), len(right)))
         for columns, variance, lengths in self.parts(theta):
             distance = _distances(left[:, columns] / lengths, right[:, columns] / lengths)
@@ -92,9 +138,10 @@ class Kernel:
         return covariance
 
     def loss(
-        self, theta: np.ndarray, points: np.ndarray, values: np.ndarray
+        self, theta: np.ndarray, points: np.ndarray, values: np.ndarray, features: np.ndarray
     ) -> tuple[float, np.ndarray]:
         """Return the negative logarithm of evidence times priors, and its gradient [P]."""
+        points = self.relative(theta, points, features)
         covariance = np.zeros((len(points), len(points)))
         terms = []
         for columns, variance, lengths in self.parts(theta):
@@ -103,8 +150,8 @@ class Kernel:
             decay = variance * np.exp(-distance)
             term = (1 + distance + distance**2 / 3) * decay
             covariance += term
-            terms.append((scaled, term, (5 / 3) * (1 + distance) * decay))
-        noise_variance = math.exp(2 * theta[-1])
+            terms.append((columns, lengths, scaled, term, (5 / 3) * (1 + distance) * decay))
+        noise_variance = math.exp(2 * theta[self.noise_place])
         covariance[np.diag_indices(len(points))] += noise_variance + _JITTER
         try:
             factor = linalg.cholesky(covariance, lower=True)
@@ -116,14 +163,16 @@ class Kernel:
         inverse = np.tril(lapack.dpotri(factor, lower=1)[0])
         # (α αᵀ - K⁻¹), eq. 5.9, of whose lower half dpotri returns the inverse.
         pull = np.outer(weights, weights) - inverse - np.tril(inverse, -1).T
-        gradient = []
-        for scaled, term, slope in terms:
+        gradient, by_point = [], np.zeros_like(points)
+        for columns, lengths, scaled, term, slope in terms:
             gradient.append(-np.sum(pull * term))
             pulled = pull * slope
-            sums = pulled.sum(axis=1)
-            gradient += [-(sums * x) @ x + x @ (pulled @ x) for x in scaled.T]
+            by_scaled = pulled.sum(axis=1)[:, np.newaxis] * scaled - pulled @ scaled
+            gradient += list(-np.sum(by_scaled * scaled, axis=0))
+            by_point[:, columns] += by_scaled / lengths
         gradient.append(-noise_variance * np.trace(pull))
-        return float(loss), np.array(gradient) + surprise / self.spread
+        by_weights = -features.T @ by_point[:, : self.num_actions]
+        return float(loss), np.append(gradient, by_weights) + surprise / self.spread
 
 
 class GaussianProcess:
@@ -133,8 +182,9 @@ class GaussianProcess:
       kernel: the covariance.
       points: [N, n].
       values: [N], finite.
-      theta: logarithms of scales, lengths and noise; None for the usual ones.
-      fit_points: the most points, evenly spaced among all, that θ is fitted to; 0 to keep θ.
+      starts: each a θ from which a fit begins, by default the kernel's; the best end counts.
+      fit_points: the most points, evenly spaced among all, that θ is fitted to; 0 to keep the
+        first start.
 
     Attributes:
       theta: the logarithms as they were fitted.
@@ -145,45 +195,60 @@ class GaussianProcess:
         kernel: Kernel,
         points: np.ndarray,
         values: np.ndarray,
-        theta: np.ndarray | None = None,
+        starts: Sequence[np.ndarray] = (),
         fit_points: int = 400,
     ) -> None:
-        self._kernel, self._points = kernel, points
+        self.kernel = kernel
         self._middle = float(np.mean(values))
         self.unit = float(np.std(values)) or 1.0
         scaled = (values - self._middle) / self.unit
-        self.theta = kernel.usual if theta is None else theta
+        starts = starts or kernel.starts
+        self.theta = starts[0]
         if fit_points:
-            rows = np.unique(
-                np.linspace(0, len(points) - 1, min(fit_points, len(points))).astype(int)
-            )
-            self.theta = optimize.minimize(
-                kernel.loss,
-                self.theta,
-                args=(points[rows], scaled[rows]),
-                jac=True,
-                method="L-BFGS-B",
-                bounds=kernel.bounds,
-                options={"maxiter": 40},
-            ).x
+            count = min(fit_points, len(points))
+            rows = np.unique(np.linspace(0, len(points) - 1, count).astype(int))
+            arguments = points[rows], scaled[rows], kernel.features(points[rows])
+            fits = [
+                optimize.minimize(
+                    kernel.loss,
+                    start,
+                    args=arguments,
+                    jac=True,
+                    method="L-BFGS-B",
+                    bounds=kernel.bounds,
+                    options={"maxiter": 60},
+                )
+                for start in starts
+            ]
+            self.theta = min(fits, key=lambda fit: float(fit.fun)).x
+        points = self._points = kernel.relative(self.theta, points)
         covariance = kernel(self.theta, points, points)
-        self._factor = _factor(covariance, math.exp(2 * self.theta[-1]))
+        self._factor = _factor(covariance, self._noise**2)
         self._weights = linalg.cho_solve((self._factor, True), scaled)
 
     @property
     def noise(self) -> float:
         """Return the standard deviation of the noise, in units of the values."""
-        return self.unit * math.exp(self.theta[-1])
+        return self.unit * self._noise
+
+    @property
+    def _noise(self) -> float:
+        return math.exp(self.theta[self.kernel.noise_place])
 
     def mean(self, points: np.ndarray) -> np.ndarray:
         """Return the expected values [M] at points [M, n]."""
-        covariance = self._kernel(self.theta, points, self._points)
+        points = self.kernel.relative(self.theta, points)
+        covariance = self.kernel(self.theta, points, self._points)
         return self._middle + self.unit * covariance @ self._weights
 
     def mean_and_gradient(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the expected values [M] at points [M, n], and their gradients [M, n]."""
+        """Return the expected values [M] at points [M, n], and their gradients [M, n].
+
+        The curve counts as fixed, so gradients by contexts lack what it adds.
+        """
+        points = self.kernel.relative(self.theta, points)
         mean, gradient = np.zeros(len(points)), np.zeros(points.shape)
-        for columns, variance, lengths in self._kernel.parts(self.theta):
+        for columns, variance, lengths in self.kernel.parts(self.theta):
             here, there = points[:, columns] / lengths, self._points[:, columns] / lengths
             distance = _distances(here, there)
             decay = variance * np.exp(-distance) * self._weights
@@ -196,17 +261,19 @@ class GaussianProcess:
 
     def joint(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the expected values [M] without noise, and their covariance [M, M]."""
-        covariance = self._kernel(self.theta, points, self._points)
+        points = self.kernel.relative(self.theta, points)
+        covariance = self.kernel(self.theta, points, self._points)
         solved = linalg.solve_triangular(self._factor, covariance.T, lower=True)
-        prior = self._kernel(self.theta, points, points)
+        prior = self.kernel(self.theta, points, points)
         mean = self._middle + self.unit * covariance @ self._weights
         return mean, self.unit**2 * (prior - solved.T @ solved)
 
     def std(self, points: np.ndarray) -> np.ndarray:
         """Return the standard deviations [M] of the values without noise at points [M, n]."""
-        covariance = self._kernel(self.theta, points, self._points)
+        points = self.kernel.relative(self.theta, points)
+        covariance = self.kernel(self.theta, points, self._points)
         solved = linalg.solve_triangular(self._factor, covariance.T, lower=True)
-        prior = sum(variance for _, variance, _ in self._kernel.parts(self.theta))
+        prior = sum(variance for _, variance, _ in self.kernel.parts(self.theta))
         return self.unit * np.sqrt(np.maximum(prior - np.sum(solved**2, axis=0), 0))
 
     def sample(self, points: np.ndarray, generator: np.random.Generator) -> np.ndarray:
@@ -219,22 +286,29 @@ class GaussianProcess:
         return drawn
 
 
-def make_kernel(num_columns: int, num_actions: int, noise: float | None = None) -> Kernel:
+def make_kernel(
+    num_actions: int, num_contexts: int, noise: float | None = None, curves: Curves | None = None
+) -> Kernel:
     """Return the covariance of a function of actions, which come first, and contexts, in the box.
 
-    It has a wide term, a narrow one for ripples, and one of the contexts alone. What depends on the
+    It has a wide term, a narrow one for ripples, and two of the contexts alone. What depends on the
     context alone moves no minimum over the actions, so it shall not look like noise either.
 
     Args:
-      num_columns: m + k.
       num_actions: m.
+      num_contexts: k.
       noise: the noise in units of the values' spread; None to estimate it.
+      curves: Φ; None for no curve.
     """
-    columns = tuple(range(num_columns))
-    terms = [Term(columns, (1.0,) * num_columns, 1.0), Term(columns, (0.2,) * num_columns, 0.3)]
-    if contexts := columns[num_actions:]:
-        terms.append(Term(contexts, (0.3,) * len(contexts), 0.3))
-    return Kernel(tuple(terms), noise)
+    columns = tuple(range(num_actions + num_contexts))
+    wide, of_contexts = (1.0,) * num_contexts, columns[num_actions:]
+    terms = [
+        Term(columns, (1.0,) * num_actions + wide, 1.0),
+        Term(columns, (0.2,) * num_actions + wide, 0.3),
+    ]
+    if of_contexts:
+        terms += [Term(of_contexts, (length,) * num_contexts, 0.3) for length in (0.3, 0.03)]
+    return Kernel(tuple(terms), noise, curves, num_actions)
 
 
 def _factor(covariance: np.ndarray, noise_variance: float) -> np.ndarray:

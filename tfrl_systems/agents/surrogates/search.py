@@ -6,6 +6,9 @@ function drawn from the model is least (Thompson sampling): one that agrees with
 free elsewhere. So a draw weighs what may be gained against what is known, and its value counts for
 all contexts. For the others x is where the model expects the least value.
 
+Values are often much the same function of x - x(c) for all c. So the model's actions count from a
+curve x(c) that is fitted with it, and a value at one context tells of all others.
+
 Where trials failed, a second model says how sure failure is, and a failure counts as more than the
 worst value.
 """
@@ -18,6 +21,7 @@ from collections.abc import Mapping
 import numpy as np
 from scipy.stats import qmc
 
+from tfrl_systems.agents.surrogates.curves import Curves, num_anchors
 from tfrl_systems.agents.surrogates.gaussian_process import GaussianProcess, make_kernel
 
 # The most points that a model holds, because its cost grows with their cube; and that its lengths
@@ -31,6 +35,8 @@ _BEST_SHARE = 4
 _PER_ACTION, _NUM_NEAREST, _NUM_STARTS, _DESCENT_ROUNDS = 128, 64, 3, 40
 # Widths of the steps around the best action at which a drawn function is looked at.
 _STEPS = (0.3, 0.1, 0.03, 0.01)
+# How far from answers values are looked at to weigh them, and the bounds of weights.
+_SMALL_STEP, _STEEPNESS = 0.02, (0.03, 30.0)
 
 
 @dataclasses.dataclass
@@ -61,6 +67,8 @@ class Search:
         self.values = np.zeros(0)
         self._theta: np.ndarray | None = None
         self._num_fitted = 0
+        anchors = self.covering(num_anchors(self.num_contexts), np.random.default_rng(0))
+        self._curves = Curves(anchors)
 
     def add(self, points: np.ndarray, values: np.ndarray) -> None:
         """Add trials."""
@@ -72,26 +80,30 @@ class Search:
         has_value = np.isfinite(self.values)
         if np.count_nonzero(has_value) < 2:
             return
-        if not has_value.all():
-            self.failures = self._fitted(1.0 - has_value, None, None)
         refit = np.count_nonzero(has_value) >= _REFIT_GROWTH * self._num_fitted
         if refit:
             self._num_fitted = int(np.count_nonzero(has_value))
-        self.model = self._fitted(self.values, None if refit else self._theta, self.noise)
+        if not has_value.all():
+            self.failures = self._fitted(1.0 - has_value, None, None, refit=True)
+        self.model = self._fitted(self.values, self._theta, self.noise, refit)
         self._theta = self.model.theta
 
     def _fitted(
-        self, values: np.ndarray, theta: np.ndarray | None, noise: float | None
+        self, values: np.ndarray, theta: np.ndarray | None, noise: float | None, refit: bool
     ) -> GaussianProcess:
-        """Return a model of those values [N] that are there; `theta` None to fit it."""
+        """Return a model of those values [N] that are there; its θ was `theta`."""
         rows = np.flatnonzero(np.isfinite(values))
         places = np.linspace(0, len(rows) - 1, min(_MAX_POINTS, len(rows)))
         rows = rows[places.astype(int)]
         if noise is not None:
             noise /= float(np.std(values[rows])) or 1.0
-        kernel = make_kernel(self.points.shape[1], self.num_actions, noise)
-        num_fitted = _FIT_POINTS if theta is None else 0
-        return GaussianProcess(kernel, self.points[rows], values[rows], theta, num_fitted)
+        kernel = make_kernel(self.num_actions, self.num_contexts, noise, self._curves)
+        starts = [] if theta is None else [theta]
+        # With more values than a fit sees, it is no longer begun anew.
+        if not starts or (refit and len(rows) <= _FIT_POINTS):
+            starts += kernel.starts
+        num_fitted = _FIT_POINTS if refit else 0
+        return GaussianProcess(kernel, self.points[rows], values[rows], starts, num_fitted)
 
     def propose(self, count: int, generator: np.random.Generator) -> np.ndarray:
         """Return points (x, c) [count, m + k] to ask next."""
@@ -189,6 +201,20 @@ class Search:
         assert self.model is not None
         points = np.concatenate([actions, contexts], axis=1)
         return self.model.mean(points), self.model.std(points)
+
+    def steepness(self, actions: np.ndarray, contexts: np.ndarray) -> np.ndarray:
+        """Return how dear it is to miss minima [M, m] at contexts [M, k] in each action [M, m].
+
+        It is the rise of the expected value at small steps, over its mean, within bounds: where
+        values are flat actions are free, but shall not be wild.
+        """
+        means = self.expected(actions, contexts)[0]
+        rises = np.zeros(actions.shape)
+        for place, step in enumerate(_SMALL_STEP * np.eye(self.num_actions)):
+            for beside in (actions - step, actions + step):
+                rises[:, place] += self.expected(np.clip(beside, -1, 1), contexts)[0] - means
+        rises = np.maximum(rises, 0)
+        return np.clip(rises / (rises.mean() or 1.0), *_STEEPNESS)
 
     def covering(self, count: int, generator: np.random.Generator) -> np.ndarray:
         """Return contexts [M, k], M about `count`, that fill [-1, 1]^k up to its sides."""

@@ -18,7 +18,8 @@ def test_a_network_learns_a_line_and_ignores_the_last_action():
     network = ActorNetwork(seen, chosen, config, np.random.default_rng(0))
     network.create_variables()
     contexts = np.linspace(-1, 1, 33)[:, np.newaxis]
-    error = distil(network, contexts, 0.5 * contexts, num_ignored=1, steps=300)
+    weights = np.ones_like(contexts)
+    error = distil(network, contexts, 0.5 * contexts, weights, num_ignored=1, steps=300)
     assert error < 0.005
     observations = np.array([[0.0, 0.4], [0.9, 0.4]], np.float32)
     answers = network(observations)[0].mode().numpy()

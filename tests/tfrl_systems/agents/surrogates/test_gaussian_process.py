@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from tfrl_systems.agents.surrogates.curves import Curves
 from tfrl_systems.agents.surrogates.gaussian_process import (
     GaussianProcess,
     Kernel,
@@ -34,23 +35,23 @@ def test_two_points_by_hand():
     left, right = np.array([[0.0]]), np.array([[math.sqrt(5)]])
     assert kernel(kernel.usual, left, right)[0, 0] == pytest.approx((6 + 25 / 3) * math.exp(-5))
     # Values 1 and 3 have the middle 2 and the spread 1.
-    process = GaussianProcess(kernel, np.array([[0.0], [9.0]]), np.array([1.0, 3.0]), None, 0)
+    process = GaussianProcess(kernel, np.array([[0.0], [9.0]]), np.array([1.0, 3.0]), fit_points=0)
     np.testing.assert_allclose(process.mean(np.array([[0.0], [9.0], [1e6]])), [1, 3, 2], atol=1e-4)
     np.testing.assert_allclose(process.std(np.array([[0.0], [1e6]])), [0, 1], atol=1e-3)
 
 
 def test_the_gradient_of_the_evidence_is_that_of_differences():
     points = points_in_box(30)
-    kernel = make_kernel(2, num_actions=1)
-    theta = kernel.usual + 0.1
-    _, gradient = kernel.loss(theta, points, bowl(points))
-    expected = differences(lambda at: kernel.loss(at, points, bowl(points))[0], theta)
+    kernel = make_kernel(1, 1, curves=Curves(np.array([[-1.0], [0.0], [1.0]])))
+    theta, features = kernel.usual + 0.1, kernel.features(points)
+    _, gradient = kernel.loss(theta, points, bowl(points), features)
+    expected = differences(lambda at: kernel.loss(at, points, bowl(points), features)[0], theta)
     np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_the_gradient_of_the_mean_is_that_of_differences():
     points = points_in_box(30)
-    process = GaussianProcess(make_kernel(2, 1), points, bowl(points))
+    process = GaussianProcess(make_kernel(1, 1), points, bowl(points))
     at = np.array([0.3, -0.2])
     mean, gradient = process.mean_and_gradient(at[np.newaxis])
     assert mean[0] == pytest.approx(process.mean(at[np.newaxis])[0])
@@ -61,7 +62,7 @@ def test_the_gradient_of_the_mean_is_that_of_differences():
 def test_it_learns_a_smooth_function_and_knows_where_it_does_not():
     points = points_in_box(40)
     points = points[points[:, 1] < 0]
-    process = GaussianProcess(make_kernel(2, 1), points, bowl(points))
+    process = GaussianProcess(make_kernel(1, 1), points, bowl(points))
     near, far = np.array([[0.1, -0.5]]), np.array([[-1.0, 1.0]])
     assert process.mean(near)[0] == pytest.approx(bowl(near)[0], abs=0.01)
     assert process.std(far)[0] > 10 * process.std(near)[0]
@@ -71,13 +72,25 @@ def test_noise_is_found_and_can_be_said():
     points = points_in_box(120)
     values = bowl(points) + np.random.default_rng(1).normal(0, 0.1, 120)
     # The narrow term may take a part of it for ripples.
-    assert 0.03 < GaussianProcess(make_kernel(2, 1), points, values).noise < 0.15
-    said = GaussianProcess(make_kernel(2, 1, noise=0.5), points, values)
+    assert 0.03 < GaussianProcess(make_kernel(1, 1), points, values).noise < 0.15
+    said = GaussianProcess(make_kernel(1, 1, noise=0.5), points, values)
     assert said.noise == pytest.approx(0.5 * values.std(), rel=1e-3)
 
 
 def test_draws_agree_with_what_is_known():
     points = points_in_box(40)
-    process = GaussianProcess(make_kernel(2, 1), points, bowl(points))
+    process = GaussianProcess(make_kernel(1, 1), points, bowl(points))
     drawn = process.sample(points, np.random.default_rng(0))
     np.testing.assert_allclose(drawn, bowl(points), atol=0.02)
+
+
+def test_the_curve_that_values_follow_is_found():
+    """f(x; c) is a function of x - c / 4 alone, so points of a line beside it look the same."""
+    points = points_in_box(80)
+    distance = points[:, 0] - points[:, 1] / 4
+    kernel = make_kernel(1, 1, curves=Curves(np.linspace(-1, 1, 5)[:, np.newaxis]))
+    process = GaussianProcess(kernel, points, np.cos(9 * distance) + distance**2)
+    contexts = np.linspace(-0.9, 0.9, 7)
+    along = np.stack([contexts / 4 + 0.1, contexts], axis=1)
+    moved = kernel.relative(process.theta, along)[:, 0]
+    np.testing.assert_allclose(moved, moved.mean(), atol=0.02)

@@ -66,6 +66,17 @@ def test_contexts_to_answer_reach_the_sides():
     assert np.count_nonzero(np.abs(plane).max(axis=1) == 1) == 16
 
 
+def test_an_answer_is_dear_to_miss_where_values_rise():
+    """x² (2 + 1.9 c) rises 39 times as fast at c = 1 as at c = -1."""
+    search = Search(num_actions=1, num_contexts=1)
+    points = evenly(2, 64, np.random.default_rng(0))
+    search.add(points, points[:, 0] ** 2 * (2 + 1.9 * points[:, 1]))
+    search.fit()
+    contexts = np.array([[-1.0], [0.0], [1.0]])
+    least, middle, most = search.steepness(np.zeros((3, 1)), contexts)[:, 0]
+    assert least < middle / 3 and most > 1.5 * middle
+
+
 def test_even_points_fill_each_half():
     points = evenly(3, 16, np.random.default_rng(0))
     assert (np.count_nonzero(points < 0, axis=0) == 8).all()

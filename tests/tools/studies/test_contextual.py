@@ -6,7 +6,7 @@ import importlib.util
 
 import pytest
 
-pytestmark = pytest.mark.study
+pytestmark = pytest.mark.ci
 
 
 def test_evaluations_are_counted_and_few(study, monkeypatch):

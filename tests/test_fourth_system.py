@@ -39,6 +39,7 @@ ADDED = (
     ("tfrl_systems/policies/policy_files.py", "FIELDS = {", '"slots": ("actions",), '),
 )
 TIMEOUT_S = 300
+pytestmark = pytest.mark.ci
 
 
 def blocks(chapter):

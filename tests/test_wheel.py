@@ -70,6 +70,7 @@ def test_it_holds_every_file_of_the_packages(wheel):
     assert any(name.endswith(".json") for name in expected)
 
 
+@pytest.mark.ci
 def test_its_command_works(installed, tmp_path):
     """In a directory that has no checkout above it."""
     site, environment = installed

@@ -165,8 +165,11 @@ def test_an_agent_learns_to_repeat_what_it_sees(name, kind, settings, iterations
 
 # The same on graphs.
 CLIMBED = [
-    ("ppo", {"num_epochs": 8, "minibatch_size": 32, "learning_rate": 5e-3,
-             "gradient_clipping": 1.0, "entropy_regularization": 0.01}, 16),
+    pytest.param(
+        "ppo", {"num_epochs": 8, "minibatch_size": 32, "learning_rate": 5e-3,
+                "gradient_clipping": 1.0, "entropy_regularization": 0.01}, 16,
+        marks=pytest.mark.ci,
+    ),
     pytest.param(
         "reinforce", {"learning_rate": 1e-2, "final_learning_rate": 1e-3, "value_weight": 1e-3}, 50,
         marks=pytest.mark.slow,

@@ -80,10 +80,12 @@ def best_return(network) -> float:
     return -np.inf
 
 
+@pytest.mark.ci
 def test_a_controller_that_only_dreamed_solves_the_chain(learned):
     assert best_return(actor_of(learned).network) == chain.BEST_RETURN
 
 
+@pytest.mark.ci
 def test_it_is_the_same_in_numpy_and_tensorflow(learned, tmp_path):
     """Actions and memories along an episode: TF-Agents' policy, the saved one, and NumPy's."""
     export.save_policy(tmp_path / "policy", learned.policy, {"environment": "chain"})
@@ -108,6 +110,7 @@ def test_it_is_the_same_in_numpy_and_tensorflow(learned, tmp_path):
         now = environment.step(action[0])
 
 
+@pytest.mark.ci
 def test_its_distributions_are_those_of_tensorflow(learned):
     """With memories of their own in each row; an episode that begins has an empty one."""
     learned.set_progress(1.0)  # which ends the time of random actions
@@ -150,6 +153,7 @@ def test_by_chance_all_allowed_actions_are_equally_likely():
     assert not agent.collect_policy.parts.by_chance.numpy()
 
 
+@pytest.mark.ci
 def test_real_experience_is_mixed_in_and_dreams_never_ask_for_more(learned, monkeypatch):
     agent = make(**{**SMALL, "num_members": 1}, random_share=0.0, real_share=0.25)
     real = EpisodeRunner([chain.Chain()], actor_of(agent), 8).run(Chunk(0, 0)).trajectory

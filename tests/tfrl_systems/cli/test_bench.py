@@ -50,6 +50,7 @@ def test_without_a_clang_the_embedded_llvm_is_measured(corpus, tfrl, monkeypatch
     assert all("tfrl bench inlining" in benchmark["command"] for benchmark in benchmarks.values())
 
 
+@pytest.mark.ci
 def test_a_clang_with_the_policy_inside_is_compared_with_the_plain_one(
     tfrl, tmp_path, plugin_cache, monkeypatch
 ):
@@ -74,6 +75,7 @@ def test_a_clang_with_the_policy_inside_is_compared_with_the_plain_one(
             assert 0.2 < benchmarks[name]["ratio"] < 20
 
 
+@pytest.mark.ci
 @needs_programs("clang-22")
 def test_with_a_clang_both_are_compared(corpus, trained, tfrl, plugin_cache, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(plugin_cache))

@@ -75,6 +75,7 @@ def test_a_few_evaluations_polish_an_answer(trained, tfrl):
     assert smooth["mse"] < 1e-6 < rough["mse"]
 
 
+@pytest.mark.ci
 def test_a_killed_run_goes_on(tfrl, tmp_path, trained):
     """A process that was killed and what went on leave what a run leaves that nobody stopped."""
     workdir = tmp_path / "run"

@@ -102,6 +102,7 @@ def test_what_a_step_costs(model, tfrl, monkeypatch):
     assert benchmarks["dream_steps_per_second"]["value"] == len(str(model))
 
 
+@pytest.mark.ci
 def test_what_learning_costs(model, tfrl, monkeypatch):
     """An untrained policy is asked and trained, and dreams are made; all by small networks."""
     for module in (bench, learning):

@@ -90,6 +90,7 @@ def test_tensorboard_shows_each_policy_once_under_the_run_s_name(trained):
             assert sorted(points[f"{name}/{part}", tag]) == steps, (part, tag)
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("default_signals")
 def test_an_interrupted_run_ends_as_if_it_had_not_been(trained, corpus, holdout, tmp_path, tfrl):
     arguments = train_arguments(corpus, holdout, tmp_path / "own.db", tmp_path / "run")

@@ -49,6 +49,7 @@ def train(tfrl, saving, cache, tmp_path):
     return run
 
 
+@pytest.mark.ci
 def test_the_best_of_learned_baselines_is_imitated(
     train, contrary, trained, tfrl, saving, cache, tmp_path
 ):

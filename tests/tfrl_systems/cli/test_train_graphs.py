@@ -39,6 +39,7 @@ def train(tfrl):
     return run
 
 
+@pytest.mark.ci
 def test_what_is_told_of_several_models(train, models, tmp_path):
     ran = train(tmp_path / "run", models, "--iterations", 2, "--collect", "inprocess")
     assert ran.status == 0, ran.err
@@ -120,6 +121,7 @@ def test_what_was_learned_is_compared_and_used(lent_run, models, tfrl, tmp_path)
     assert len(ran.err.splitlines()) == 1
 
 
+@pytest.mark.ci
 def test_a_world_model_is_learned_and_used(train, models, tfrl, tmp_path):
     """Its controller acts with the real masks; it knows the rules by their numbers."""
     dreaming = {
@@ -151,6 +153,7 @@ def test_a_world_model_is_learned_and_used(train, models, tfrl, tmp_path):
     assert len(ran.err.splitlines()) == 1
 
 
+@pytest.mark.ci
 def test_without_masks_all_numbers_are_tried(train, models, tfrl, tmp_path):
     """What is refused costs 100. The policy is used with masks, like any other."""
     unmasked = {"masked": "false", "max_locations": 8}

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from environments.inlining.plugin import compiler
 from tests.requirements import needs_programs, skip_if
 from tests.tfrl_systems.conftest import train_arguments
 from tfrl_systems.systems.inlining import workers
 
 
+@pytest.mark.ci
 @needs_programs("clang-22")
 def test_the_same_policy_is_learned(tfrl, corpus, holdout, plugin_cache, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(plugin_cache))

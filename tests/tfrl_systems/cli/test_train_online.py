@@ -44,6 +44,7 @@ def train(tfrl, saving, cache):
     return run
 
 
+@pytest.mark.ci
 def test_ppo_learns(train, tfrl, saving, cache, tmp_path):
     settings = {"default_probability": 0.8, "learning_rate": 0.03, "evaluate_every": 9}
     more = ("--iterations", 9, "--collect", "inprocess")
@@ -65,6 +66,7 @@ def test_ppo_learns(train, tfrl, saving, cache, tmp_path):
     assert sum(sizes.values()) - sizes["alpha/none.c"] == last["cost"]
 
 
+@pytest.mark.ci
 def test_es_learns_what_all_modules_save_together(train, tmp_path):
     """A step of its first policy is LLVM's own decision; its last policy is better."""
     settings = {"num_chunks": 8, "episodes_per_chunk": 4, "evaluate_every": 6}

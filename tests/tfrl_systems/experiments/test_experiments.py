@@ -99,6 +99,7 @@ def test_there_is_no_such_system():
         experiments.evaluate("tensor_graphs", policies=["greedy"])
 
 
+@pytest.mark.ci
 def test_a_run_is_dreamed_of_beside_new_real_episodes(lent_run):
     run = lent_run("learn_to_optimize", "world_model")
     real, dreams = experiments.dream(run, seed=1)

@@ -28,7 +28,13 @@ def assert_same(run, reference) -> None:
         assert (run.policy / name).read_bytes() == (reference.policy / name).read_bytes()
 
 
-@pytest.mark.parametrize("system, agent", SETTINGS)
+DEAR = {("tensor_graphs", "ppo"), ("inlining", "ppo"), ("learn_to_optimize", "world_model")}
+
+
+@pytest.mark.parametrize(
+    "system, agent",
+    [pytest.param(*run, marks=pytest.mark.ci if run in DEAR else ()) for run in SETTINGS],
+)
 def test_a_killed_run_ends_as_if_it_had_not_been(lent_run, small_run, tmp_path, system, agent):
     """What a run leaves that is killed before its last checkpoint; it goes on, with workers."""
     whole = lent_run(system, agent)
@@ -50,6 +56,7 @@ def test_a_killed_run_ends_as_if_it_had_not_been(lent_run, small_run, tmp_path, 
         assert len(dreamed["prediction"]["reward_error_by_step"]) == 2
 
 
+@pytest.mark.ci
 def test_workers_collect_the_same_though_one_is_killed_at_work(
     lent_run, small_run, tmp_path, monkeypatch, caplog
 ):

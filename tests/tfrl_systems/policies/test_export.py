@@ -47,6 +47,7 @@ def run_python(code: str, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.ci
 def test_a_fresh_tensorflow_process_decides_the_same(saved, tmp_path):
     """Without our code: TensorFlow and TF-Agents' time steps are all that a user needs."""
     rows = decision_rows.draw(5000, 21)

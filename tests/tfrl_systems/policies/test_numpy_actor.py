@@ -273,6 +273,7 @@ def test_what_is_not_allowed_is_never_done(name):
     assert np.all((logits > -1e8) == seen["action_mask"])
 
 
+@pytest.mark.ci
 def test_a_saved_policy_of_graphs_does_the_same(tmp_path):
     agent = graph_problems.make_agent(ppo, graph_width=4, graph_rounds=1)
     save_policy(tmp_path / "policy", agent.policy, {"environment": "tensor_graphs"})

@@ -76,7 +76,12 @@ def lose(name: str) -> list[psutil.Process]:
 
 
 @pytest.mark.parametrize(
-    "name", ["raylet", pytest.param("gcs_server", marks=SLOW), pytest.param(HOLDER, marks=SLOW)]
+    "name",
+    [
+        pytest.param("raylet", marks=pytest.mark.ci),
+        pytest.param("gcs_server", marks=SLOW),
+        pytest.param(HOLDER, marks=SLOW),
+    ],
 )
 def test_a_lost_cluster_ends_all_pools_with_one_line(name, capfd):
     with shared(Collect("ray")), make_pool(Collect("ray", 2), Noise) as pool:

@@ -95,7 +95,8 @@ def train(function, agent, workdir, collect=HERE, shape=(2, 1), reporter=None, *
     [
         ("ppo", (2, 1), HERE),
         ("reinforce", (4, 2), HERE),
-        ("es", (3, 2), PIPES),
+        ("es", (3, 2), HERE),
+        pytest.param("es", (3, 2), PIPES, marks=pytest.mark.ci),
         ("bc_max", (3, 1), HERE),
         ("surrogate", (3, 2), PIPES),
         pytest.param("world_model", (4, 1), HERE, marks=pytest.mark.slow),
@@ -268,7 +269,7 @@ def test_a_run_introduces_its_function(tmp_path, monkeypatch, capfd):
     assert json.loads(said.out)["function_evaluations"] == 313
 
 
-@pytest.mark.parametrize("collect", [HERE, PIPES])
+@pytest.mark.parametrize("collect", [HERE, pytest.param(PIPES, marks=pytest.mark.ci)])
 def test_a_function_that_ends_its_process_ends_the_run_in_one_line(tmp_path, monkeypatch, collect):
     """It measures well; whoever asks a second time is gone."""
     (tmp_path / "deadly.py").write_text(
@@ -316,6 +317,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.ci
 def test_a_function_of_a_script_is_learned_by_workers(tmp_path, capfd):
     """Elsewhere its policy says that the function is not there."""
     (tmp_path / "script.py").write_text(SCRIPT)

@@ -80,7 +80,9 @@ def variations(base: CompiledModule) -> list[Variation]:
 
 def test_so_is_one_that_does_not_follow_the_policy_everywhere(clang, inside, samples):
     policy, num_changed = make_heuristic("cost<-20"), 0
-    for module in (samples["odd"], samples["mixed"], samples["cpp"]):
+    # The large one by one clang alone.
+    names = ("odd", "mixed", "cpp") if clang.name == "clang-22" else ("odd", "mixed")
+    for module in map(samples.get, names):
         base = compile_under(policy, inside, module)
         for variation in variations(base):
             compiled = compile_under(policy, inside, module, variation)
@@ -93,7 +95,9 @@ def test_so_is_one_that_does_not_follow_the_policy_everywhere(clang, inside, sam
     ("clang", "name"), [("clang-22", "cpp"), ("clang-19", "mixed")], indirect=["clang"]
 )
 def test_exploration_finds_the_same(clang, inside, samples, name):
-    task = Explore(make_heuristic("default"), ExplorationConfig(num_rounds=4))
+    # One round of each kind, and two of single changes.
+    config = ExplorationConfig(num_rounds=2, joint_rounds=1, callee_rounds=1, refusals=1)
+    task = Explore(make_heuristic("default"), config)
     module = samples[name]
     explored, expected = task.run(inside, module), task.run(clang, module)
     assert explored.steps.tolist() == expected.steps.tolist() and len(explored.steps)

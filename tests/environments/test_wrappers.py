@@ -131,6 +131,8 @@ def test_a_graph_is_seen_by_sums_and_counts():
 
 
 class TestFlatInlining(EnvironmentContractTest):
+    num_episodes = 1
+
     @pytest.fixture(autouse=True)
     def corpus(self, tmp_path):
         modules = {"p/hand.cc": HAND_WORKED, "p/many.cc": many_calls(3)}

@@ -1,6 +1,7 @@
 """Stock TF-Agents learn on the three systems: each pair that makes sense is ahead of chance.
 
-Every system has a pair that is not slow, and so has each way of learning. DQN has no place in learn_to_optimize, whose actions are vectors.
+Every system has a pair that is not slow, and so has each way of learning. DQN has no place in
+learn_to_optimize, whose actions are vectors.
 """
 
 from __future__ import annotations

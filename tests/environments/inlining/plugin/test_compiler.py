@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from environments.errors import UserError
 from environments.inlining.collection.episode import compile_under
 from environments.inlining.collection.variation import Variation, site_keys
 from environments.inlining.compilers.compilation import CompiledModule, CompilerError
@@ -13,7 +12,6 @@ from environments.inlining.corpus.modules import Module
 from environments.inlining.exploration.explore import ExplorationConfig, Explore
 from environments.inlining.heuristics import make_heuristic
 from environments.inlining.plugin.compiler import PluginClang
-from environments.inlining.plugin.toolchain import find_toolchain
 from tests.environments.inlining.plugin.samples import samples_of
 from tests.environments.inlining.small_modules import HAND_WORKED, NOTHING, Replay, write_module
 
@@ -27,12 +25,7 @@ CLANGS_AND_POLICIES = (
 
 
 @pytest.fixture
-def inside(clang, plugin_cache, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(plugin_cache))
-    try:
-        toolchain = find_toolchain(clang.executable)
-    except UserError as error:
-        pytest.skip(str(error))
+def inside(toolchain, monkeypatch):
     compiler = PluginClang(toolchain, timeout_s=60)
     # Fails if the channel is used where it need not be.
     monkeypatch.setattr(compiler, "compile", None)

@@ -23,7 +23,7 @@ JSON = st.recursive(
 )
 DIGESTS = st.binary(min_size=8, max_size=8).map(bytes.hex)
 ANY_FILE = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 

@@ -14,7 +14,6 @@ import environments
 from environments import wrappers
 from environments.errors import UserError
 from environments.testing import EnvironmentContractTest
-from tests.environments.inlining.small_modules import HAND_WORKED, many_calls, write_corpus
 
 
 class Doors(py_environment.PyEnvironment):
@@ -128,16 +127,6 @@ def test_a_graph_is_seen_by_sums_and_counts():
     xfer, location = np.argwhere(raw["location_masks"])[5]
     number = xfer * raw["location_masks"].shape[1] + location
     assert mask[number] and flat.unflatten(number).tolist() == [xfer, location]
-
-
-class TestFlatInlining(EnvironmentContractTest):
-    @pytest.fixture(autouse=True)
-    def corpus(self, tmp_path):
-        modules = {"p/hand.cc": HAND_WORKED, "p/many.cc": many_calls(3)}
-        self.corpus = write_corpus(tmp_path / "corpus", modules)
-
-    def make_environment(self, seed):
-        return wrappers.Flat(environments.make("inlining", corpus=self.corpus, seed=seed))
 
 
 class TestFlatGraphs(EnvironmentContractTest):

@@ -4,7 +4,7 @@ import pytest
 
 from environments.inlining.compilers.embedded import EmbeddedLlvm
 from environments.inlining.compilers.system_clang import SystemClang
-from tests.environments.inlining.small_modules import HAND_WORKED, write_module
+from tests.environments.inlining.small_modules import HAND_WORKED, write_module, youngest_compiler
 from tests.requirements import need_programs
 
 CLANGS = ("clang-19", "clang-22")
@@ -15,6 +15,35 @@ def embedded():
     compiler = EmbeddedLlvm(timeout_s=60)
     yield compiler
     compiler.close()
+
+
+class Counting(EmbeddedLlvm):
+    """Counts its compiles, and dies in those that it is told to."""
+
+    num_compiles = num_deaths = 0
+
+    def compile(self, module):
+        self.num_compiles += 1
+        compilation = super().compile(module)
+        if self.num_deaths:
+            self.num_deaths -= 1
+            youngest_compiler().kill()
+        return compilation
+
+
+@pytest.fixture(scope="module")
+def counting_compiler():
+    compiler = Counting(timeout_s=60)
+    assert compiler.announced
+    yield compiler
+    compiler.close()
+
+
+@pytest.fixture
+def counting(counting_compiler):
+    """The embedded compiler; its `num_compiles` is 0."""
+    counting_compiler.num_compiles = 0
+    return counting_compiler
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import io
 import math
@@ -16,14 +15,10 @@ from environments.learn_to_optimize.functions import make_objective
 from environments.learn_to_optimize.references import reference_points, truth
 from tests.environments.caches.entries import contents, execute
 from tests.environments.learn_to_optimize.policy_errors import errors
+from tests.environments.learn_to_optimize.test_solvers import searched
 from tests.environments.learn_to_optimize.user_modules import write_module
 
 GRID = [number / 10 for number in range(-10, 11)]
-
-
-def searched(name: str, dimensions: int = 2, free: int = 1):
-    """An objective of which nothing is known, so that its minima are searched for."""
-    return dataclasses.replace(make_objective(name, dimensions, free), minimiser=None)
 
 
 def test_reference_points_of_one_and_two_free_parameters():

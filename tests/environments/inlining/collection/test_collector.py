@@ -12,7 +12,6 @@ from environments.inlining.collection.collector import Collector
 from environments.inlining.collection.store import Trajectory, TrajectoryStore
 from environments.inlining.collection.tasks import Play
 from environments.inlining.compilers.compilation import CompilerError
-from environments.inlining.compilers.embedded import EmbeddedLlvm
 from environments.inlining.corpus.modules import Module
 from environments.inlining.heuristics import Constant, CostBelow, Default, Random
 from tests.environments.inlining.small_modules import (
@@ -25,36 +24,7 @@ from tests.environments.inlining.small_modules import (
     many_calls,
     play,
     write_module,
-    youngest_compiler,
 )
-
-
-class Counting(EmbeddedLlvm):
-    """Counts its compiles, and dies in those that it is told to."""
-
-    num_compiles = num_deaths = 0
-
-    def compile(self, module):
-        self.num_compiles += 1
-        compilation = super().compile(module)
-        if self.num_deaths:
-            self.num_deaths -= 1
-            youngest_compiler().kill()
-        return compilation
-
-
-@pytest.fixture(scope="module")
-def shared():
-    compiler = Counting(timeout_s=60)
-    assert compiler.announced
-    yield compiler
-    compiler.close()
-
-
-@pytest.fixture
-def counting(shared):
-    shared.num_compiles = 0
-    return shared
 
 
 @pytest.fixture

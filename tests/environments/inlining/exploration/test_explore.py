@@ -82,7 +82,6 @@ def deltas_by_step(explored):
 
 
 def test_one_compile_tells_what_many_would(counting, module):
-    counting.num_compiles = 0
     together = explore(counting, module, Default(), TrajectoryStore(), ALONE)
     # The base and two rounds, because each leaf has two callers; nothing saves bytes.
     assert counting.num_compiles == 3
@@ -114,7 +113,6 @@ def test_what_saves_is_changed_together_and_kept_as_best(counting, tmp_path):
 
 
 def test_only_sites_in_scope_are_tried(counting, module):
-    counting.num_compiles = 0
     store = TrajectoryStore()
 
     def steps_within(scope_feature):
@@ -175,7 +173,6 @@ def test_rounds_that_are_not_worth_a_compile_are_not_played(counting, module):
     # asked for. The first two rounds are played all the same.
     per_round = {"num_rounds": 6, "flips_per_round": 2, "decisions_per_flip": 2}
     config = dataclasses.replace(ALONE, **per_round)
-    counting.num_compiles = 0
     explored = explore(counting, module, Default(), TrajectoryStore(), config)
     assert counting.num_compiles == 1 + 2
     assert len(explored.steps) == 4

@@ -15,13 +15,18 @@ from environments.inlining.plugin.toolchain import find_toolchain
 
 
 @pytest.fixture
-def compile_steered(clang, plugin_cache, monkeypatch, tmp_path):
-    """Compiles a module by a plugin's source; returns the object, the log's line and stderr."""
+def toolchain(clang, plugin_cache, monkeypatch):
+    """What plugins for the clang are built with, into one cache; its own headers must be there."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(plugin_cache))
     try:
-        toolchain = find_toolchain(clang.executable)
+        return find_toolchain(clang.executable)
     except UserError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture
+def compile_steered(clang, toolchain, tmp_path):
+    """Compiles a module by a plugin's source; returns the object, the log's line and stderr."""
 
     def compile_(module, source: str, **variables: str) -> tuple[bytes, dict, str]:
         log = pathlib.Path(tmp_path / "log")

@@ -10,11 +10,9 @@ import subprocess
 
 import pytest
 
-from environments.errors import UserError
 from environments.inlining.corpus.modules import Module
 from environments.inlining.plugin.building import build_plugin
 from environments.inlining.plugin.source import heuristic_source
-from environments.inlining.plugin.toolchain import find_toolchain
 from tests.environments.inlining.plugin.samples import MIXED, samples_of
 from tests.environments.inlining.small_modules import (
     HAND_WORKED,
@@ -30,23 +28,17 @@ define linkonce_odr void @once(i32 %x) minsize optsize {
 """
 
 
-@pytest.fixture(scope="module")
-def plugins(plugin_cache):
-    """Builds plugins into one cache; a test must name the clang's own headers to get one."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(plugin_cache))
+@pytest.fixture
+def plugins(toolchain):
+    """Builds plugins for the clang."""
 
-        def build(clang, name: str, **substitutes: str) -> pathlib.Path:
-            try:
-                toolchain = find_toolchain(clang.executable)
-            except UserError as error:
-                pytest.skip(str(error))
-            source = heuristic_source(name)
-            for feature, substitute in substitutes.items():
-                source = source.replace(feature, substitute)
-            return build_plugin(toolchain, source)
+    def build(name: str, **substitutes: str) -> pathlib.Path:
+        source = heuristic_source(name)
+        for feature, substitute in substitutes.items():
+            source = source.replace(feature, substitute)
+        return build_plugin(toolchain, source)
 
-        yield build
+    return build
 
 
 def compile_with(
@@ -68,13 +60,13 @@ def compile_with(
 def test_what_was_decided_is_told(clang, plugins, tmp_path):
     module = write_module(tmp_path, "hand", HAND_WORKED, text=True)
     for name, departures in (("default", 0), ("never", sum(HAND_WORKED_DEFAULT))):
-        _, (log,) = compile_with(clang, module, plugins(clang, name), tmp_path)
+        _, (log,) = compile_with(clang, module, plugins(name), tmp_path)
         assert log["steered"] and log["decisions"] == len(HAND_WORKED_DEFAULT)
         assert log["departures"] == departures and log["policy_ns"] > 0
 
 
 def test_llvms_own_decisions_give_llvms_own_objects(clang, plugins, lend, tmp_path):
-    plugin = plugins(clang, "default")
+    plugin = plugins("default")
     for module in samples_of(clang, lend).values():
         plain, nothing = compile_with(clang, module, None, tmp_path)
         steered, (log,) = compile_with(clang, module, plugin, tmp_path)
@@ -83,7 +75,7 @@ def test_llvms_own_decisions_give_llvms_own_objects(clang, plugins, lend, tmp_pa
 
 
 def test_only_functions_optimised_for_size_are_steered(clang, plugins, tmp_path):
-    plugin = plugins(clang, "always")
+    plugin = plugins("always")
     mixed = write_module(tmp_path, "mixed", MIXED, text=True)
     _, (log,) = compile_with(clang, mixed, plugin, tmp_path)
     # HAND_WORKED's five sites and those that inlining makes, but none of @fast.
@@ -120,10 +112,10 @@ def test_growth_is_not_limited_as_in_training(clang, plugins, tmp_path):
         f"define void @all() minsize optsize {{\n{calls}  ret void\n}}\n"
     )
     module = write_module(tmp_path, "growing", ir, text=True)
-    _, (log,) = compile_with(clang, module, plugins(clang, "always"), tmp_path)
+    _, (log,) = compile_with(clang, module, plugins("always"), tmp_path)
     assert log["decisions"] == 20
     limit = ("-mllvm", "-ml-advisor-size-increase-threshold=2")
-    _, (log,) = compile_with(clang, module, plugins(clang, "always"), tmp_path, *limit)
+    _, (log,) = compile_with(clang, module, plugins("always"), tmp_path, *limit)
     assert 0 < log["decisions"] < 20  # whoever gives the option is obeyed
 
 
@@ -140,7 +132,7 @@ def calls_of(callee: str, name: str, count: int) -> str:
 @one_version
 def test_llvm_decides_in_callers_of_very_many_calls(clang, plugins, tmp_path):
     """There a decision would cost more than it can win."""
-    plugin = plugins(clang, "never")
+    plugin = plugins("never")
     huge = HAND_WORKED + calls_of("once", "huge", 2000)
     module = write_module(tmp_path, "huge", huge, text=True)
     plain, _ = compile_with(clang, module, None, tmp_path)
@@ -164,7 +156,7 @@ def test_a_caller_that_grows_is_left_on_the_way(clang, plugins, tmp_path):
         for name, callee in (("a", "b"), ("b", "c"), ("c", "a"))
     )
     module = write_module(tmp_path, "growing", ring, text=True)
-    _, (log,) = compile_with(clang, module, plugins(clang, "always"), tmp_path)
+    _, (log,) = compile_with(clang, module, plugins("always"), tmp_path)
     assert log["decisions"] > 10 and log["left"] > 10
 
 
@@ -176,7 +168,7 @@ def test_llvm_decides_where_a_large_function_has_very_many_users(clang, plugins,
         ir = "declare void @sink(i32)\n" + large + callers
         module = write_module(tmp_path, f"large{users}", ir, text=True)
         plain, _ = compile_with(clang, module, None, tmp_path)
-        steered, (log,) = compile_with(clang, module, plugins(clang, "always"), tmp_path)
+        steered, (log,) = compile_with(clang, module, plugins("always"), tmp_path)
         assert (log["decisions"], log["left"]) == (decisions, users - decisions)
         assert (steered == plain) == (decisions == 0)
 
@@ -196,7 +188,7 @@ def test_a_large_local_function_may_still_go_to_its_last_caller(clang, plugins, 
     )
     module = write_module(tmp_path, "ring", ring, text=True)
     plain, _ = compile_with(clang, module, None, tmp_path)
-    steered, (log,) = compile_with(clang, module, plugins(clang, "never"), tmp_path)
+    steered, (log,) = compile_with(clang, module, plugins("never"), tmp_path)
     assert steered == plain and log["left"] >= 3000
 
 
@@ -213,7 +205,7 @@ def test_recorded_command_lines_do_not_name_us(clang, plugins, tmp_path, name):
     """The plugin is called steer.so here, as in `tfrl build`, and comes from a configuration."""
     directory = tmp_path / name
     directory.mkdir()
-    shutil.copy(plugins(clang, "never"), directory / "steer.so")
+    shutil.copy(plugins("never"), directory / "steer.so")
     (directory / "clang.cfg").write_text(f'-fpass-plugin="{directory}/steer.so"\n')
     (tmp_path / "source.c").write_text("int next(int x) { return x + 1; }\n")
     user = f"--config-user-dir={directory}"
@@ -230,7 +222,7 @@ def test_recorded_command_lines_do_not_name_us(clang, plugins, tmp_path, name):
 
 
 def test_command_lines_of_others_are_recorded(clang, plugins, tmp_path):
-    shutil.copy(plugins(clang, "never"), tmp_path / "inliner.so")
+    shutil.copy(plugins("never"), tmp_path / "inliner.so")
     (tmp_path / "source.c").write_text("int next(int x) { return x + 1; }\n")
     own = f"-fpass-plugin={tmp_path}/inliner.so"
     command = [clang.executable, own, "--config-user-dir=/theirs", "-frecord-command-line"]
@@ -244,7 +236,7 @@ def test_command_lines_of_others_are_recorded(clang, plugins, tmp_path):
 def test_a_feature_that_this_llvm_lacks_means_llvms_own_decisions(clang, plugins, tmp_path):
     module = write_module(tmp_path, "hand", HAND_WORKED, text=True)
     plain, _ = compile_with(clang, module, None, tmp_path)
-    plugin = plugins(clang, "cost<-20", cost_estimate="no_such_feature")
+    plugin = plugins("cost<-20", cost_estimate="no_such_feature")
     steered, (log,) = compile_with(clang, module, plugin, tmp_path)
     assert steered == plain
     assert not log["steered"] and log["reason"] == "this clang has no no_such_feature"
@@ -253,7 +245,7 @@ def test_a_feature_that_this_llvm_lacks_means_llvms_own_decisions(clang, plugins
 def test_a_file_that_cannot_be_written_does_not_end_a_compile(clang, plugins, tmp_path):
     module = write_module(tmp_path, "hand", HAND_WORKED, text=True)
     command = [*clang.command(module)[:-1], str(tmp_path / "object.o")]
-    command.append(f"-fpass-plugin={plugins(clang, 'never')}")
+    command.append(f"-fpass-plugin={plugins('never')}")
     target = tmp_path / "target"
     (tmp_path / "link").symlink_to(target)
     for place in ("/no/such/directory/log", str(tmp_path / "link")):

@@ -11,9 +11,9 @@ import numpy as np
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import CONSTANT, INPUT
 from environments.tensor_graphs.rewriting.engine import Engine
-from environments.tensor_graphs.rules.language.notation import op, rule
 from environments.tensor_graphs.rules.library import all_rules
 from tests.environments.tensor_graphs.random_graphs import random_graph
+from tests.environments.tensor_graphs.test_environment import back, there
 
 RULES = all_rules()
 
@@ -68,16 +68,6 @@ def test_masks():
     assert state.xfer_mask.tolist() == [bool(matches) for matches in state.matches_by_rule]
     assert state.num_matches.sum() == len(state.matches) > 0
     assert {RULES[match.rule_number].name == match.rule for match in state.matches} == {True}
-
-
-@rule
-def there(x):
-    return op.Relu(x), op.Relu(op.Relu(x))
-
-
-@rule
-def back(x):
-    return op.Relu(op.Relu(x)), op.Relu(x)
 
 
 def test_memory_does_not_grow_with_steps():

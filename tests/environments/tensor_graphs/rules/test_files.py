@@ -73,8 +73,8 @@ def operators(rule: Rule) -> frozenset[str]:
     )
 
 
-# The first rule of each set of operators.
-REPRESENTATIVES = {operators(rule): rule for rule in reversed(SHIPPED.rules)}.values()
+# The first rule of each set of operators, and of these every fourth.
+REPRESENTATIVES = [*{operators(rule): rule for rule in reversed(SHIPPED.rules)}.values()][::4]
 
 
 @pytest.fixture(autouse=True)

@@ -24,13 +24,12 @@ def generate(name, max_size, seed=0, without=()):
 
 
 def test_small_rules_of_order_are_found():
-    generator = generate("order", 2, without=["Min"])
+    generator = generate("order", 2, without=["Min", "Abs"])
     texts = {canonical(rule) for rule in generator.rules}
     expected = [
         make("(Max ?x ?x)", "?x"),
         make("(Relu (Relu ?x))", "(Relu ?x)"),
         make("(Neg (Neg ?x))", "?x"),
-        make("(Abs (Neg ?x))", "(Abs ?x)"),
         make("(Max (Max ?z ?x) ?y)", "(Max (Max ?y ?x) ?z)"),
     ]
     for rule in expected:

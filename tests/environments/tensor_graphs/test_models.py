@@ -26,7 +26,7 @@ NUM_NODES = {
 }
 # Of the blocks of bert-mini, and those of resnext-50 without groups.
 LARGE = ("bert-base", "resnet-50")
-ALL = [pytest.param(name, marks=pytest.mark.slow if name in LARGE else ()) for name in NUM_NODES]
+ALL = [pytest.param(name, marks=pytest.mark.ci if name in LARGE else ()) for name in NUM_NODES]
 
 
 def run_randomly(model: onnx.ModelProto | bytes, batch: int = 1) -> list[np.ndarray]:

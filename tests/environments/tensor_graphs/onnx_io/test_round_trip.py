@@ -73,7 +73,7 @@ def test_our_larger_models(name, batch):
 
 
 @pytest.mark.parametrize(
-    ("num_of_each", "num_equal"), [(3, 550), pytest.param(None, 1200, marks=pytest.mark.slow)]
+    ("num_of_each", "num_equal"), [(3, 550), pytest.param(None, 1200, marks=pytest.mark.ci)]
 )
 def test_node_tests_of_onnx(num_of_each, num_equal):
     """The first few of each set of operators, or all."""

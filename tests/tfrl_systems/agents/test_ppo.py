@@ -169,6 +169,7 @@ def test_two_policies_learn_from_returns_of_their_own(is_relative, monkeypatch):
     assert np.isfinite(loss.loss) and np.all(logs.numpy() <= 0)
 
 
+@pytest.mark.ci
 def test_it_learns_from_a_hundred_less_what_is_allowed():
     """At first 5 of 24 pairs are: slip and lift at locations 0 and 1, and NO-OP at 0."""
     sampler = contexts.uniform([relus()])

@@ -105,6 +105,7 @@ def test_the_best_margin_stays_and_later_builds_know_it(tfrl, one_clang, tree, p
     assert ran.status == 1 and f"{tree}/tfrl.margins: expected what tfrl build --tune" in ran.err
 
 
+@pytest.mark.ci
 def test_a_tree_in_which_nothing_is_won_stays_plain(tfrl, one_clang, tree, policies):
     """The policy's own margin makes one image smaller, and the other larger."""
     make = ("make", f"CXX={one_clang}", "MORE=libtwice.so")

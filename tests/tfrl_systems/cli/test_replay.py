@@ -51,6 +51,7 @@ def test_several_are_a_table(tfrl, forged, tmp_path):
     assert f"not ranked\n  {forged}: step 1" in ran.out
 
 
+@pytest.mark.ci
 def test_all_are_equal_in_a_process_of_their_own(tmp_path):
     """Its exit status says so, and stdout has one object."""
     corpus = write_corpus(tmp_path / "corpus")

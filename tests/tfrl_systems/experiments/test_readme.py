@@ -32,6 +32,7 @@ def snippets() -> list[str]:
     return re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "quickly", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["quickly", "as printed"]
 )

@@ -115,6 +115,7 @@ def test_an_error_in_the_graph_is_tensorflows_and_the_next_call_works():
     assert call(np.float32(2)) == 2
 
 
+@pytest.mark.ci
 def test_no_tensor_is_left_behind():
     """On Python 3.11, TensorFlow 2.15 would leave 48 bytes for each of 4,000 tensors: 192 kB."""
     call = ArrayFunction(lambda left, right: (left + right, left * right))

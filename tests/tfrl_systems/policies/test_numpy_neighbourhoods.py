@@ -102,6 +102,7 @@ def batch(*observations):
     }
 
 
+@pytest.mark.ci
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 1 << 16), st.booleans())
 @example(seed=37608, constants=False)  # a step whose new nodes have no edges

@@ -223,6 +223,7 @@ def test_a_long_run_is_as_a_short_one_with_fewer_points(run, finished, tmp_path,
     assert [result[name] for name in SAME] == [finished[1][name] for name in SAME]
 
 
+@pytest.mark.ci
 def test_a_run_that_is_interrupted_while_it_prunes_goes_on(run, finished, tmp_path, monkeypatch):
     """By Ctrl-C, after it has written the checkpoint of iteration 4."""
     path = tmp_path / "run"

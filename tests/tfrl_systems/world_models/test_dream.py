@@ -85,6 +85,7 @@ class TestContract(EnvironmentContractTest):
         return dreams.DreamEnvironment(dream, TestContract.starts, ACTION_SPEC, 7, seed)
 
 
+@pytest.mark.ci
 def test_dreams_of_twenty_steps_are_right(fitted, remember):
     """Walks that go on for 20 steps or more: states, rewards, masks, and no end before its time."""
     episodes = Replay(fitted).add(chain.played_by_chance(400, seed=1))
@@ -106,6 +107,7 @@ def test_dreams_of_twenty_steps_are_right(fitted, remember):
     assert np.mean(right) >= 0.99
 
 
+@pytest.mark.ci
 def test_the_end_of_a_dream_is_right(fitted, remember):
     """From every state right to the end, and jump."""
     episodes = Replay(fitted).add(chain.played_by_chance(50, seed=2))
@@ -135,6 +137,7 @@ def test_what_disagreement_costs():
         np.testing.assert_allclose(reward, expected, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.ci
 def test_memories_are_those_of_the_episodes(fitted, remember, unseen, monkeypatch):
     """The memory before step t is what t steps leave behind; at the start it is empty."""
     monkeypatch.setattr(dreams, "_EPISODES_AT_ONCE", 7)
@@ -151,6 +154,7 @@ def test_memories_are_those_of_the_episodes(fitted, remember, unseen, monkeypatc
     np.testing.assert_array_equal(starts.state.permitted, unseen.steps.permitted)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("only_first", [True, False])
 def test_where_dreams_begin(fitted, remember, unseen, only_first):
     starts = remember(unseen)
@@ -159,6 +163,7 @@ def test_where_dreams_begin(fitted, remember, unseen, only_first):
     assert is_empty.all() if only_first else 0 < is_empty.sum() < 100
 
 
+@pytest.mark.ci
 def test_a_dream_of_the_environment_ends_where_the_episode_would(fitted, remember, unseen):
     starts = remember(unseen)
     environment = dreams.DreamEnvironment(dreams.Dream(fitted, 0.1), starts, ACTION_SPEC, 50)
@@ -176,6 +181,7 @@ def test_a_dream_of_the_environment_ends_where_the_episode_would(fitted, remembe
         assert total == pytest.approx(10 - (4 - begun), abs=0.1)
 
 
+@pytest.mark.ci
 def test_real_segments(fitted, remember):
     """An episode of 5 steps and one of 11 make segments of 4 steps, and shorter ones at the end."""
     episodes = Replay(fitted).add(chain.played_by_chance(60, seed=4))

@@ -16,6 +16,7 @@ def judge(fitted):
     return Judge(fitted)
 
 
+@pytest.mark.ci
 def test_a_fitted_model_is_right_about_new_episodes(judge, unseen):
     judgement = judge.judge(unseen, np.random.default_rng(0))
     assert (
@@ -27,6 +28,7 @@ def test_a_fitted_model_is_right_about_new_episodes(judge, unseen):
     assert judgement.invalid_share < 0.02
 
 
+@pytest.mark.ci
 def test_a_wrong_reward_head_is_found(judge, fitted):
     unseen = Replay(fitted).add(chain.played_by_chance(100, seed=3, first=0))
     scale = float(fitted.reward_scale.numpy())
@@ -44,6 +46,7 @@ def test_a_wrong_reward_head_is_found(judge, fitted):
     assert wrong.mask_f1 == right.mask_f1 and wrong.error_by_step == right.error_by_step
 
 
+@pytest.mark.ci
 def test_a_model_that_was_never_fitted_is_no_good(unseen):
     judgement = Judge(make_model()).judge(unseen, np.random.default_rng(0))
     assert judgement.reward_r2 < 0.1 and judgement.mask_f1 < 0.9 and judgement.invalid_share > 0.1

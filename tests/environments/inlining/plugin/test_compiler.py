@@ -84,6 +84,7 @@ def test_so_is_one_that_does_not_follow_the_policy_everywhere(clang, inside, sam
     assert num_changed > 5
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("clang", "name"), [("clang-22", "cpp"), ("clang-19", "mixed")], indirect=["clang"]
 )

@@ -23,6 +23,7 @@ def generate(name, max_size, seed=0, without=()):
     return generator
 
 
+@pytest.mark.ci
 def test_small_rules_of_order_are_found():
     generator = generate("order", 2, without=["Min", "Abs"])
     texts = {canonical(rule) for rule in generator.rules}

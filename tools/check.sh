@@ -3,7 +3,7 @@
 #
 #   bash tools/check.sh [--fast | --ci | --slow] [--stack default|colab] [pytest arguments …]
 #
-# Makes the environment that it needs (tools/python_env.sh) and can be run again at any time. Eight
+# Makes the environment that it needs (tools/python_env.sh) and can be run again at any time. Nine
 # minutes on two cores.
 #   --fast   formatter, linter, types, and the tests of the files that differ from the main branch, in
 #            two minutes: for the hour of work

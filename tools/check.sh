@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs everything that must pass: formatter, linter, types, tests, notebooks.
+# Runs what must pass before a commit: formatter, linter, types, tests.
 #
 #   bash tools/check.sh [--fast | --ci | --slow] [--stack default|colab] [pytest arguments …]
 #

@@ -115,12 +115,13 @@ def read(path: str | pathlib.Path | None = None, contrib: bool = False) -> RuleF
     file = _read(path)
     if not contrib:
         return file
-    added = tuple(rule for rule in _own(True).rules if rule.name in _contrib_names())
+    added = tuple(rule for rule in _own(True).rules if rule.name in contrib_names())
     origins = {**{rule.name: WRITTEN for rule in added}, **file.origins}
     return dataclasses.replace(file, rules=(*file.rules, *added), origins=origins)
 
 
-def _contrib_names() -> frozenset[str]:
+def contrib_names() -> frozenset[str]:
+    """Return the names of the rules for operators that onnxruntime alone has."""
     return frozenset(rule.name for rule in library.rules_of(library.CONTRIB))
 
 

@@ -26,7 +26,6 @@ from environments.tensor_graphs.models import families
 from environments.tensor_graphs.operators.operator import FLOAT_TYPES
 from environments.tensor_graphs.rewriting.engine import Engine, State
 from environments.tensor_graphs.rules import files as rule_files
-from environments.tensor_graphs.rules import library
 from environments.tensor_graphs.rules.language.rule import Rule, RuleError
 from environments.tensor_graphs.search import Budget, Result, follow, search
 from environments.tensor_graphs.selection.blocking import divided
@@ -271,7 +270,7 @@ class GraphProblem:
 
     def without_contrib(self) -> GraphProblem:
         """Return the problem without the rules for operators that onnxruntime alone has."""
-        names = {rule.name for rule in library.rules_of(library.CONTRIB)}
+        names = rule_files.contrib_names()
         rules = tuple(rule for rule in self.rules if rule.name not in names)
         return dataclasses.replace(self, rules=rules)
 

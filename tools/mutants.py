@@ -1,9 +1,11 @@
 """Plant small errors in files of the packages, and see which of them their tests do not notice.
 
     python -m tools.mutants environments/contexts.py tfrl_systems/episodes.py --count 20 --seed 0
+    python -m tools.mutants --count 60 --seed 41
 
-Draws places of five kinds, changes one after another in a copy of the checkout, and runs the tests
-that mirror the file (`tools.changed_tests`), or those that --tests names:
+Draws places of five kinds, from all of both packages if no file is named. Changes one after another
+in a copy of the checkout, and runs the tests that mirror the file (`tools.changed_tests`), or those
+that --tests names:
 
   sign      + for -, or - for +
   bound     < for <=, > for >=, or the reverse; 1 added to a 0, 1 or 2
@@ -36,6 +38,7 @@ from tools.running import exit_status
 
 COPIED = ("environments", "tfrl_systems", "tools", "tests", "setup.cfg", "pyproject.toml",
           "README.md", "CONTRIBUTING.md", "LICENSE", "notebooks")  # fmt: skip
+PACKAGES = ("environments", "tfrl_systems")
 _SWAPPED: dict[type, type] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE,
     ast.GtE: ast.Gt,
@@ -159,21 +162,32 @@ def passes(checkout: pathlib.Path, tests: Sequence[str], limit_s: float) -> bool
     return done.returncode == 0
 
 
+def draw(files: Sequence[str], count: int, seed: int) -> list[Mutant]:
+    """Return so many mutants of each file; without files, so many of both packages in all."""
+    generator = random.Random(seed)
+    named = files or sorted(
+        str(path.relative_to(ROOT))
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+    )
+    texts = {name: (ROOT / name).read_text(encoding="utf-8") for name in named}
+    pools = [[(name, number) for number in places(texts[name])] for name in named]
+    if not files:
+        pools = [sum(pools, [])]
+    chosen = [place for pool in pools for place in generator.sample(pool, min(count, len(pool)))]
+    return [plant(name, texts[name], number) for name, number in sorted(chosen)]
+
+
 def run(options: argparse.Namespace) -> None:
     """Try the mutants; raise UserError if some are not caught."""
-    drawn: list[Mutant] = []
-    for name in options.files:
-        source = (ROOT / name).read_text(encoding="utf-8")
-        numbers = places(source)
-        chosen = random.Random(options.seed).sample(numbers, min(options.count, len(numbers)))
-        drawn += [plant(name, source, number) for number in chosen]
+    drawn = draw(options.files, options.count, options.seed)
     missed = 0
     with tempfile.TemporaryDirectory(prefix="mutants-") as scratch:
         checkout = pathlib.Path(scratch)
         for name in COPIED:
             copy_fn: Any = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
             copy_fn(ROOT / name, checkout / name)
-        for name in options.files:
+        for name in dict.fromkeys(mutant.path for mutant in drawn):
             own = sorted(tests_of(pathlib.PurePath(name), ROOT))
             tests = options.tests or [str(path.relative_to(ROOT)) for path in own]
             if not passes(checkout, tests, options.limit):
@@ -191,8 +205,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("files", nargs="+", metavar="FILE", help="relative to the checkout")
-    parser.add_argument("--count", type=int, default=20, help="for each file (default: 20)")
+    parser.add_argument("files", nargs="*", metavar="FILE", help="relative to the checkout")
+    parser.add_argument(
+        "--count", type=int, default=20, help="for each file, or in all (default: 20)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the places (default: 0)")
     parser.add_argument("--tests", action="append", metavar="PATH", help="instead of the mirror")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds for a run of tests")

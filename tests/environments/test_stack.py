@@ -49,7 +49,9 @@ sys.modules.pop("_distutils_hack", None)
 @pytest.mark.parametrize(
     ("before", "is_compiled"),
     [
-        pytest.param(NO_DISTUTILS_OF_SETUPTOOLS, True, id="setuptools came later"),
+        pytest.param(
+            NO_DISTUTILS_OF_SETUPTOOLS, True, id="setuptools came later", marks=pytest.mark.ci
+        ),
         pytest.param("", False, id="just installed", marks=pytest.mark.slow),
     ],
 )

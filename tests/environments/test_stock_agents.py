@@ -50,7 +50,7 @@ slow = pytest.mark.slow
 @pytest.mark.parametrize(
     "agent, system, num_iterations, num_steps",
     [
-        ("reinforce", "tensor_graphs", 5, 32),
+        pytest.param("reinforce", "tensor_graphs", 5, 32, marks=pytest.mark.ci),
         ("reinforce", "learn_to_optimize", 5, 32),
         pytest.param("reinforce", "inlining", 10, 64, marks=pytest.mark.ci),
         pytest.param("ppo", "inlining", 10, 64, marks=slow),
@@ -66,7 +66,11 @@ def test_on_policy(make, agent, system, num_iterations, num_steps):
 
 
 @pytest.mark.parametrize(
-    "system, num_rounds", [("inlining", 2), pytest.param("tensor_graphs", 6, marks=slow)]
+    "system, num_rounds",
+    [
+        pytest.param("inlining", 2, marks=pytest.mark.ci),
+        pytest.param("tensor_graphs", 6, marks=slow),
+    ],
 )
 @pytest.mark.filterwarnings("ignore:max_locations")
 def test_from_replay(make, system, num_rounds):

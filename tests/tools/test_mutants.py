@@ -54,3 +54,12 @@ def test_a_mutant_is_caught_if_a_test_fails(tmp_path):
         "a.py:2 check: 'if x < 3:\\n    return 3' -> 'if False:\\n    return 3'": True,
     }
     assert (tmp_path / "a.py").read_text() == source
+
+
+def test_places_are_those_of_the_seed_in_any_file(monkeypatch):
+    monkeypatch.setattr(mutants, "PACKAGES", ("tfrl_systems/training",))
+    drawn = mutants.draw([], 6, 41)
+    assert drawn == mutants.draw([], 6, 41) != mutants.draw([], 6, 42)
+    assert len({(mutant.path, mutant.change, mutant.line) for mutant in drawn}) == 6
+    (own,) = mutants.draw(["tfrl_systems/episodes.py"], 1, 0)
+    assert own.path == "tfrl_systems/episodes.py"

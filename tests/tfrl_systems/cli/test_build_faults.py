@@ -100,6 +100,7 @@ def wait_for(is_so, process: subprocess.Popen) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("default_signals")
 def test_an_interrupted_build_can_be_finished(tfrl, one_clang, project, tmp_path, monkeypatch):
     """The whole group gets the signal, as a terminal sends it."""
@@ -128,6 +129,7 @@ def test_an_interrupted_build_can_be_finished(tfrl, one_clang, project, tmp_path
     run(project / "program", cwd=project)
 
 
+@pytest.mark.ci
 def test_a_plugin_whose_making_was_killed_is_made_by_the_next_two_builds(
     one_clang, plugin_cache, tmp_path
 ):

@@ -73,6 +73,7 @@ def size_of(entry: dict) -> int:
     return entry["text_bytes"] + entry["unwind_bytes"] + entry["rodata_bytes"]
 
 
+@pytest.mark.ci
 def test_the_best_margin_stays_and_later_builds_know_it(tfrl, one_clang, tree, policies):
     make = ("make", f"CXX={one_clang}")
     plain = plain_objects(tree, make)

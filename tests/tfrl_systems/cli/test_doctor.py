@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib.util
 import sys
 
+import pytest
+
 from environments.errors import UserError
 from tfrl_systems.systems.inlining import doctor
 
 
+@pytest.mark.ci
 def test_this_machine_works(tfrl, tmp_path):
     ran = tfrl("doctor", "--cache", tmp_path / "compiles.db", "--json")
     assert ran.status == 0 and ran.json["works"] is True

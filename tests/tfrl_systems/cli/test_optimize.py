@@ -130,6 +130,7 @@ def start_search(model, out, checkpoint):
     raise AssertionError(f"no search: {process.communicate()}")
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("default_signals")
 def test_ctrl_c_keeps_the_best_so_far_and_what_a_kill_would_leave_goes_on(
     bert_tiny, tmp_path, tfrl

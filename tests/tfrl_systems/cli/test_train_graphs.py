@@ -178,6 +178,7 @@ def test_without_masks_all_numbers_are_tried(train, models, tfrl, tmp_path):
     assert ran.status == 1 and "head: expected hierarchical" in ran.err
 
 
+@pytest.mark.ci
 def test_es_learns_on_members_of_families_and_is_used_on_others(train, tfrl, tmp_path, monkeypatch):
     """Each episode has a new member, and evaluation has others, always the same."""
     monkeypatch.setattr(starts, "NUM_EVALUATED", 1)

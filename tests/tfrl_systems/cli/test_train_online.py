@@ -79,6 +79,7 @@ def test_es_learns_what_all_modules_save_together(train, tmp_path):
     assert (described["kind"], described["agent"]) == ("actor", "es")
 
 
+@pytest.mark.ci
 def test_reinforce_begins_with_llvm_s_own_decisions(train, holdout, tmp_path):
     more = ("--iterations", 1, "--workers", 1, "--holdout", holdout)
     ran = train("reinforce", tmp_path / "run", *more, learning_rate=1e-6)

@@ -28,7 +28,10 @@ def assert_same(run, reference) -> None:
         assert (run.policy / name).read_bytes() == (reference.policy / name).read_bytes()
 
 
-DEAR = {("tensor_graphs", "ppo"), ("inlining", "ppo"), ("learn_to_optimize", "world_model")}
+DEAR = {
+    *(("learn_to_optimize", agent) for agent in ("es", "reinforce", "world_model")),
+    *((system, "ppo") for system in ("tensor_graphs", "inlining")),
+}
 
 
 @pytest.mark.parametrize(

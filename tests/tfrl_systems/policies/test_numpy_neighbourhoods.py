@@ -155,6 +155,7 @@ def edited(observation, generator):
     return batch(graph)
 
 
+@pytest.mark.ci
 @settings(max_examples=6, deadline=None)
 @given(st.integers(0, 1 << 16))
 def test_observations_need_not_follow_each_other(seed):

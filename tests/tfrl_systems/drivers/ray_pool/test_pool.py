@@ -91,6 +91,7 @@ def test_what_a_node_lacks_is_said_in_one_line(monkeypatch):
     )
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("no_saved_models")
 def test_a_run_is_the_same_and_nobody_but_us_is_heard(lent_run, small_run, tmp_path, capfd):
     run = small_run("learn_to_optimize", "ppo").train(tmp_path / "run", collect=Collect("ray", 2))

@@ -93,8 +93,8 @@ def train(function, agent, workdir, collect=HERE, shape=(2, 1), reporter=None, *
 @pytest.mark.parametrize(
     "agent, shape, collect",
     [
-        ("ppo", (2, 1), HERE),
-        ("reinforce", (4, 2), HERE),
+        pytest.param("ppo", (2, 1), HERE, marks=pytest.mark.ci),
+        pytest.param("reinforce", (4, 2), HERE, marks=pytest.mark.ci),
         ("es", (3, 2), HERE),
         pytest.param("es", (3, 2), PIPES, marks=pytest.mark.ci),
         ("bc_max", (3, 1), HERE),
@@ -126,6 +126,7 @@ def test_a_run_counts_what_the_function_saw(function, agent, shape, collect, tmp
     assert "truth_evaluations" not in whole and "mse" not in whole["evaluation"]["last"]
 
 
+@pytest.mark.ci
 def test_no_trial_is_asked_twice_and_workers_change_nothing(function, tmp_path):
     """Trials of a run that was stopped are in its file, even those of no checkpoint."""
     name, seen = function

@@ -94,6 +94,7 @@ def test_other_steps_cost_what_the_engine_says():
     np.testing.assert_allclose(regrets_of(State, seen, wanted, Dearer()), [0, 10, 0])
 
 
+@pytest.mark.ci
 def test_a_clone_plays_the_best_path_that_greedy_steps_miss():
     agent = make_agent(updates=60)
     teacher = teacher_of(agent)

@@ -70,6 +70,7 @@ def test_a_resumed_run_is_the_run_itself(finished, tmp_path):
     assert resumed["evaluation"]["holdout"] is None
 
 
+@pytest.mark.ci
 def test_a_run_that_gains_nothing_ends_with_the_default(tmp_path):
     # Whatever departs from the default there costs more.
     sites = {f"v{k}/c": (f"v{k}", [(1, 40), (9, -40)] * 4) for k in range(3)}

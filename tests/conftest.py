@@ -10,6 +10,7 @@ import pytest
 
 import environments  # noqa: F401
 from tests.lending import Lender
+from tests.saved_models import without_saved_models
 
 
 def pytest_collection_modifyitems(items):
@@ -97,23 +98,14 @@ def local_index(tmp_path, monkeypatch):
     return links
 
 
-class _NoSaver:
-    """Stands in for TF-Agents' PolicySaver; it makes an empty directory."""
-
-    def __init__(self, policy: object) -> None:
-        pass
-
-    def save(self, directory: str) -> None:
-        pathlib.Path(directory).mkdir()
-
-
 @pytest.fixture
-def no_saved_models(monkeypatch):
+def no_saved_models():
     """Spares policies the SavedModel where nobody reads it: its tracing takes half of a tiny run.
 
     The files for NumPy and for readers are written all the same.
     """
-    monkeypatch.setattr("tf_agents.policies.policy_saver.PolicySaver", _NoSaver)
+    with without_saved_models():
+        yield
 
 
 @pytest.fixture

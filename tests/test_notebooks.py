@@ -145,7 +145,7 @@ def test_what_is_shortened_is_there(pattern):
     assert any(re.search(pattern, source) for source in sources)
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_all_run(make_kernel, tmp_path):
     """In one kernel, which forgets all names between them: TensorFlow is imported once."""
     import nbformat

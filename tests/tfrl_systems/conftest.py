@@ -14,6 +14,7 @@ from tests.environments.inlining.small_modules import (
     many_calls,
     write_corpus,
 )
+from tests.saved_models import without_saved_models
 from tests.tfrl_systems import small_runs
 from tests.tfrl_systems.small_runs import SmallRun
 from tfrl_systems import experiments
@@ -62,12 +63,17 @@ def small_run(corpus, cache, lend):
 def lent_run(small_run, lend):
     """Such a run, trained once for all workers: `lent_run(system, agent)`. Only read it.
 
-    Its policy may lack the SavedModel.
+    Its policy lacks the SavedModel.
     """
 
     def of(system: str, agent: str) -> experiments.Run:
         run = small_run(system, agent)
-        return run.read(lend(f"{agent}-{system}", run.train))
+
+        def train(workdir: pathlib.Path) -> None:
+            with without_saved_models():
+                run.train(workdir)
+
+        return run.read(lend(f"{agent}-{system}", train))
 
     return of
 

@@ -108,8 +108,8 @@ def shortened(notebook):
     return notebook
 
 
-def run_cells(notebook, kernel, directory):
-    """Runs all cells in a directory."""
+def run_notebook(notebook, kernel, directory):
+    """Runs all cells in a directory, and checks what they left."""
     import nbclient
 
     client = nbclient.NotebookClient(
@@ -119,20 +119,10 @@ def run_cells(notebook, kernel, directory):
         resources={"metadata": {"path": str(directory)}},
     )
     client.execute()
-
-
-def check_outputs(notebook):
-    """Checks that the cells left pictures and no warnings."""
     outputs = [output for cell in code_cells(notebook) for output in cell.outputs]
     assert sum(PICTURE in output.get("data", {}) for output in outputs) >= 4
     warned = [output.text for output in outputs if output.get("name") == "stderr"]
     assert not warned, "a user would see: " + "".join(warned)
-
-
-def run_notebook(notebook, kernel, directory):
-    """Runs all cells in a directory, and checks what they left."""
-    run_cells(notebook, kernel, directory)
-    check_outputs(notebook)
 
 
 def test_there_are_notebooks():
@@ -143,20 +133,6 @@ def test_there_are_notebooks():
 def test_what_is_shortened_is_there(pattern):
     sources = [cell.source for path in NOTEBOOKS for cell in code_cells(read_notebook(path))]
     assert any(re.search(pattern, source) for source in sources)
-
-
-@pytest.mark.slow
-def test_all_run(make_kernel, tmp_path):
-    """In one kernel, which forgets all names between them: TensorFlow is imported once."""
-    import nbformat
-
-    notebooks = [shortened(read_notebook(path)) for path in NOTEBOOKS]
-    together = nbformat.v4.new_notebook()
-    for notebook in notebooks:
-        together.cells += [*notebook.cells, nbformat.v4.new_code_cell("%reset -f")]
-    run_cells(together, make_kernel(sys.executable), tmp_path)
-    for notebook in notebooks:
-        check_outputs(notebook)
 
 
 @pytest.mark.slow

@@ -317,6 +317,8 @@ def test_subset_is_a_corpus_of_its_own(tree, tmp_path):
     assert hashes(tmp_path / "subset") == {
         module.name: module.sha256 for module in corpus.select(["tree"]).modules
     }
+    # Not a second copy of it.
+    assert (tmp_path / "subset/tree/area.c.bc").samefile(output / "tree/area.c.bc")
     write_subset(corpus.select(["other"]), tmp_path / "subset")
     assert list(Corpus.load(tmp_path / "subset").projects) == ["other"]
     assert not (tmp_path / "subset/tree/area.c.bc").exists()

@@ -17,7 +17,6 @@ STUDIES: dict[str, tuple[str, str]] = {
     "folds": ("inlining", "FOLDS"),
     "baselines": ("inlining", "BASELINES"),
     "ladder": ("ladder", "LADDER"),
-    "headroom": ("headroom", "HEADROOM"),
     "graphs": ("graphs", "GRAPHS"),
     "files": ("files", "FILES"),
     "pools": ("pools", "POOLS"),

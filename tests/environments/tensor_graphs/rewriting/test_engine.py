@@ -7,6 +7,7 @@ import random
 import tracemalloc
 
 import numpy as np
+import pytest
 
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import CONSTANT, INPUT
@@ -44,6 +45,20 @@ def test_costs_by_difference_are_those_of_the_whole_graph():
                 break
             state = state.apply(rng.choice(state.matches))
             assert state.cost_ms == engine.start(state.graph).cost_ms
+
+
+def test_another_objective_is_another_engine_s():
+    """What is twice as dear there costs as much as before here."""
+
+    class Twice(Sizes):
+        def node_cost_ms(self, graph: Graph, number: int) -> float:
+            return 2 * super().node_cost_ms(graph, number)
+
+    graph = random_graph(0)
+    engine = Engine(RULES, Sizes())
+    cost_ms = engine.start(graph).cost_ms
+    assert engine.with_objective(Twice()).start(graph).cost_ms == pytest.approx(2 * cost_ms)
+    assert engine.start(graph).cost_ms == cost_ms
 
 
 def test_a_step_asks_for_the_cost_of_few_nodes():

@@ -2,7 +2,8 @@
 
   places     where rules apply; if there is none, nothing else is worth any time
   removal    what only removes computations, which pays without a search
-  formula    a search from there, by costs that are worked out, not measured
+  formula    a search from there, by costs that are worked out, not measured; its end is checked and
+             measured as a whole model at once, so that this is done on a busy machine too
   operators  measurements of operators: those that the search by formula changed or made come first,
              then those that rules may change; the largest come first
   portable   with --contrib, a search without those operators, by the measured costs
@@ -48,9 +49,9 @@ _FORMULA, _OPERATORS, _PORTABLE, _SEARCH, _SINGLY = 0.15, 0.45, 0.65, 0.85, 1.0
 # A search measures the new operators that it meets for this share of its time. In the rest it
 # estimates them, which is so much faster that it comes much farther.
 _MEASURING = 0.4
-# Removal takes so many seconds if it needs them, however few are left: a busy machine may have
-# spent all on starting the program.
-_REMOVAL_S = 3.0
+# Removal takes so many seconds if it needs them, and the search by formula this share of all
+# seconds, however few are left: a busy machine may have spent all on starting the program.
+_REMOVAL_S, _LEAST_FORMULA = 3.0, 0.2
 # A search that has found nothing after this share of its time is given up.
 _PATIENCE = 0.7
 # This many states are checked and measured as whole models, and so many of them from the trail of
@@ -79,10 +80,18 @@ class Proposals:
     seconds: float = 0.0
 
 
-def search(task: Task, reporter: Reporter) -> Proposals:
-    """Search for states that cost less, as the user asks for it."""
+def search(
+    task: Task, reporter: Reporter, look_at: Callable[[Visited], None] = lambda _: None
+) -> Proposals:
+    """Search for states that cost less, as the user asks for it.
+
+    Args:
+      task: the model, and what is asked for.
+      reporter: receives the progress.
+      look_at: is called with what the search by formula found, to measure it early.
+    """
     with reporter.status() as tell:
-        proposals = _Stages(task, tell).run()
+        proposals = _Stages(task, tell, look_at).run()
     if proposals.result.stopped == INTERRUPTED:
         reporter.say(
             "search interrupted; going on with the best so far (Ctrl-C again ends the program)"
@@ -95,9 +104,9 @@ def search(task: Task, reporter: Reporter) -> Proposals:
 
 
 class _Stages:
-    def __init__(self, task: Task, tell: Tell) -> None:
+    def __init__(self, task: Task, tell: Tell, look_at: Callable[[Visited], None]) -> None:
         self._task, self._problem, self._request = task, task.problem, task.request
-        self._tell = tell
+        self._tell, self._look_at = tell, look_at
         self._began_s = time.monotonic()
         objective = task.problem.objective
         self._measured = objective if isinstance(objective, MeasuredObjective) else None
@@ -119,7 +128,7 @@ class _Stages:
         if self._request.method == "regions" and (self._has_others or self._measured is None):
             removal = self._remove(by_formula)
         if self._has_others:
-            results.append(self._search(by_formula, _FORMULA, "by formula", removal))
+            results.append(self._search_by_formula(by_formula, removal))
         self._measure_operators(by_formula.start, [result.best for result in results])
         self._problem = by_formula.with_objective(self._problem.objective)
         start, method = self._problem.start, self._request.method
@@ -154,6 +163,18 @@ class _Stages:
         self._interrupted |= result.stopped == INTERRUPTED
         return Progress(result.expansions, 0.0, result.candidates[0])
 
+    def _search_by_formula(self, by_formula: GraphProblem, removal: Progress | None) -> Result:
+        """Search by formula, and have the best of that measured."""
+        least_s = min(_LEAST_FORMULA * self._request.seconds, _REMOVAL_S)
+        result = self._search(by_formula, _FORMULA, "by formula", removal, least_s=least_s)
+        if result.path and not self._interrupted:
+            self._tell("measuring what the search by formula found")
+            try:
+                self._look_at(result.candidates[0])
+            except KeyboardInterrupt:
+                self._interrupted = True
+        return result
+
     def _further(self, portable: Result, earlier: Progress | None) -> Progress:
         """Return where the search with onnxruntime's own operators begins.
 
@@ -172,6 +193,7 @@ class _Stages:
         how: str,
         earlier: Progress | None = None,
         checkpoint: Checkpoint | None = None,
+        least_s: float = 0.0,
     ) -> Result:
         """Search until a share of the time is over, or not at all after Ctrl-C.
 
@@ -181,6 +203,7 @@ class _Stages:
           how: what tells this search from others, for people.
           earlier: where it goes on from; None for the start.
           checkpoint: keeps the search.
+          least_s: how many seconds it has in any case, but not after Ctrl-C.
         """
         label = f"searching {how}".strip()
         self._tell(label)
@@ -196,7 +219,7 @@ class _Stages:
             if checkpoint is not None:
                 checkpoint.save_sometimes(progress)
 
-        left_s = 0.0 if self._interrupted else max(0.0, self._end_s(share) - time.monotonic())
+        left_s = max(least_s, self._end_s(share) - time.monotonic()) * (not self._interrupted)
         if measured is not None:
             measured.deadline_s = time.monotonic() + _MEASURING * left_s
         result = problem.search(

@@ -63,14 +63,14 @@ class Lines(Reporter):
         yield self.lines.append
 
 
-def run(problem, seconds=60.0, began_s=None, **fields):
+def run(problem, seconds=60.0, began_s=None, early=None, **fields):
     model = pathlib.Path("m.onnx")
     request = Optimization(model=model, output=model, seconds=seconds, expansions=200, **fields)
     began_s = time.monotonic() if began_s is None else began_s
     # Neither is anything run nor written.
     task = Task(request, problem, None, None, (), None, began_s)
-    reporter = Lines()
-    proposals = search(task, reporter)
+    reporter, early = Lines(), [] if early is None else early
+    proposals = search(task, reporter, early.append)
     return proposals, list(dict.fromkeys(line.split(":")[0] for line in reporter.lines))
 
 
@@ -81,6 +81,7 @@ def test_the_stages_come_in_order():
         "looking for places where rules apply",
         "removing computations",
         "searching by formula",
+        "measuring what the search by formula found",
         "measuring operators",
         "searching",
         "searching by single operators",
@@ -132,6 +133,14 @@ def test_when_time_is_over_all_is_estimated_and_nothing_is_searched():
     assert proposals.num_measured == 0 and proposals.num_estimated > 0
     assert proposals.result.expansions == 0 and proposals.result.stopped == "out of time"
     assert proposals.result.start_cost_ms > 0
+
+
+def test_what_the_search_by_formula_found_is_looked_at_early_however_late_it_is():
+    early = []
+    proposals, _ = run(problem_of(adapter()), began_s=time.monotonic() - 100, early=early)
+    assert [state.cost_ms for state in early] < [early[0].trail[0].cost_ms]
+    assert early[0].state.graph in [state.state.graph for state in proposals.states]
+    assert proposals.result.expansions == 0
 
 
 def test_what_needs_no_search_is_proposed_when_time_is_over_too():

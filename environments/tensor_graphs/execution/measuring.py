@@ -3,8 +3,8 @@
 Both run in turns, in blocks of some milliseconds. Other load on the machine hardly changes the
 ratio of two neighbouring blocks, and still less the median of many such ratios. A second copy of
 the first model runs beside them. The interval of *its* ratio (A/A) shows how large a difference the
-method finds where there is none. Only a ratio farther below 1 than that counts as a gain. The other
-model's time is over the mean of both copies'.
+method finds where there is none. Only a ratio farther below 1 than that, together with its own
+interval, counts as a gain. The other model's time is over the mean of both copies'.
 
 Models in one process share caches and memory, and each process lays out its memory in another way.
 So what is reported is measured where users are: each model in a process of its own, and all of them
@@ -31,6 +31,7 @@ from environments.tensor_graphs.execution.isolation.remote import alone
 
 # Standard deviations on either side that cover 95% of a normal distribution.
 _CONFIDENCE = 1.96
+_OF_SEVERAL = 1.2
 _NUM_WARM_UP = 3
 _BLOCK_S = 0.005
 _MIN_PAIRS = 9
@@ -84,13 +85,18 @@ class Comparison:
 
     @property
     def is_faster(self) -> bool:
-        """Whether the other model is certainly faster."""
-        return self.ratio.high < 1 - self.margin
+        """Whether the other model is certainly faster.
+
+        The gain is larger than both uncertainties together. They are independent, so their squares
+        add up. That of the ratio counts more, since the best of several models is looked at.
+        """
+        uncertainty = _OF_SEVERAL * (self.ratio.high - self.ratio.value)
+        return 1 - self.ratio.value > math.hypot(uncertainty, self.margin)
 
     @property
     def is_close(self) -> bool:
         """Whether the other model seems to be faster, and may be by more than two copies differ."""
-        return self.ratio.low < 1 - self.margin <= self.ratio.high and self.ratio.value < 1
+        return self.ratio.low < 1 - self.margin and self.ratio.value < 1 and not self.is_faster
 
     @property
     def is_slower(self) -> bool:

@@ -46,16 +46,22 @@ class Judge:
             single=task.single,
         )
 
-    def look_at(self, visited: Visited) -> None:
-        """Check and measure a state shortly, so that this is done however long the search takes."""
+    def look_at(self, visited: Visited) -> bool:
+        """Check and measure a state shortly, so that this is done however long the search takes.
+
+        Returns:
+          Whether it is right and does not seem slower.
+        """
         seen = {candidate.visited.state.graph for candidate in self._early}
         if self._task.trials.unseen or visited.state.graph in seen:
-            return
+            return True
         (candidate,) = self._checker.checked([visited], f"early-{len(self._early)}")
         self._selector.until_s = self._task.share_end_s(1.0)
         if not candidate.refusal and self._selector.affordable(_EARLY):
             candidate = self._selector.screened(candidate, self._task.share_end_s(_EARLY))
         self._early.append(candidate)
+        screening = candidate.screening
+        return not candidate.refusal and (screening is None or screening.ratio.value <= 1)
 
     def select(self, proposed: Sequence[Visited]) -> Selection:
         """Choose the fastest state that is right; without measuring, the first that is right."""

@@ -3,7 +3,8 @@
   places     where rules apply; if there is none, nothing else is worth any time
   removal    what only removes computations, which pays without a search
   formula    a search from there, by costs that are worked out, not measured; its end is checked and
-             measured as a whole model at once, so that this is done on a busy machine too
+             measured as a whole model at once, so that this is done on a busy machine too; if it is
+             wrong or seems slower, so is the end of the removal
   operators  measurements of operators: those that the search by formula changed or made come first,
              then those that rules may change; the largest come first
   portable   with --contrib, a search without those operators, by the measured costs
@@ -59,6 +60,8 @@ _PATIENCE = 0.7
 _NUM_PROPOSED, _NUM_OF_OTHERS = 7, 3
 
 Tell = Callable[[str], None]
+LookAt = Callable[[Visited], bool]
+"""Checks and measures a state; returns whether it is right and does not seem slower."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,15 +83,13 @@ class Proposals:
     seconds: float = 0.0
 
 
-def search(
-    task: Task, reporter: Reporter, look_at: Callable[[Visited], None] = lambda _: None
-) -> Proposals:
+def search(task: Task, reporter: Reporter, look_at: LookAt = lambda _: True) -> Proposals:
     """Search for states that cost less, as the user asks for it.
 
     Args:
       task: the model, and what is asked for.
       reporter: receives the progress.
-      look_at: is called with what the search by formula found, to measure it early.
+      look_at: is called with what the first stages found, to measure it early.
     """
     with reporter.status() as tell:
         proposals = _Stages(task, tell, look_at).run()
@@ -104,7 +105,7 @@ def search(
 
 
 class _Stages:
-    def __init__(self, task: Task, tell: Tell, look_at: Callable[[Visited], None]) -> None:
+    def __init__(self, task: Task, tell: Tell, look_at: LookAt) -> None:
         self._task, self._problem, self._request = task, task.problem, task.request
         self._tell, self._look_at = tell, look_at
         self._began_s = time.monotonic()
@@ -113,6 +114,8 @@ class _Stages:
         # The candidates of other estimates than the main one must be measured.
         self._has_others = task.request.measure and self._measured is not None
         self._interrupted = False
+        # What only removes computations, if it is not where the main search begins.
+        self._sure: Visited | None = None
 
     def run(self) -> Proposals:
         by_formula = dataclasses.replace(
@@ -128,6 +131,7 @@ class _Stages:
         if self._request.method == "regions" and (self._has_others or self._measured is None):
             removal = self._remove(by_formula)
         if self._has_others:
+            self._sure = removal.best if removal is not None and removal.best.path else None
             results.append(self._search_by_formula(by_formula, removal))
         self._measure_operators(by_formula.start, [result.best for result in results])
         self._problem = by_formula.with_objective(self._problem.objective)
@@ -170,7 +174,8 @@ class _Stages:
         if result.path and not self._interrupted:
             self._tell("measuring what the search by formula found")
             try:
-                self._look_at(result.candidates[0])
+                if not self._look_at(result.candidates[0]) and self._sure is not None:
+                    self._look_at(self._sure)
             except KeyboardInterrupt:
                 self._interrupted = True
         return result
@@ -264,6 +269,8 @@ class _Stages:
         for by_estimate in others:
             visited = replay(Visited(self._problem.start), by_estimate.path)
             trails.append(worth_measuring(visited, max_states=_NUM_OF_OTHERS))
+        if self._sure is not None:
+            trails.append([replay(Visited(self._problem.start), self._sure.path)])
         ends = [trail[0] for trail in trails if trail]
         if not ends and result.expansions:
             ends = [Visited(self._problem.start)]

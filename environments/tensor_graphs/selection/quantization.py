@@ -46,7 +46,9 @@ _SMALLEST_WEIGHT = 256
 # The first opset whose DequantizeLinear has a scale for each channel.
 _BY_CHANNEL_OPSET = 13
 # Shares of the time of a kind: for groups, for nodes, for bisection.
-_GROUPS, _NODES, _BISECTED = 0.3, 0.6, 0.75
+_GROUPS, _NODES, _BISECTED = 0.3, 0.6, 0.8
+# But bisection tries so many sizes however late it is.
+_MIN_TRIES = 3
 _LEAST_ERROR = 1e-9
 # What is not certainly slower may gain beside others.
 _LEAST_GAIN = 1e-3
@@ -183,7 +185,7 @@ class Quantizer:
         seconds: float,
     ) -> list[str]:
         """Return the nodes of the groups that gain, those first that gain most for their error."""
-        scores: dict[str, float] = {}
+        gains: dict[str, float] = {}
         for place, group in enumerate(groups):
             self._tell(f"quantising ({kind}): group {place + 1} of {len(groups)}")
             if time.monotonic() > began_s + 2 * _GROUPS * seconds:
@@ -197,21 +199,23 @@ class Quantizer:
             if compared.is_slower:
                 continue
             gain = max(1 - compared.ratio.value, _LEAST_GAIN) / len(group)
-            for name in group:
-                # Errors of several nodes add up like their squares, as independent ones do.
-                error = alone.judgement.error / math.sqrt(len(group))
-                if len(group) > 1 and time.monotonic() < began_s + _NODES * seconds:
-                    single = self._attempt(kind, model, [name])
-                    error = single.judgement.error if single else error
-                self._errors[name] = max(error, _LEAST_ERROR)
-                scores[name] = gain / self._errors[name]
-        return sorted(scores, key=lambda name: -scores[name])
+            # Errors of several nodes add up like their squares, as independent ones do.
+            error = max(alone.judgement.error / math.sqrt(len(group)), _LEAST_ERROR)
+            gains |= dict.fromkeys(group, gain)
+            self._errors |= dict.fromkeys(group, error)
+        for name in sorted(gains, key=lambda name: -self._errors[name]):
+            if time.monotonic() > began_s + _NODES * seconds:
+                break
+            self._tell(f"quantising ({kind}): single nodes")
+            if (single := self._attempt(kind, model, [name])) is not None:
+                self._errors[name] = max(single.judgement.error, _LEAST_ERROR)
+        return sorted(gains, key=lambda name: -gains[name] / self._errors[name])
 
     def _bisected(
         self, kind: str, model: onnx.ModelProto, ordered: Sequence[str], end_s: float
     ) -> Attempt | None:
         """Return the model with most of the first nodes quantised that is within the error."""
-        best, least, most = None, 0, len(ordered)
+        best, least, most, tries = None, 0, len(ordered), 0
         squares = itertools.accumulate(self._errors[name] ** 2 for name in ordered)
         expected = sum(square <= self._max_error**2 for square in squares)
         size = max(expected, min(1, most))
@@ -222,7 +226,8 @@ class Quantizer:
                 best, least = attempt, size
             else:
                 most = size - 1
-            if time.monotonic() > end_s and best is not None:
+            tries += 1
+            if time.monotonic() > end_s and best is not None and tries >= _MIN_TRIES:
                 break
             size = (least + most + 1) // 2
         return best

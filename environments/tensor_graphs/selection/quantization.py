@@ -155,8 +155,7 @@ class Quantizer:
 
         It is measured against the float model, for `final_s` seconds of wall time.
         """
-        groups = self._groups(kind)
-        names = [name for group in groups for name in group]
+        names = [name for group in self._groups(kind) for name in group]
         if not names:
             return None
         self._tell(f"quantising ({kind}): all {len(names)} nodes")
@@ -167,30 +166,39 @@ class Quantizer:
         everything = self._attempt(kind, model, names)
         if everything is None:
             return None
-        self.plain.append(self._measured(everything, final_s / 2))
+        everything = self._measured(everything, final_s / 2)
+        self.plain.append(everything)
         began_s = time.monotonic()
-        ordered = self._ordered(kind, model, groups, began_s, seconds)
+        ordered = self._ordered(kind, model, everything, began_s, seconds)
         chosen = self._bisected(kind, model, ordered, began_s + _BISECTED * seconds)
         attempts = [] if chosen is None else [self._measured(chosen, final_s / 2)]
         if everything.judgement.error <= self._max_error:
-            attempts.append(self.plain[-1])
+            attempts.append(everything)
         return min(attempts, key=time_of, default=None)
 
     def _ordered(
         self,
         kind: str,
         model: onnx.ModelProto,
-        groups: Sequence[Sequence[str]],
+        everything: Attempt,
         began_s: float,
         seconds: float,
     ) -> list[str]:
         """Return the nodes of the groups that gain, those first that gain most for their error."""
-        gains: dict[str, float] = {}
+        gains, groups = dict[str, float](), self._groups(kind)
+        assert everything.over_float is not None
+        if (all_of_them := everything.over_float.ratio.value) < 1:
+            # What there is no time to measure is taken for average.
+            error = everything.judgement.error / math.sqrt(len(everything.nodes))
+            gains = dict.fromkeys(everything.nodes, (1 - all_of_them) / len(everything.nodes))
+            self._errors |= dict.fromkeys(everything.nodes, max(error, _LEAST_ERROR))
         for place, group in enumerate(groups):
             self._tell(f"quantising ({kind}): group {place + 1} of {len(groups)}")
             if time.monotonic() > began_s + 2 * _GROUPS * seconds:
                 self.is_late = True
                 break
+            for name in group:
+                gains.pop(name, None)
             alone = self._attempt(kind, model, group)
             if alone is None:
                 continue

@@ -90,7 +90,7 @@ def quantize(
         right = [attempt for attempt in attempts if attempt is not None]
         outcome = _fastest(task, right, model, tell)
     if outcome.reason and quantizer.is_late:
-        reason = f"{outcome.reason}; not all nodes were tried: give more --seconds"
+        reason = f"{outcome.reason}; not all nodes were tried alone: give more --seconds"
         outcome = dataclasses.replace(outcome, reason=reason)
     return dataclasses.replace(outcome, plain=tuple(quantizer.plain))
 

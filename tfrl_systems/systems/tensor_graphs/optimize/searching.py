@@ -53,6 +53,7 @@ _MEASURING = 0.4
 # Removal takes so many seconds if it needs them, and the search by formula this share of all
 # seconds, however few are left: a busy machine may have spent all on starting the program.
 _REMOVAL_S, _LEAST_FORMULA = 3.0, 0.2
+_ONE_OPERATOR_S = 2.0
 # A search that has found nothing after this share of its time is given up.
 _PATIENCE = 0.7
 # This many states are checked and measured as whole models, and so many of them from the trail of
@@ -251,13 +252,17 @@ class _Stages:
             return
         measured = self._measured
         order = [pair for state in cheaper for pair in _changed(start, state)] + _near(start)
-        end_s = measured.deadline_s = self._end_s(_OPERATORS)
+        # One is measured however late it is: without any, estimates would be of another machine.
+        end_s = self._end_s(_OPERATORS)
+        measured.deadline_s = max(end_s, time.monotonic() + _ONE_OPERATOR_S)
         try:
             for place, (graph, number) in enumerate(order):
-                if self._interrupted or time.monotonic() >= end_s:
+                if self._interrupted or (place and time.monotonic() >= end_s):
                     break
                 self._tell(f"measuring operators: {place} of {len(order)}")
                 measured.node_cost_ms(graph, number)
+                if measured.num_measured:
+                    measured.deadline_s = end_s
         except KeyboardInterrupt:
             self._interrupted = True
         if self._interrupted:

@@ -40,7 +40,8 @@ PEERS = {
     ),
     "onnxruntime.transformers": (
         "from onnxruntime.transformers import optimizer; "
-        "optimizer.optimize_model(S).save_model_to_file(T)"
+        # Its higher levels need PyTorch.
+        "optimizer.optimize_model(S, opt_level=0).save_model_to_file(T)"
     ),
 }
 """What makes the file T from the file S, in Python, by the name of the tool."""

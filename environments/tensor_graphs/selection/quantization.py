@@ -159,13 +159,16 @@ class Quantizer:
         if not names:
             return None
         self._tell(f"quantising ({kind}): all {len(names)} nodes")
-        try:
-            model = quantised(self._model, kind, names, self._samples.inputs)
-        except UserError:
+        variants = []
+        for by_channel in (True, False):
+            with contextlib.suppress(UserError):
+                model = quantised(self._model, kind, names, self._samples.inputs, by_channel)
+                if (attempt := self._attempt(kind, model, names)) is not None:
+                    variants.append((attempt.judgement.error, by_channel, model, attempt))
+        if not variants:
             return None
-        everything = self._attempt(kind, model, names)
-        if everything is None:
-            return None
+        # Scales by channel are finer, but use up more of the sums that overflow.
+        *_, model, everything = min(variants, key=lambda variant: variant[:2])
         everything = self._measured(everything, final_s / 2)
         self.plain.append(everything)
         began_s = time.monotonic()
@@ -303,9 +306,20 @@ def _opset_of(model: onnx.ModelProto) -> int:
 
 
 def quantised(
-    model: onnx.ModelProto, kind: str, nodes: Sequence[str], samples: Sequence[Arrays]
+    model: onnx.ModelProto,
+    kind: str,
+    nodes: Sequence[str],
+    samples: Sequence[Arrays],
+    by_channel: bool = True,
 ) -> onnx.ModelProto:
     """Quantise some nodes of a model that `prepared` has returned.
+
+    Args:
+      model: the model.
+      kind: one of KINDS.
+      nodes: names of the nodes.
+      samples: inputs, from which ranges come.
+      by_channel: whether each channel of a weight has a scale of its own, if the opset allows that.
 
     Raises:
       UserError: onnxruntime cannot quantise it.
@@ -317,7 +331,7 @@ def quantised(
     usual = {
         "nodes_to_quantize": list(nodes),
         "op_types_to_quantize": list(_TYPES[kind]),
-        "per_channel": _opset_of(model) >= _BY_CHANNEL_OPSET,
+        "per_channel": by_channel and _opset_of(model) >= _BY_CHANNEL_OPSET,
         "weight_type": ort.QuantType.QInt8,
     }
     try:
@@ -330,7 +344,7 @@ def quantised(
                     *(copied, path, _Reader(samples)),
                     quant_format=ort.QuantFormat.QDQ,
                     activation_type=ort.QuantType.QUInt8,
-                    reduce_range=_overflows(),
+                    reduce_range=by_channel and _overflows(),
                     **usual,
                 )
             return onnx.load(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import pathlib
 import subprocess
 import sys
@@ -39,13 +40,16 @@ PEERS = {
     ),
     "onnxruntime.transformers": (
         "from onnxruntime.transformers import optimizer; "
-        "optimizer.optimize_model(S).save_model_to_file(T)"
+        # Its higher levels need PyTorch.
+        "optimizer.optimize_model(S, opt_level=0).save_model_to_file(T)"
     ),
 }
 """What makes the file T from the file S, in Python, by the name of the tool."""
 
 OURS: Mapping[str, Mapping[str, Any]] = {"tfrl": {}, "tfrl --contrib": {"contrib": True}}
 COPY = "two copies"
+RUNTIME = "openvino"
+"""Another runtime that the file itself runs in, where it is installed beside this program."""
 _LEVELS = ("", "-extended", "-basic", "-disable")
 _PEER_TIMEOUT_S = 300.0
 
@@ -58,6 +62,7 @@ class Files:
       models: directory of ONNX files, as `tools.fetch_models` makes it.
       seconds: for each search.
       measure_seconds: for each measurement.
+      threads: of each operator, wherever something is measured.
       peers: the Python in which the others are installed (pip install 'tfrl-systems[peers]'); an
         environment of their own, if they need other versions of onnx or ml_dtypes.
     """
@@ -65,6 +70,7 @@ class Files:
     models: pathlib.Path = option(metavar="DIR")
     seconds: float = option(30.0, metavar="N", positive=True)
     measure_seconds: float = option(5.0, metavar="N", positive=True)
+    threads: int = option(1, metavar="N", minimum=1)
     peers: str = option(sys.executable, metavar="PYTHON")
 
 
@@ -109,7 +115,11 @@ def simplified(peer: str, python: str, source: pathlib.Path, target: pathlib.Pat
 
 
 def measured(
-    original: pathlib.Path, others: Mapping[str, pathlib.Path], inputs: Arrays, seconds: float
+    original: pathlib.Path,
+    others: Mapping[str, pathlib.Path],
+    inputs: Arrays,
+    seconds: float,
+    threads: int = 1,
 ) -> Record:
     """Measure fully optimised models, each in turns with two copies of the original at its best.
 
@@ -118,13 +128,14 @@ def measured(
       others: their files by name.
       inputs: what all are run on.
       seconds: wall time.
+      threads: of each operator.
 
     Returns:
-      For each name, and for a copy of the original, [median, low, high] of its time over that of
-      the original at its best level; "level", the name of that level; "wrong", what differs or why
-      it does not run, by name.
+      For each name, for a copy of the original, and for the original in RUNTIME, [median, low,
+      high] of its time over that of the original at its best level; "level", the name of that
+      level; "wrong", what differs or why it does not run, by name.
     """
-    full, *lower = (remote.isolated(f"onnxruntime{suffix}") for suffix in _LEVELS)
+    full, *lower = (remote.isolated(f"onnxruntime{suffix}", threads) for suffix in _LEVELS)
     bench = measuring.Bench(original, inputs, full)
     beside = {level: bench.compare(original, other_backend=level, seconds=0.5) for level in lower}
     level, quickest = min(beside.items(), key=lambda item: item[1].ratio.value)
@@ -132,12 +143,15 @@ def measured(
     bench, own = measuring.Bench(original, inputs, best), best.open(original)
     coarsest = equivalence.least_exact_type(onnx_io.read(original))
     ratios, wrong = dict[str, measuring.Ratio](), dict[str, str]()
-    for name, path in others.items():
+    runs = [(name, path, full.name) for name, path in others.items()]
+    runs.append((RUNTIME, original, full.name.replace("onnxruntime", RUNTIME)))
+    for name, path, on in runs:
         try:
-            same = equivalence.check(own, path, [inputs], on=full, computed_in=coarsest)
+            runtime = remote.isolated(on)
+            same = equivalence.check(own, path, [inputs], on=runtime, computed_in=coarsest)
             # In fresh processes: what ran before in one changes how fast the next runs.
             compared = bench.compare(
-                path, other_backend=full, seconds=seconds / len(others), num_processes=1
+                path, other_backend=runtime, seconds=seconds / len(others), num_processes=1
             )
         except UserError as error:
             wrong[name] = str(error)
@@ -165,6 +179,7 @@ def _measure(about: Record, _: pathlib.Path) -> Record:
                     reporter=experiments.Reporter(),
                     seconds=about["seconds"],
                     measure_seconds=measure_s,
+                    threads=about["threads"],
                     **settings,
                 )
                 for name, settings in OURS.items()
@@ -177,12 +192,15 @@ def _measure(about: Record, _: pathlib.Path) -> Record:
         }
         outcome = outcomes[0]
         others |= {peer: directory / f"{peer}.onnx" for peer, why in peers.items() if not why}
+        peers[RUNTIME] = "" if importlib.util.find_spec(RUNTIME) else "not installed"
         open_sizes = OpenSizes(onnx_io.read(path))
         rows = []
         for sizes in outcome["sizes"]:
             model = onnx.load(path, load_external_data=False)
             inputs = random_inputs(model, sizes=open_sizes.at(sizes))
-            rows.append({"sizes": sizes, **measured(path, others, inputs, measure_s)})
+            rows.append(
+                {"sizes": sizes, **measured(path, others, inputs, measure_s, about["threads"])}
+            )
     return {
         "outcome": "faster" if outcome["gain"] else f"copied: {outcome['reason']}",
         "rows": rows,
@@ -235,7 +253,7 @@ file and a copy of it, in fresh processes, at each of the sizes that `tfrl optim
                 **{name: _ratio_of(name) for name in OURS},
                 "said": first("said", "{:.3f}"),
                 COPY: _ratio_of(COPY),
-                **{peer: _ratio_of(peer) for peer in PEERS},
+                **{peer: _ratio_of(peer) for peer in (*PEERS, RUNTIME)},
                 "search, all": first(
                     lambda row: f"{row.get('search_s', 0):.0f} s, {row['seconds_all']:.0f} s"
                 ),

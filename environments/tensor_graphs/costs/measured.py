@@ -246,6 +246,7 @@ class _Formula:
         self._analytic = AnalyticObjective(sizes=sizes)
         # Measured and analytic ms in all, by the last operator of the group; "" for all groups.
         self._sums: dict[str, tuple[float, float]] = {}
+        self._scales: dict[str, float] = {}
 
     def learn(self, graph: Graph, members: Sequence[int], cost_ms: float) -> None:
         """Remember how the measured cost of a group compares with the analytic one."""
@@ -257,9 +258,12 @@ class _Formula:
     def cost_ms(self, graph: Graph, members: Sequence[int]) -> float:
         """Estimate the cost of a group in ms."""
         op = graph.nodes[members[-1]].op
-        measured_ms, analytic_ms = self._sums.get(op) or self._sums.get("", (1.0, 1.0))
-        scale = measured_ms / analytic_ms if analytic_ms and measured_ms else 1.0
-        return scale * self._plain_ms(graph, members)
+        # Estimates are compared with earlier ones, so an operator keeps the scale it had first.
+        if op not in self._scales:
+            measured_ms, analytic_ms = self._sums.get(op) or self._sums.get("", (1.0, 1.0))
+            is_known = analytic_ms and measured_ms
+            self._scales[op] = measured_ms / analytic_ms if is_known else 1.0
+        return self._scales[op] * self._plain_ms(graph, members)
 
     def _plain_ms(self, graph: Graph, members: Sequence[int]) -> float:
         return sum(self._analytic.node_cost_ms(graph, member) for member in members)

@@ -99,7 +99,7 @@ def check(
       UserError: a model cannot be run.
     """
     on = on or backend()
-    opened = on.open(first) if isinstance(first, pathlib.Path | onnx.ModelProto) else first
+    opened = on.open(first) if isinstance(first, pathlib.Path | onnx.ModelProto | bytes) else first
     reference = Reference.of(opened)
     program, trials = _Fallible(on.open(second), second, below), list(trials)
     usual = reference.usual_errors(trials)

@@ -3,7 +3,8 @@
 Both run in turns, in blocks of some milliseconds. Other load on the machine hardly changes the
 ratio of two neighbouring blocks, and still less the median of many such ratios. A second copy of
 the first model runs beside them. The interval of *its* ratio (A/A) shows how large a difference the
-method finds where there is none. Only a ratio farther below 1 than that counts as a gain.
+method finds where there is none. Only a ratio farther below 1 than that, together with its own
+interval, counts as a gain. The other model's time is over the mean of both copies'.
 
 Models in one process share caches and memory, and each process lays out its memory in another way.
 So what is reported is measured where users are: each model in a process of its own, and all of them
@@ -21,6 +22,7 @@ import pathlib
 import statistics
 import time
 from collections.abc import Iterator, Sequence
+from concurrent import futures
 
 import onnx
 
@@ -29,12 +31,19 @@ from environments.tensor_graphs.execution.isolation.remote import alone
 
 # Standard deviations on either side that cover 95% of a normal distribution.
 _CONFIDENCE = 1.96
+_OF_SEVERAL = 1.25
+# One model over the mean of two varies by 1 + 1/2, one over another by 1 + 1.
+_OF_MEAN = math.sqrt(1.5 / 2)
 _NUM_WARM_UP = 3
 _BLOCK_S = 0.005
 _MIN_PAIRS = 9
 _LONG_S = 0.05
 
+_FEW_PROCESSES = 2
 _LARGE_BYTES = 1 << 30
+
+BUSY = 3.0
+"""On a machine that is busy with other work, a measurement takes up to this many times longer."""
 
 FEW_PAIRS = 3
 """Minimum of pairs for a first, short measurement of a large model."""
@@ -57,7 +66,8 @@ class Comparison:
     """The measured speed of two models.
 
     Attributes:
-      ratio: the other model's time divided by the first's; below 1, the other is faster.
+      ratio: the other model's time divided by the first's, the mean of both copies; below 1, the
+        other is faster.
       same: the same ratio for a copy of the first model (A/A), which should be 1.
       first_ms: median time of one run of the first model.
       other_ms: median time of one run of the other model.
@@ -77,8 +87,19 @@ class Comparison:
 
     @property
     def is_faster(self) -> bool:
-        """Whether the other model is certainly faster."""
-        return self.ratio.high < 1 - self.margin
+        """Whether the other model is certainly faster.
+
+        The gain is larger than both uncertainties together. They are independent, so their squares
+        add up. That of the ratio counts more, since the best of several models is looked at. That
+        of two copies counts less, since the ratio is over the mean of both, which varies less.
+        """
+        uncertainty = _OF_SEVERAL * (self.ratio.high - self.ratio.value)
+        return 1 - self.ratio.value > math.hypot(uncertainty, _OF_MEAN * self.margin)
+
+    @property
+    def is_close(self) -> bool:
+        """Whether the other model seems to be faster, and may be by more than two copies differ."""
+        return self.ratio.low < 1 - self.margin and self.ratio.value < 1 and not self.is_faster
 
     @property
     def is_slower(self) -> bool:
@@ -122,11 +143,12 @@ class Bench:
         Args:
           second: the model to measure; it has the same inputs.
           other_backend: the backend that runs it, if not the same.
-          seconds: wall time that the pairs may take.
+          seconds: time that the runs of all pairs may take: processor time where the backend counts
+            that, so that a busy machine measures as many pairs, for up to `BUSY` times as long.
           pairs: smallest number of pairs to measure, whatever time they take.
           until_s: from this time of `time.monotonic` on, FEW_PAIRS are enough.
-          num_processes: how many fresh processes each model is measured in; with 0, all are
-            measured in the process of the backend.
+          num_processes: how many fresh processes each model is measured in, and twice as many if
+            it then is a close thing; with 0, all are measured in the process of the backend.
 
         Raises:
           UserError: the model cannot be run.
@@ -138,26 +160,25 @@ class Bench:
             programs = [self._first, on.open(second), self._copy]
             turns += self._measured(programs, seconds, pairs, until_s)
         # Models that take long to open are not opened again and again.
-        enough_s = min(until_s, time.monotonic() + 1.5 * seconds)
-        for _ in range(num_processes):
-            if len(turns) >= FEW_PAIRS and time.monotonic() >= enough_s:
+        enough_s = time.monotonic() + 1.5 * seconds
+        for count in range(2 * num_processes):
+            is_close = len(turns) >= FEW_PAIRS and _comparison_of(turns).is_close
+            if count >= num_processes and not is_close:
+                break
+            goes_on = is_close or count < _FEW_PROCESSES
+            is_enough = time.monotonic() >= (until_s if goes_on else enough_s)
+            if len(turns) >= FEW_PAIRS and is_enough:
                 break
             with contextlib.ExitStack() as stack:
                 backends = [self._backend, on, self._backend][: 2 if self._is_large else 3]
                 fresh = [stack.enter_context(alone(backend)) for backend in backends]
                 models = [self._model, second, self._model]
-                pairs_to_open = zip(fresh, models[: len(fresh)], strict=True)
-                programs = [backend.open(model) for backend, model in pairs_to_open]
+                # Each process opens its model while the others open theirs.
+                with futures.ThreadPoolExecutor() as threads:
+                    programs = list(threads.map(_open, fresh, models[: len(fresh)]))
                 share = seconds / num_processes, math.ceil(pairs / num_processes), until_s
                 turns += self._measured([*programs, programs[0]][:3], *share)
-        first_s, second_s, same_s = zip(*turns, strict=True)
-        return Comparison(
-            ratio=ratio_of(first_s, second_s),
-            same=ratio_of(first_s, same_s),
-            first_ms=1e3 * statistics.median(first_s),
-            other_ms=1e3 * statistics.median(second_s),
-            num_pairs=len(turns),
-        )
+        return _comparison_of(turns)
 
     def _measured(
         self, programs: Sequence[Program], seconds: float, pairs: int, until_s: float
@@ -166,15 +187,34 @@ class Bench:
         blocks = [_Block(program.timer(self._inputs)) for program in programs]
         # All blocks have the same number of runs, so that their overheads are equal.
         num_runs = max(block.num_runs for block in blocks)
-        start_s, turn = time.monotonic(), 0
-        while turn < pairs or time.monotonic() - start_s < seconds:
+        latest_s = min(until_s, time.monotonic() + BUSY * seconds)
+        spent_s, turn = 0.0, 0
+        while turn < pairs or (spent_s < seconds and time.monotonic() < latest_s):
             if turn >= min(FEW_PAIRS, pairs) and time.monotonic() >= until_s:
                 break
             # The order changes from turn to turn, so that no model always follows the same one.
             order = _ORDERS[turn % len(_ORDERS)]
             times = {number: blocks[number].measure(num_runs) for number in order}
             yield times[0], times[1], times[2]
+            spent_s += num_runs * sum(times.values())
             turn += 1
+
+
+def _open(backend: Backend, model: Model) -> Program:
+    return backend.open(model)
+
+
+def _comparison_of(turns: Sequence[tuple[float, float, float]]) -> Comparison:
+    first_s, second_s, same_s = zip(*turns, strict=True)
+    # Both copies are the first model, and one of them may have a bad place in memory.
+    both_s = [math.sqrt(first * same) for first, _, same in turns]
+    return Comparison(
+        ratio=ratio_of(both_s, second_s),
+        same=ratio_of(first_s, same_s),
+        first_ms=1e3 * statistics.median(first_s),
+        other_ms=1e3 * statistics.median(second_s),
+        num_pairs=len(turns),
+    )
 
 
 def compare(
@@ -189,7 +229,7 @@ def compare(
 def size_bytes(model: Model) -> int:
     """Return the size of a model, the weights in other files included."""
     if not isinstance(model, pathlib.Path):
-        return model.ByteSize()
+        return len(model) if isinstance(model, bytes) else model.ByteSize()
     weights = onnx.load(model, load_external_data=False).graph.initializer
     entries = itertools.chain.from_iterable(weight.external_data for weight in weights)
     lengths = [int(entry.value) for entry in entries if entry.key == "length"]

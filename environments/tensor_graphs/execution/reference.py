@@ -115,8 +115,11 @@ def _usual_among_alike(errors: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     return usual
 
 
-# Values in float64 take some 30 times as long as a run; so long are they computed for more inputs.
-_EXACT_S = 8.0
+EXACT_S = 8.0
+"""Values in float64 take some 30 times as long as a run, so they are not computed for more inputs
+once that has taken so many seconds."""
+# Those of one input may take so long.
+_ONE_INPUT_S = 16.0
 
 
 class Reference:
@@ -126,10 +129,16 @@ class Reference:
       program: the program.
     """
 
-    def __init__(self, program: Program, precise: Precise | None = None) -> None:
-        """Remember a program, and the same model in float64; without it digits do not count."""
+    def __init__(
+        self, program: Program, precise: Precise | None = None, exact_s: float = EXACT_S
+    ) -> None:
+        """Remember a program, and the same model in float64; without it digits do not count.
+
+        `exact_s` is as `EXACT_S`.
+        """
         self.program = program
         self._precise = precise
+        self._most_exact_s = exact_s
         # The inputs are kept too, so that no others can get their id.
         self._outputs: dict[int, tuple[Arrays, dict[str, Any]]] = {}
         self._roundings: dict[int, dict[str, float]] = {}
@@ -164,10 +173,10 @@ class Reference:
         return self._exact[id(inputs)]
 
     def _computed(self, inputs: Arrays, began_s: float) -> dict[str, np.ndarray] | None:
-        if self._precise is None or self._exact_s > _EXACT_S:
+        if self._precise is None or self._exact_s > self._most_exact_s:
             return None
         try:
-            return self._precise.run(inputs, began_s + 2 * _EXACT_S)
+            return self._precise.run(inputs, began_s + _ONE_INPUT_S)
         except ImpreciseError:
             return None
 

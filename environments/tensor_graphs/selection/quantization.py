@@ -16,18 +16,26 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import functools
 import io
+import itertools
 import logging
+import math
 import pathlib
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import onnx
+import onnx.parser
+import onnx.version_converter
 
 from environments.errors import UserError
 from environments.tensor_graphs.execution.backends import Arrays, Backend
+from environments.tensor_graphs.execution.isolation import remote
 from environments.tensor_graphs.execution.measuring import FEW_PAIRS, Bench, Comparison
+from environments.tensor_graphs.selection.partly import with_nodes
 
 KINDS = ("dynamic", "static")
 _TYPES: Mapping[str, Sequence[str]] = {
@@ -35,8 +43,12 @@ _TYPES: Mapping[str, Sequence[str]] = {
     "static": ("MatMul", "Gemm", "Conv"),
 }
 _SMALLEST_WEIGHT = 256
+# The first opset whose DequantizeLinear has a scale for each channel.
+_BY_CHANNEL_OPSET = 13
 # Shares of the time of a kind: for groups, for nodes, for bisection.
-_GROUPS, _NODES, _BISECTED = 0.3, 0.6, 0.75
+_GROUPS, _NODES, _BISECTED = 0.3, 0.6, 0.8
+# But bisection tries so many sizes however late it is.
+_MIN_TRIES = 3
 _LEAST_ERROR = 1e-9
 # What is not certainly slower may gain beside others.
 _LEAST_GAIN = 1e-3
@@ -115,6 +127,10 @@ class Quantizer:
       directory: where files are written.
       max_error: the largest relative error that is allowed.
       tell: is told what is being done.
+
+    Attributes:
+      plain: a model of each kind with all its nodes quantised.
+      is_late: whether groups were left out because the time for them was over.
     """
 
     def __init__(
@@ -128,7 +144,8 @@ class Quantizer:
     ) -> None:
         self._samples, self._on, self._directory = samples, on, directory
         self._max_error, self._tell = max_error, tell
-        self._count = 0
+        self._count, self.is_late = 0, False
+        self._errors: dict[str, float] = {}
         self._model = prepared(model)
         self._bench = Bench(model, samples.inputs[0], on)
         self.plain: list[Attempt] = []
@@ -138,54 +155,90 @@ class Quantizer:
 
         It is measured against the float model, for `final_s` seconds of wall time.
         """
-        began_s = time.monotonic()
-        groups = self._groups(kind)
-        everything = self._attempt(kind, [name for group in groups for name in group])
-        if everything is None:
+        names = [name for group in self._groups(kind) for name in group]
+        if not names:
             return None
-        self.plain.append(self._measured(everything, final_s / 2))
-        ordered = self._ordered(kind, groups, began_s, seconds)
-        chosen = self._bisected(kind, ordered, began_s + _BISECTED * seconds)
+        self._tell(f"quantising ({kind}): all {len(names)} nodes")
+        variants = []
+        for by_channel in (True, False):
+            with contextlib.suppress(UserError):
+                model = quantised(self._model, kind, names, self._samples.inputs, by_channel)
+                if (attempt := self._attempt(kind, model, names)) is not None:
+                    variants.append((attempt.judgement.error, by_channel, model, attempt))
+        if not variants:
+            return None
+        # Scales by channel are finer, but use up more of the sums that overflow.
+        *_, model, everything = min(variants, key=lambda variant: variant[:2])
+        everything = self._measured(everything, final_s / 2)
+        self.plain.append(everything)
+        began_s = time.monotonic()
+        ordered = self._ordered(kind, model, everything, began_s, seconds)
+        chosen = self._bisected(kind, model, ordered, began_s + _BISECTED * seconds)
         attempts = [] if chosen is None else [self._measured(chosen, final_s / 2)]
         if everything.judgement.error <= self._max_error:
-            attempts.append(self.plain[-1])
+            attempts.append(everything)
         return min(attempts, key=time_of, default=None)
 
     def _ordered(
-        self, kind: str, groups: Sequence[Sequence[str]], began_s: float, seconds: float
+        self,
+        kind: str,
+        model: onnx.ModelProto,
+        everything: Attempt,
+        began_s: float,
+        seconds: float,
     ) -> list[str]:
         """Return the nodes of the groups that gain, those first that gain most for their error."""
-        scores: dict[str, float] = {}
+        gains, groups = dict[str, float](), self._groups(kind)
+        assert everything.over_float is not None
+        if (all_of_them := everything.over_float.ratio.value) < 1:
+            # What there is no time to measure is taken for average.
+            error = everything.judgement.error / math.sqrt(len(everything.nodes))
+            gains = dict.fromkeys(everything.nodes, (1 - all_of_them) / len(everything.nodes))
+            self._errors |= dict.fromkeys(everything.nodes, max(error, _LEAST_ERROR))
         for place, group in enumerate(groups):
             self._tell(f"quantising ({kind}): group {place + 1} of {len(groups)}")
-            alone = self._attempt(kind, group)
-            if alone is None or time.monotonic() > began_s + _GROUPS * seconds * 2:
+            if time.monotonic() > began_s + 2 * _GROUPS * seconds:
+                self.is_late = True
+                break
+            for name in group:
+                gains.pop(name, None)
+            alone = self._attempt(kind, model, group)
+            if alone is None:
                 continue
             compared = self._measured(alone, _GROUPS * seconds / (2 * len(groups))).over_float
             assert compared is not None
             if compared.is_slower:
                 continue
             gain = max(1 - compared.ratio.value, _LEAST_GAIN) / len(group)
-            for name in group:
-                judgement = alone.judgement
-                if len(group) > 1 and time.monotonic() < began_s + _NODES * seconds:
-                    single = self._attempt(kind, [name])
-                    judgement = single.judgement if single else judgement
-                scores[name] = gain / max(judgement.error, _LEAST_ERROR)
-        return sorted(scores, key=lambda name: -scores[name])
+            # Errors of several nodes add up like their squares, as independent ones do.
+            error = max(alone.judgement.error / math.sqrt(len(group)), _LEAST_ERROR)
+            gains |= dict.fromkeys(group, gain)
+            self._errors |= dict.fromkeys(group, error)
+        for name in sorted(gains, key=lambda name: -self._errors[name]):
+            if time.monotonic() > began_s + _NODES * seconds:
+                break
+            self._tell(f"quantising ({kind}): single nodes")
+            if (single := self._attempt(kind, model, [name])) is not None:
+                self._errors[name] = max(single.judgement.error, _LEAST_ERROR)
+        return sorted(gains, key=lambda name: -gains[name] / self._errors[name])
 
-    def _bisected(self, kind: str, ordered: Sequence[str], end_s: float) -> Attempt | None:
+    def _bisected(
+        self, kind: str, model: onnx.ModelProto, ordered: Sequence[str], end_s: float
+    ) -> Attempt | None:
         """Return the model with most of the first nodes quantised that is within the error."""
-        best, least, most = None, 0, len(ordered)
-        size = most
+        best, least, most, tries = None, 0, len(ordered), 0
+        squares = itertools.accumulate(self._errors[name] ** 2 for name in ordered)
+        expected = sum(square <= self._max_error**2 for square in squares)
+        size = max(expected, min(1, most))
         while least < most:
             self._tell(f"quantising ({kind}): {size} of {len(ordered)} nodes")
-            attempt = self._attempt(kind, ordered[:size])
+            attempt = self._attempt(kind, model, ordered[:size])
             if attempt is not None and attempt.judgement.error <= self._max_error:
                 best, least = attempt, size
             else:
                 most = size - 1
-            if time.monotonic() > end_s and best is not None:
+            tries += 1
+            if time.monotonic() > end_s and best is not None and tries >= _MIN_TRIES:
                 break
             size = (least + most + 1) // 2
         return best
@@ -204,14 +257,12 @@ class Quantizer:
                 groups[(node.op_type, shape)].append(node.name)
         return list(groups.values())
 
-    def _attempt(self, kind: str, nodes: Sequence[str]) -> Attempt | None:
-        """Quantise some nodes and run the result; None if that is not possible."""
-        if not nodes:
-            return None
+    def _attempt(self, kind: str, model: onnx.ModelProto, nodes: Sequence[str]) -> Attempt | None:
+        """Run a quantised model with only some of its nodes quantised; None if it does not run."""
         self._count += 1
         path = self._directory / f"quantised-{self._count}.onnx"
         try:
-            quantised(self._model, kind, nodes, self._samples.inputs, path)
+            onnx.save(with_nodes(self._model, model, nodes), path)
             program = self._on.open(path)
             outputs = [program.run(inputs) for inputs in self._samples.inputs]
         except UserError:
@@ -222,6 +273,9 @@ class Quantizer:
 def prepared(path: pathlib.Path) -> onnx.ModelProto:
     """Load a model so that it can be quantised: nodes have names, and Gemm is a product and a sum.
 
+    What onnxruntime does to any model comes first: weights that are computed from constants are
+    constants, and convolutions have their batch normalisations in them.
+
     Raises:
       UserError: this onnxruntime cannot quantise.
     """
@@ -229,7 +283,13 @@ def prepared(path: pathlib.Path) -> onnx.ModelProto:
         from onnxruntime.quantization.onnx_model import ONNXModel
     except ImportError as error:
         raise UserError(f"--quantize: onnxruntime.quantization is missing: {error}") from None
-    model = onnx.load(path)
+    rewritten = remote.isolated("onnxruntime-basic").rewritten(path)
+    assert rewritten is not None, "this level optimises"
+    model = rewritten[0]
+    if _opset_of(model) < _BY_CHANNEL_OPSET:
+        # onnx's converter raises errors of many kinds for what it does not convert.
+        with contextlib.suppress(Exception):
+            model = onnx.version_converter.convert_version(model, _BY_CHANNEL_OPSET)
     for place, node in enumerate(model.graph.node):
         node.name = f"{node.op_type}.{place}"
     wrapped = ONNXModel(model)
@@ -241,14 +301,25 @@ def prepared(path: pathlib.Path) -> onnx.ModelProto:
     return model
 
 
+def _opset_of(model: onnx.ModelProto) -> int:
+    return max((entry.version for entry in model.opset_import if not entry.domain), default=1)
+
+
 def quantised(
     model: onnx.ModelProto,
     kind: str,
     nodes: Sequence[str],
     samples: Sequence[Arrays],
-    path: pathlib.Path,
-) -> None:
-    """Write a model some of whose nodes are quantised.
+    by_channel: bool = True,
+) -> onnx.ModelProto:
+    """Quantise some nodes of a model that `prepared` has returned.
+
+    Args:
+      model: the model.
+      kind: one of KINDS.
+      nodes: names of the nodes.
+      samples: inputs, from which ranges come.
+      by_channel: whether each channel of a weight has a scale of its own, if the opset allows that.
 
     Raises:
       UserError: onnxruntime cannot quantise it.
@@ -257,25 +328,43 @@ def quantised(
 
     copied = onnx.ModelProto()
     copied.CopyFrom(model)
-    usual = {"nodes_to_quantize": list(nodes), "op_types_to_quantize": list(_TYPES[kind])}
+    usual = {
+        "nodes_to_quantize": list(nodes),
+        "op_types_to_quantize": list(_TYPES[kind]),
+        "per_channel": by_channel and _opset_of(model) >= _BY_CHANNEL_OPSET,
+        "weight_type": ort.QuantType.QInt8,
+    }
     try:
-        with _silent():
+        with _silent(), tempfile.TemporaryDirectory(prefix="tfrl-") as name:
+            path = pathlib.Path(name) / "quantised.onnx"
             if kind == "dynamic":
-                ort.quantize_dynamic(
-                    copied, path, per_channel=True, weight_type=ort.QuantType.QInt8, **usual
-                )
+                ort.quantize_dynamic(copied, path, **usual)
             else:
                 ort.quantize_static(
                     *(copied, path, _Reader(samples)),
                     quant_format=ort.QuantFormat.QDQ,
-                    per_channel=True,
                     activation_type=ort.QuantType.QUInt8,
-                    weight_type=ort.QuantType.QInt8,
+                    reduce_range=by_channel and _overflows(),
                     **usual,
                 )
+            return onnx.load(path)
     except Exception as error:
         # onnxruntime's functions raise errors of many kinds for what they cannot do.
         raise UserError(f"onnxruntime cannot quantise the model: {error}") from None
+
+
+@functools.cache
+def _overflows() -> bool:
+    """Return whether sums of 8-bit products overflow here; those with weights of 7 bits do not.
+
+    They do in onnxruntime's kernels for AVX2 and AVX-512 without VNNI, where two products are added
+    in 16 bits. Fixed ranges of activations are used up, so that happens often.
+    """
+    text = "g (uint8[16,16] x, int8[16,16] w) => (int32[16,16] y) { y = MatMulInteger(x, w) }"
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}')
+    largest = {"x": np.full((16, 16), 255, np.uint8), "w": np.full((16, 16), 127, np.int8)}
+    sums = remote.isolated().open(model).run(largest)["y"]
+    return bool((sums != 16 * 255 * 127).any())
 
 
 class _Reader:

@@ -24,7 +24,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from environments.tensor_graphs.execution.backends import Backend
-from environments.tensor_graphs.execution.measuring import FEW_PAIRS, Bench, Comparison, Ratio
+from environments.tensor_graphs.execution.measuring import (
+    BUSY,
+    FEW_PAIRS,
+    Bench,
+    Comparison,
+    Ratio,
+)
 from environments.tensor_graphs.execution.reference import Reference
 from environments.tensor_graphs.execution.sizes import Sizes
 from environments.tensor_graphs.execution.trials import Trial, Trials
@@ -191,7 +197,7 @@ class Selector:
         right = [candidate for candidate in candidates if not candidate.refusal]
         if not right:
             return Selection(None, _why_none(candidates), tuple(candidates))
-        if not self._affordable(1):
+        if not self.affordable(1):
             return Selection(None, f"{NO_TIME} a candidate", tuple(candidates))
         screened = {candidate.path: candidate for candidate in self._screen(right)}
         everyone = {
@@ -203,7 +209,7 @@ class Selector:
             return Selection(None, _why_slow(shortly), tuple(everyone.values()))
         tried: list[Measurement] = []
         for finalist in finalists[:_NUM_FINALISTS]:
-            if tried and _screened_ratio(finalist) > 1:
+            if tried and (_screened_ratio(finalist) > 1 or not self._left_s):
                 break
             checked, measurement = self.measure(finalist)
             everyone[finalist.path] = checked
@@ -217,32 +223,35 @@ class Selector:
             return Selection(None, _why_none(all_of_them), all_of_them)
         return Selection(None, _why_not(tried[0]), all_of_them, tried[0])
 
-    def _affordable(self, share: float) -> int:
+    def affordable(self, share: float) -> int:
         """Return for how many short measurements a share of the time that is left suffices."""
         return math.floor(share * self._left_s / (_NUM_RUNS * max(self._run_s, 1e-9)))
 
     @functools.cached_property
     def _run_s(self) -> float:
-        """Wall time of one run of the original, however busy the machine is."""
-        inputs = self.trials.measured[0].inputs
-        began_s = time.monotonic()
-        self.reference.program.run(inputs)
-        return time.monotonic() - began_s
+        """Time of one run of the original: processor time, where the backend counts that."""
+        return self.reference.program.timer(self.trials.measured[0].inputs)(1)
 
     def _screen(self, right: Sequence[Candidate]) -> Iterator[Candidate]:
         """Yield the candidates that are worth a long measurement, as far as there is time."""
         end_s = time.monotonic() + _SCREENED * self._left_s
-        num_affordable = self._affordable(_SCREENED)
+        num_affordable = self.affordable(_SCREENED)
         if not num_affordable:
             yield right[0]
         for number, candidate in enumerate(right[:num_affordable]):
             if number and time.monotonic() > end_s:
                 return
             self.on_progress(f"measuring candidate {number + 1} of {len(right)}")
-            screening = self.bench.compare(
-                candidate.path, seconds=self.short_s, pairs=FEW_PAIRS, until_s=end_s
-            )
-            yield dataclasses.replace(candidate, screening=screening)
+            yield self.screened(candidate, end_s)
+
+    def screened(self, candidate: Candidate, end_s: float) -> Candidate:
+        """Return a candidate that was measured shortly, unless it was before."""
+        if candidate.screening is not None:
+            return candidate
+        screening = self.bench.compare(
+            candidate.path, seconds=self.short_s, pairs=FEW_PAIRS, until_s=end_s
+        )
+        return dataclasses.replace(candidate, screening=screening)
 
     @property
     def _left_s(self) -> float:
@@ -258,10 +267,11 @@ class Selector:
         **others: Any,
     ) -> Comparison:
         """Measure a candidate as a user would, in fresh processes, for a part of the usual time."""
+        seconds = min(part * self._seconds, _FINAL * self._left_s)
         return bench.compare(
             path,
-            seconds=min(part * self._seconds, _FINAL * self._left_s),
-            until_s=time.monotonic() + _FINAL * self._left_s,
+            seconds=seconds,
+            until_s=time.monotonic() + max(_FINAL * self._left_s, BUSY * seconds),
             num_processes=num_processes,
             **others,
         )

@@ -19,7 +19,7 @@ from environments.tensor_graphs.execution.inner_values import learned_types, of_
 from environments.tensor_graphs.execution.inputs import NoInputsError, load_inputs, random_inputs
 from environments.tensor_graphs.execution.isolation import remote
 from environments.tensor_graphs.execution.precise import Precise
-from environments.tensor_graphs.execution.reference import Reference
+from environments.tensor_graphs.execution.reference import EXACT_S, Reference
 from environments.tensor_graphs.execution.sizes import (
     OpenSizes,
     Sizes,
@@ -44,9 +44,15 @@ class Original:
     """
 
     def __init__(
-        self, name: str, source: pathlib.Path | onnx.ModelProto, levels: Sequence[Backend]
+        self,
+        name: str,
+        source: pathlib.Path | onnx.ModelProto,
+        levels: Sequence[Backend],
+        exact_s: float = EXACT_S,
     ) -> None:
         """Read a model that the first of the levels runs, else one with less optimisation.
+
+        `exact_s` is the time for its outputs in float64, as `reference.EXACT_S`.
 
         Raises:
           UserError: the model cannot be read.
@@ -57,6 +63,7 @@ class Original:
         self._learned: list[onnx.ValueInfoProto] = []
         self.open_sizes = OpenSizes(self.graph)
         self._levels = levels
+        self._exact_s = exact_s
 
     @property
     def program(self) -> Program:
@@ -93,7 +100,7 @@ class Original:
         Raises:
           UserError: the backend refuses it.
         """
-        return Reference(self.program, self._precise)
+        return Reference(self.program, self._precise, self._exact_s)
 
     @functools.cached_property
     def _precise(self) -> Precise:

@@ -119,7 +119,9 @@ class _Remote:
 
 
 def _content(model: Model) -> str | bytes:
-    return str(model.absolute()) if isinstance(model, pathlib.Path) else model.SerializeToString()
+    if isinstance(model, pathlib.Path):
+        return str(model.absolute())
+    return model if isinstance(model, bytes) else model.SerializeToString()
 
 
 @contextlib.contextmanager

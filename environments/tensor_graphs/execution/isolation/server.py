@@ -19,8 +19,6 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-import onnx
-
 from environments.isolation.serving import serve
 from environments.tensor_graphs.execution.backends import Arrays, Model, Program, Timer, backend
 
@@ -66,7 +64,7 @@ class Server:
 
 
 def _model(source: str | bytes) -> Model:
-    return pathlib.Path(source) if isinstance(source, str) else onnx.ModelProto.FromString(source)
+    return pathlib.Path(source) if isinstance(source, str) else source
 
 
 def main() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import types
 
 import onnx
 import pytest
@@ -31,6 +33,8 @@ def test_a_gain_lies_below_what_equal_models_show() -> None:
     assert comparison(0.95, 1.0).is_faster
     assert not comparison(0.95, 1.05).is_faster
     assert not comparison(0.985, 1.0).is_faster
+    # 0.01 and 0.04, the latter from 0.97 - 0.01, are sqrt(0.0125² + 0.0346²) = 0.0368 together.
+    assert comparison(0.962, 0.97).is_faster and not comparison(0.964, 0.97).is_faster
     assert comparison(1.05, 1.0).is_slower
     assert not comparison(1.05, 0.95).is_slower
 
@@ -47,6 +51,53 @@ def test_a_comparison_worked_by_hand(work_clock) -> None:
         same = [getattr(comparison.same, name) for name in ("value", "low", "high")]
         assert (ratios, same) == (pytest.approx([8] * 3), pytest.approx([1] * 3))
         assert comparison.num_pairs == num_pairs
+
+
+class BusyMachine:
+    """A clock and a backend by it: a run takes 10 ms of the processor, and `slowdown` times that.
+
+    Of the second model, each run takes the next of `takes` in its turn.
+    """
+
+    def __init__(self, monkeypatch, slowdown: float = 1.0, takes=(0.01,)) -> None:
+        self.now_s, self.slowdown, self.opened = 0.0, slowdown, 0
+        self._takes = {"first": itertools.repeat(0.01), "second": itertools.cycle(takes)}
+        monkeypatch.setattr(measuring, "time", self)
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def open(self, model):
+        self.opened += 1
+        takes = self._takes["first" if model == b"first" else "second"]
+        return types.SimpleNamespace(timer=lambda _: lambda times: self._run(times * next(takes)))
+
+    def _run(self, seconds: float) -> float:
+        self.now_s += self.slowdown * seconds
+        return seconds
+
+
+@pytest.mark.parametrize(("slowdown", "num_pairs"), [(1, 34), (2.5, 34), (30, 4)])
+def test_a_busy_machine_measures_as_many_pairs_as_a_quiet_one(
+    slowdown, num_pairs, monkeypatch
+) -> None:
+    """Of 30 ms, 1 s takes 34. Where each takes 0.9 s of wall time, 3 s are over after 4."""
+    machine = BusyMachine(monkeypatch, slowdown)
+    compared = measuring.Bench(b"first", {}, machine).compare(b"second", seconds=1.0, pairs=4)
+    assert compared.num_pairs == num_pairs
+
+
+@pytest.mark.parametrize(
+    ("takes", "num_processes"),
+    [((0.005,), 3), ((0.01,), 3), ((0.0095, 0.0102), 6)],
+)
+def test_a_close_thing_is_measured_in_more_processes(takes, num_processes, monkeypatch) -> None:
+    """Two copies are alike here: half of the time is a gain, all of it is none, and 95 to 102%?"""
+    machine = BusyMachine(monkeypatch, takes=takes)
+    bench = measuring.Bench(b"first", {}, machine)
+    opened = machine.opened
+    bench.compare(b"second", seconds=1.0, num_processes=3)
+    assert machine.opened - opened == 3 * num_processes
 
 
 @dataclasses.dataclass

@@ -52,10 +52,10 @@ class WorkClock:
         """Have onnxruntime run by this clock, in this process; `measuring` looks at no other."""
         really_open = OnnxRuntime.open
 
-        def open_counted(backend, model):
+        def open_counted(backend, model, *write_to):
             path = isinstance(model, pathlib.Path)
             read = onnx.load(model, load_external_data=False) if path else model
-            return _Counted(really_open(backend, model), self, num_operators(read.graph))
+            return _Counted(really_open(backend, model, *write_to), self, num_operators(read.graph))
 
         monkeypatch.setattr(OnnxRuntime, "open", open_counted)
         monkeypatch.setattr(remote, "isolated", backend)

@@ -63,3 +63,19 @@ def test_as_many_nodes_as_the_error_allows(quantizer_of, kind, op):
     assert 0 < len(fewer.nodes) < 6 and fewer.judgement.error <= limit
     assert [len(attempt.nodes) for attempt in strict.plain] == [6]
     assert quantizer_of(1e-7).best(kind, 60.0, 0.1) is None
+
+
+def test_weights_that_are_computed_in_a_file_of_an_old_opset(tmp_path):
+    """Opset 11 rounds a tensor with one scale; from 13 on each channel has its own."""
+    text = """g (float[1,4,8,8] x) => (float[1,16,8,8] y) <float s = {0.01}>
+        { w = Cast <to = 1> (q) v = Mul(w, s) y = Conv(x, v) }"""
+    model = onnx.parser.parse_model(f'<ir_version: 6, opset_import: ["" : 11]> {text}')
+    weight = np.random.default_rng(0).integers(-127, 128, (16, 4, 1, 1), np.int8)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "q"))
+    path, on, x = write(tmp_path / "m.onnx", model), backend(), random_inputs(model)
+    before = quantization.prepared(path)
+    (name,) = [node.name for node in before.graph.node]
+    after = quantization.quantised(before, "static", [name], [x])
+    assert (16,) in {tuple(scales.dims) for scales in after.graph.initializer}
+    expected, rounded = on.open(path).run(x)["y"], on.open(after).run(x)["y"]
+    assert 0 < np.linalg.norm(rounded - expected) < 0.02 * np.linalg.norm(expected)

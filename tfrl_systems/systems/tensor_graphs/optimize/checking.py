@@ -6,6 +6,7 @@ Where the likeliest is refused, parts of it are tried.
 from __future__ import annotations
 
 import collections
+import dataclasses
 import pathlib
 import time
 from collections.abc import Sequence
@@ -37,20 +38,15 @@ def why_not(task: Task, proposals: Proposals) -> str:
     return ""
 
 
-def check(
-    task: Task, proposals: Proposals, directory: pathlib.Path, reporter: Reporter
-) -> list[Candidate]:
-    """Compare proposed states with the model; of those that are refused, try parts.
+class Checker:
+    """Compares states with the model; of those that are refused, it tries parts.
 
-    Candidates are written to the directory. The reporter says why one is refused.
-
-    Returns:
-      All that was compared with the model; those that differ have a refusal.
+    Args:
+      task: the model.
+      directory: where candidates are written.
+      reporter: is told why one is refused.
     """
-    return _Checker(task, directory, reporter).run(proposals.states)
 
-
-class _Checker:
     def __init__(self, task: Task, directory: pathlib.Path, reporter: Reporter) -> None:
         self._task = task
         self._directory = directory
@@ -58,13 +54,34 @@ class _Checker:
         rules = (*task.problem.rules, *task.problem.block_rules)
         self._lossy = frozenset(rule.name for rule in rules if rule.may_lose_digits)
 
-    def run(self, proposed: Sequence[Visited]) -> list[Candidate]:
-        """Return the proposed states as candidates, followed by what else was tried."""
-        candidates = self._checked(proposed, "proposed")
-        candidates += self._checked(self._careful(candidates), "careful")
+    def run(self, proposed: Sequence[Visited], early: Sequence[Candidate] = ()) -> list[Candidate]:
+        """Return the proposed states as candidates, followed by what else was tried.
+
+        Args:
+          proposed: the states, the likeliest first.
+          early: candidates that were compared before; they are not compared again.
+
+        Returns:
+          All that was compared with the model; those that differ have a refusal.
+        """
+        by_graph = {candidate.visited.state.graph: candidate for candidate in early}
+        states = [state for state in proposed if state.state.graph not in by_graph]
+        is_late = self._task.share_end_s(1.0) <= time.monotonic()
+        if is_late and any(not candidate.refusal for candidate in early):
+            states = []
+        for candidate in self.checked(states, "proposed"):
+            by_graph[candidate.visited.state.graph] = candidate
+        # Costs on the trail of an early one are by formula.
+        candidates = [
+            dataclasses.replace(by_graph[state.state.graph], visited=state)
+            for state in proposed
+            if state.state.graph in by_graph
+        ]
+        candidates += self.checked(self._careful(candidates), "careful")
         return candidates + self._without_a_rule(candidates)
 
-    def _checked(self, proposed: Sequence[Visited], name: str) -> list[Candidate]:
+    def checked(self, proposed: Sequence[Visited], name: str) -> list[Candidate]:
+        """Compare states with the model, and write them to a new directory of that name."""
         directory, task = self._directory / name, self._task
         directory.mkdir()
         candidates = list(
@@ -119,7 +136,7 @@ class _Checker:
             if time.monotonic() > until_s:
                 break
             visited = replay_without(likeliest.visited, group)
-            checked += self._checked([visited], f"without-rule-{number}")
+            checked += self.checked([visited], f"without-rule-{number}")
             if not checked[-1].refusal:
                 break
         return checked

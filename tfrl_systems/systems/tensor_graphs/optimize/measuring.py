@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import time
 from collections.abc import Callable, Sequence
 
+from environments.tensor_graphs.search import Visited
 from environments.tensor_graphs.selection.candidates import Candidate
 from environments.tensor_graphs.selection.leaving_out import Account, LeavingOut
 from environments.tensor_graphs.selection.selection import (
@@ -15,44 +17,78 @@ from environments.tensor_graphs.selection.selection import (
     first_right,
 )
 from tfrl_systems.reporting import Reporter
+from tfrl_systems.systems.tensor_graphs.optimize.checking import Checker
 from tfrl_systems.systems.tensor_graphs.optimize.sizing import Task
 
-# Share of the time that is left, for choosing a candidate.
-_CHOOSING = 0.85
+# Share of the time that is left, for choosing a candidate; but a busy machine, which has used up
+# the time by then, gets so many times a final measurement.
+_CHOOSING, _GRANTED = 0.85, 2.0
+# Share of the time that is left, for the first, short measurement of a candidate during the search.
+_EARLY = 0.3
 
 
-def select(task: Task, candidates: Sequence[Candidate], tell: Callable[[str], None]) -> Selection:
-    """Choose the fastest of the candidates that are right; without measuring, the first of them."""
-    if not task.request.measure:
-        return first_right(task.reference, candidates, task.trials.others, task.levels[0])
-    selection = _selector(task, tell, _CHOOSING).select(candidates)
-    if NO_TIME in selection.reason:
-        reason = f"{selection.reason}; give more --seconds"
-        return dataclasses.replace(selection, reason=reason)
-    return selection
+class Judge:
+    """Checks and measures candidates: shortly while the search goes on, and in the end at length.
 
+    Args:
+      task: the model, and what is asked for.
+      directory: where candidates are written.
+      reporter: is told why one is refused.
+    """
 
-def leave_out(
-    task: Task, selection: Selection, directory: pathlib.Path, reporter: Reporter
-) -> tuple[Selection, Account | None]:
-    """Leave out what measured slower; measure what each of the other rules saves."""
-    if selection.chosen is None or not task.request.measure:
-        return selection, None
-    with reporter.status() as tell:
-        return LeavingOut(_selector(task, tell, 1.0), directory, task.below).run(selection)
+    def __init__(self, task: Task, directory: pathlib.Path, reporter: Reporter) -> None:
+        self._task, self._directory, self._reporter = task, directory, reporter
+        self._checker = Checker(task, directory, reporter)
+        self._early: list[Candidate] = []
+        request = task.request
+        self._selector = Selector(
+            *(request.model, task.reference, task.trials, task.levels, request.final_seconds),
+            single=task.single,
+        )
 
+    def look_at(self, visited: Visited) -> bool:
+        """Check and measure a state shortly, so that this is done however long the search takes.
 
-def _selector(task: Task, tell: Callable[[str], None], share: float) -> Selector:
-    return Selector(
-        task.request.model,
-        task.reference,
-        task.trials,
-        task.levels,
-        task.request.final_seconds,
-        tell,
-        task.share_end_s(share),
-        task.single,
-    )
+        Returns:
+          Whether it is right and does not seem slower.
+        """
+        seen = {candidate.visited.state.graph for candidate in self._early}
+        if self._task.trials.unseen or visited.state.graph in seen:
+            return True
+        (candidate,) = self._checker.checked([visited], f"early-{len(self._early)}")
+        self._selector.until_s = self._task.share_end_s(1.0)
+        if not candidate.refusal and self._selector.affordable(_EARLY):
+            candidate = self._selector.screened(candidate, self._task.share_end_s(_EARLY))
+        self._early.append(candidate)
+        screening = candidate.screening
+        return not candidate.refusal and (screening is None or screening.ratio.value <= 1)
+
+    def select(self, proposed: Sequence[Visited]) -> Selection:
+        """Choose the fastest state that is right; without measuring, the first that is right."""
+        with self._reporter.status() as tell:
+            tell("comparing the outputs of candidates")
+            return self._select(self._checker.run(proposed, self._early), tell)
+
+    def _select(self, candidates: Sequence[Candidate], tell: Callable[[str], None]) -> Selection:
+        task = self._task
+        if not task.request.measure:
+            return first_right(task.reference, candidates, task.trials.others, task.levels[0])
+        granted_s = time.monotonic() + _GRANTED * task.request.final_seconds
+        self._selector.until_s = max(task.share_end_s(_CHOOSING), granted_s)
+        self._selector.on_progress = tell
+        selection = self._selector.select(candidates)
+        if NO_TIME in selection.reason:
+            reason = f"{selection.reason}; give more --seconds"
+            return dataclasses.replace(selection, reason=reason)
+        return selection
+
+    def leave_out(self, selection: Selection) -> tuple[Selection, Account | None]:
+        """Leave out what measured slower; measure what each of the other rules saves."""
+        if selection.chosen is None or not self._task.request.measure:
+            return selection, None
+        self._selector.until_s = self._task.share_end_s(1.0)
+        with self._reporter.status() as self._selector.on_progress:
+            return LeavingOut(self._selector, self._directory, self._task.below).run(selection)
 
 
 def limit_of(selection: Selection) -> str:

@@ -17,8 +17,8 @@ from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.selection.selection import Selection
 from tfrl_systems.reporting import Reporter
 from tfrl_systems.systems.tensor_graphs.evaluating import bound_of
-from tfrl_systems.systems.tensor_graphs.optimize.checking import check, why_not
-from tfrl_systems.systems.tensor_graphs.optimize.measuring import leave_out, limit_of, select
+from tfrl_systems.systems.tensor_graphs.optimize.checking import why_not
+from tfrl_systems.systems.tensor_graphs.optimize.measuring import Judge, limit_of
 from tfrl_systems.systems.tensor_graphs.optimize.outcome import Outcome
 from tfrl_systems.systems.tensor_graphs.optimize.quantizing import quantize
 from tfrl_systems.systems.tensor_graphs.optimize.reading import read
@@ -56,17 +56,14 @@ def optimize(request: Optimization, reporter: Reporter) -> Outcome:
 
 def _find_faster(task: Task, own: Sequence[Trial], reporter: Reporter) -> Outcome:
     request = task.request
-    proposals = search(task, reporter)
-    selection, account = Selection(None, why_not(task, proposals), ()), None
-    quantized = None
+    account, quantized = None, None
     with tempfile.TemporaryDirectory(prefix="tfrl-") as name:
         directory = pathlib.Path(name)
+        judge = Judge(task, directory, reporter)
+        proposals = search(task, reporter, judge.look_at)
+        selection = Selection(None, why_not(task, proposals), ())
         if not selection.reason:
-            with reporter.status() as tell:
-                tell("comparing the outputs of candidates")
-                candidates = check(task, proposals, directory, reporter)
-                selection = select(task, candidates, tell)
-            selection, account = leave_out(task, selection, directory, reporter)
+            selection, account = judge.leave_out(judge.select(proposals.states))
         if request.quantize:
             quantized = quantize(task, own, selection, directory, reporter)
     note = task.trials.note

@@ -89,6 +89,9 @@ def quantize(
         attempts = [quantizer.best(kind, share_s, request.final_seconds) for kind in KINDS]
         right = [attempt for attempt in attempts if attempt is not None]
         outcome = _fastest(task, right, model, tell)
+    if outcome.reason and quantizer.is_late:
+        reason = f"{outcome.reason}; not all nodes were tried alone: give more --seconds"
+        outcome = dataclasses.replace(outcome, reason=reason)
     return dataclasses.replace(outcome, plain=tuple(quantizer.plain))
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from environments import files
 from environments.errors import UsageError, UserError
 from environments.tensor_graphs import onnx_io
+from environments.tensor_graphs.execution.reference import EXACT_S
 from environments.tensor_graphs.execution.trials import Trial
 from tfrl_systems.systems.tensor_graphs.optimize.request import Optimization
 from tfrl_systems.systems.tensor_graphs.original import Original, levels_of
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
 
 _WITH_POLICY = ("regions", "policy")
+# Share of the seconds in which outputs in float64 are computed for more than one input.
+_EXACT = 0.25
 
 
 class Reading(NamedTuple):
@@ -43,7 +46,8 @@ def read(request: Optimization) -> Reading:
     _check_places(request)
     policy = _load_policy(request)
     levels = levels_of(request.objective, request.threads)
-    original = Original(str(request.model), request.model, levels)
+    exact_s = min(EXACT_S, _EXACT * request.seconds)
+    original = Original(str(request.model), request.model, levels, exact_s)
     return Reading(original, original.load_trials(request.inputs), policy)
 
 

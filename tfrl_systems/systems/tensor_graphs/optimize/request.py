@@ -20,7 +20,7 @@ _BESIDE_S = 5.0, 30.0
 _WRITING_S, _WRITING = 8.0, 0.7
 # A final measurement takes this share of the searches' seconds, but not fewer or more than these.
 _MEASURING = 0.2
-_MEASURING_S = 1.0, 10.0
+_MEASURING_S = 2.0, 10.0
 
 METHODS = ("regions", "greedy", "taso", "beam", "policy")
 
@@ -48,7 +48,7 @@ class Optimization(Searching, Rewriting):
         all samples.
       measure: measure candidates end to end; without it the estimate decides.
       measure_seconds: seconds of each final measurement; longer measurements detect smaller gains;
-        by default a fifth of --seconds, but 1 to 10.
+        by default a fifth of --seconds, but 2 to 10.
       threads: threads that onnxruntime runs each operator on, wherever something is measured; with
         more than one the result is also held against the model on one thread, and is slower at
         neither number.

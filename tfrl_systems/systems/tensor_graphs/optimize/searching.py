@@ -2,7 +2,9 @@
 
   places     where rules apply; if there is none, nothing else is worth any time
   removal    what only removes computations, which pays without a search
-  formula    a search from there, by costs that are worked out, not measured
+  formula    a search from there, by costs that are worked out, not measured; its end is checked and
+             measured as a whole model at once, so that this is done on a busy machine too; if it is
+             wrong or seems slower, so is the end of the removal
   operators  measurements of operators: those that the search by formula changed or made come first,
              then those that rules may change; the largest come first
   portable   with --contrib, a search without those operators, by the measured costs
@@ -48,9 +50,10 @@ _FORMULA, _OPERATORS, _PORTABLE, _SEARCH, _SINGLY = 0.15, 0.45, 0.65, 0.85, 1.0
 # A search measures the new operators that it meets for this share of its time. In the rest it
 # estimates them, which is so much faster that it comes much farther.
 _MEASURING = 0.4
-# Removal takes so many seconds if it needs them, however few are left: a busy machine may have
-# spent all on starting the program.
-_REMOVAL_S = 3.0
+# Removal takes so many seconds if it needs them, and the search by formula this share of all
+# seconds, however few are left: a busy machine may have spent all on starting the program.
+_REMOVAL_S, _LEAST_FORMULA = 3.0, 0.2
+_ONE_OPERATOR_S = 2.0
 # A search that has found nothing after this share of its time is given up.
 _PATIENCE = 0.7
 # This many states are checked and measured as whole models, and so many of them from the trail of
@@ -58,6 +61,8 @@ _PATIENCE = 0.7
 _NUM_PROPOSED, _NUM_OF_OTHERS = 7, 3
 
 Tell = Callable[[str], None]
+LookAt = Callable[[Visited], bool]
+"""Checks and measures a state; returns whether it is right and does not seem slower."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,10 +84,16 @@ class Proposals:
     seconds: float = 0.0
 
 
-def search(task: Task, reporter: Reporter) -> Proposals:
-    """Search for states that cost less, as the user asks for it."""
+def search(task: Task, reporter: Reporter, look_at: LookAt = lambda _: True) -> Proposals:
+    """Search for states that cost less, as the user asks for it.
+
+    Args:
+      task: the model, and what is asked for.
+      reporter: receives the progress.
+      look_at: is called with what the first stages found, to measure it early.
+    """
     with reporter.status() as tell:
-        proposals = _Stages(task, tell).run()
+        proposals = _Stages(task, tell, look_at).run()
     if proposals.result.stopped == INTERRUPTED:
         reporter.say(
             "search interrupted; going on with the best so far (Ctrl-C again ends the program)"
@@ -95,15 +106,17 @@ def search(task: Task, reporter: Reporter) -> Proposals:
 
 
 class _Stages:
-    def __init__(self, task: Task, tell: Tell) -> None:
+    def __init__(self, task: Task, tell: Tell, look_at: LookAt) -> None:
         self._task, self._problem, self._request = task, task.problem, task.request
-        self._tell = tell
+        self._tell, self._look_at = tell, look_at
         self._began_s = time.monotonic()
         objective = task.problem.objective
         self._measured = objective if isinstance(objective, MeasuredObjective) else None
         # The candidates of other estimates than the main one must be measured.
         self._has_others = task.request.measure and self._measured is not None
         self._interrupted = False
+        # What only removes computations, if it is not where the main search begins.
+        self._sure: Visited | None = None
 
     def run(self) -> Proposals:
         by_formula = dataclasses.replace(
@@ -119,7 +132,8 @@ class _Stages:
         if self._request.method == "regions" and (self._has_others or self._measured is None):
             removal = self._remove(by_formula)
         if self._has_others:
-            results.append(self._search(by_formula, _FORMULA, "by formula", removal))
+            self._sure = removal.best if removal is not None and removal.best.path else None
+            results.append(self._search_by_formula(by_formula, removal))
         self._measure_operators(by_formula.start, [result.best for result in results])
         self._problem = by_formula.with_objective(self._problem.objective)
         start, method = self._problem.start, self._request.method
@@ -154,6 +168,19 @@ class _Stages:
         self._interrupted |= result.stopped == INTERRUPTED
         return Progress(result.expansions, 0.0, result.candidates[0])
 
+    def _search_by_formula(self, by_formula: GraphProblem, removal: Progress | None) -> Result:
+        """Search by formula, and have the best of that measured."""
+        least_s = min(_LEAST_FORMULA * self._request.seconds, _REMOVAL_S)
+        result = self._search(by_formula, _FORMULA, "by formula", removal, least_s=least_s)
+        if result.path and not self._interrupted:
+            self._tell("measuring what the search by formula found")
+            try:
+                if not self._look_at(result.candidates[0]) and self._sure is not None:
+                    self._look_at(self._sure)
+            except KeyboardInterrupt:
+                self._interrupted = True
+        return result
+
     def _further(self, portable: Result, earlier: Progress | None) -> Progress:
         """Return where the search with onnxruntime's own operators begins.
 
@@ -172,6 +199,7 @@ class _Stages:
         how: str,
         earlier: Progress | None = None,
         checkpoint: Checkpoint | None = None,
+        least_s: float = 0.0,
     ) -> Result:
         """Search until a share of the time is over, or not at all after Ctrl-C.
 
@@ -181,6 +209,7 @@ class _Stages:
           how: what tells this search from others, for people.
           earlier: where it goes on from; None for the start.
           checkpoint: keeps the search.
+          least_s: how many seconds it has in any case, but not after Ctrl-C.
         """
         label = f"searching {how}".strip()
         self._tell(label)
@@ -196,7 +225,7 @@ class _Stages:
             if checkpoint is not None:
                 checkpoint.save_sometimes(progress)
 
-        left_s = 0.0 if self._interrupted else max(0.0, self._end_s(share) - time.monotonic())
+        left_s = max(least_s, self._end_s(share) - time.monotonic()) * (not self._interrupted)
         if measured is not None:
             measured.deadline_s = time.monotonic() + _MEASURING * left_s
         result = problem.search(
@@ -223,13 +252,17 @@ class _Stages:
             return
         measured = self._measured
         order = [pair for state in cheaper for pair in _changed(start, state)] + _near(start)
-        end_s = measured.deadline_s = self._end_s(_OPERATORS)
+        # One is measured however late it is: without any, estimates would be of another machine.
+        end_s = self._end_s(_OPERATORS)
+        measured.deadline_s = max(end_s, time.monotonic() + _ONE_OPERATOR_S)
         try:
             for place, (graph, number) in enumerate(order):
-                if self._interrupted or time.monotonic() >= end_s:
+                if self._interrupted or (place and time.monotonic() >= end_s):
                     break
                 self._tell(f"measuring operators: {place} of {len(order)}")
                 measured.node_cost_ms(graph, number)
+                if measured.num_measured:
+                    measured.deadline_s = end_s
         except KeyboardInterrupt:
             self._interrupted = True
         if self._interrupted:
@@ -241,6 +274,8 @@ class _Stages:
         for by_estimate in others:
             visited = replay(Visited(self._problem.start), by_estimate.path)
             trails.append(worth_measuring(visited, max_states=_NUM_OF_OTHERS))
+        if self._sure is not None:
+            trails.append([replay(Visited(self._problem.start), self._sure.path)])
         ends = [trail[0] for trail in trails if trail]
         if not ends and result.expansions:
             ends = [Visited(self._problem.start)]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import onnx
 import psutil
@@ -35,6 +38,13 @@ def crashing() -> onnx.ModelProto:
     )
     model.graph.node[0].output[1] = ""
     return model
+
+
+def test_it_starts_without_what_only_its_caller_needs():
+    """A measurement starts nine of them."""
+    server = "environments.tensor_graphs.execution.isolation.server"
+    code = f"import sys, {server}; sys.exit('onnx' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_it_runs_as_here(isolated):

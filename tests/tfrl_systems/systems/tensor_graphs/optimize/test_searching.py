@@ -63,14 +63,14 @@ class Lines(Reporter):
         yield self.lines.append
 
 
-def run(problem, seconds=60.0, began_s=None, **fields):
+def run(problem, seconds=60.0, began_s=None, early=None, **fields):
     model = pathlib.Path("m.onnx")
     request = Optimization(model=model, output=model, seconds=seconds, expansions=200, **fields)
     began_s = time.monotonic() if began_s is None else began_s
     # Neither is anything run nor written.
     task = Task(request, problem, None, None, (), None, began_s)
-    reporter = Lines()
-    proposals = search(task, reporter)
+    reporter, early = Lines(), [] if early is None else early
+    proposals = search(task, reporter, lambda state: bool(early.append(state)))
     return proposals, list(dict.fromkeys(line.split(":")[0] for line in reporter.lines))
 
 
@@ -81,6 +81,7 @@ def test_the_stages_come_in_order():
         "looking for places where rules apply",
         "removing computations",
         "searching by formula",
+        "measuring what the search by formula found",
         "measuring operators",
         "searching",
         "searching by single operators",
@@ -126,12 +127,38 @@ def test_without_measuring_candidates_there_is_one_search():
     ]
 
 
-def test_when_time_is_over_all_is_estimated_and_nothing_is_searched():
+def test_when_time_is_over_one_operator_is_measured_and_the_others_are_estimated_like_it():
+    """All take 10 times as long here as where the formula comes from; nothing is searched."""
     problem = problem_of(convolutions())
     proposals, _ = run(problem, seconds=1.0, began_s=time.monotonic() - 5)
-    assert proposals.num_measured == 0 and proposals.num_estimated > 0
+    assert proposals.num_measured == 1 and proposals.num_estimated > 0
     assert proposals.result.expansions == 0 and proposals.result.stopped == "out of time"
-    assert proposals.result.start_cost_ms > 0
+    formula_ms = graph_cost(AnalyticObjective(), problem.graph)
+    assert proposals.result.start_cost_ms == pytest.approx(10 * formula_ms)
+
+
+def test_what_the_search_by_formula_found_is_looked_at_early_however_late_it_is():
+    early = []
+    proposals, _ = run(problem_of(adapter()), began_s=time.monotonic() - 100, early=early)
+    assert early[0].cost_ms < early[0].trail[0].cost_ms
+    assert early[0].state.graph in [state.state.graph for state in proposals.states]
+    assert proposals.result.expansions == 0
+
+
+def test_where_that_does_not_pay_what_needs_no_search_is_looked_at():
+    """The stand-in says that what the search found is slower; Relu of Relu needs no search."""
+    early = []
+    problem = problem_of(
+        onnx.parser.parse_model(
+            """<ir_version: 8, opset_import: ["" : 17]> g (float[4,64] x, float[64,64] w) => (y)
+            <float two = {2}> { a = Relu(x) b = Relu(a) c = MatMul(b, w) y = Mul(c, two) }"""
+        )
+    )
+    proposals, _ = run(problem, early=early)
+    graphs = [state.state.graph for state in proposals.states]
+    _, sure = early
+    assert [step.rule for step in sure.path] and ops_of(sure.state.graph).count("Relu") == 1
+    assert all(state.state.graph in graphs for state in early)
 
 
 def test_what_needs_no_search_is_proposed_when_time_is_over_too():

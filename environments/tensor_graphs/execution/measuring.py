@@ -31,7 +31,6 @@ from environments.tensor_graphs.execution.isolation.remote import alone
 
 # Standard deviations on either side that cover 95% of a normal distribution.
 _CONFIDENCE = 1.96
-_OF_SEVERAL = 1.25
 # One model over the mean of two varies by 1 + 1/2, one over another by 1 + 1.
 _OF_MEAN = math.sqrt(1.5 / 2)
 _NUM_WARM_UP = 3
@@ -89,12 +88,11 @@ class Comparison:
     def is_faster(self) -> bool:
         """Whether the other model is certainly faster.
 
-        The gain is larger than both uncertainties together. They are independent, so their squares
-        add up. That of the ratio counts more, since the best of several models is looked at. That
-        of two copies counts less, since the ratio is over the mean of both, which varies less.
+        The uncertainties of both ratios add up, though they are independent, since the best of
+        several models is looked at. That of two copies counts less, since the ratio is over the
+        mean of both, which varies less.
         """
-        uncertainty = _OF_SEVERAL * (self.ratio.high - self.ratio.value)
-        return 1 - self.ratio.value > math.hypot(uncertainty, _OF_MEAN * self.margin)
+        return self.ratio.high < 1 - _OF_MEAN * self.margin
 
     @property
     def is_close(self) -> bool:

@@ -33,8 +33,8 @@ def test_a_gain_lies_below_what_equal_models_show() -> None:
     assert comparison(0.95, 1.0).is_faster
     assert not comparison(0.95, 1.05).is_faster
     assert not comparison(0.985, 1.0).is_faster
-    # 0.01 and 0.04, the latter from 0.97 - 0.01, are sqrt(0.0125² + 0.0346²) = 0.0368 together.
-    assert comparison(0.962, 0.97).is_faster and not comparison(0.964, 0.97).is_faster
+    # 0.01 and 0.04, the latter from 0.97 - 0.01, are 0.01 + 0.866 · 0.04 = 0.0446 together.
+    assert comparison(0.955, 0.97).is_faster and not comparison(0.956, 0.97).is_faster
     assert comparison(1.05, 1.0).is_slower
     assert not comparison(1.05, 0.95).is_slower
 

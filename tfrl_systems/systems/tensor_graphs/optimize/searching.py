@@ -225,7 +225,9 @@ class _Stages:
             if checkpoint is not None:
                 checkpoint.save_sometimes(progress)
 
-        left_s = max(least_s, self._end_s(share) - time.monotonic()) * (not self._interrupted)
+        left_s = 0.0
+        if not self._interrupted:
+            left_s = max(least_s, self._end_s(share) - time.monotonic())
         if measured is not None:
             measured.deadline_s = time.monotonic() + _MEASURING * left_s
         result = problem.search(

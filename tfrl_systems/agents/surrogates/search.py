@@ -16,11 +16,13 @@ worst value.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 
 import numpy as np
 from scipy.stats import qmc
 
+from tfrl_systems.agents.surrogates.alignment import aligned
 from tfrl_systems.agents.surrogates.curves import Curves, num_anchors
 from tfrl_systems.agents.surrogates.gaussian_process import GaussianProcess, make_kernel
 
@@ -29,10 +31,14 @@ from tfrl_systems.agents.surrogates.gaussian_process import GaussianProcess, mak
 _MAX_POINTS, _FIT_POINTS, _REFIT_GROWTH = 1200, 400, 1.25
 # Evenly spaced trials come first: so many, or so many for each coordinate.
 _FIRST_TRIALS, _FIRST_PER_COLUMN = 20, 5
+# Trials share contexts: so many, times the number of columns and the root of that of trials.
+_CONTEXTS_PER_ROOT = 2
 # One of so many proposals is where the expected value is least.
 _BEST_SHARE = 4
 # Actions that are looked at in a context, and how many of them are descended from.
-_PER_ACTION, _NUM_NEAREST, _NUM_STARTS, _DESCENT_ROUNDS = 128, 64, 3, 40
+_PER_ACTION, _NUM_NEAREST, _NUM_STARTS, _DESCENT_ROUNDS = 128, 64, 6, 40
+# How many standard deviations an answer's value may be above what is expected.
+_CAUTION = 2.0
 # Widths of the steps around the best action at which a drawn function is looked at.
 _STEPS = (0.3, 0.1, 0.03, 0.01)
 # How far from answers values are looked at to weigh them, and the bounds of weights.
@@ -102,6 +108,9 @@ class Search:
         # With more values than a fit sees, it is no longer begun anew.
         if not starts or (refit and len(rows) <= _FIT_POINTS):
             starts += kernel.starts
+        if refit and values is self.values:
+            start = aligned(kernel, starts[0], self.points[rows], values[rows])
+            starts += [] if start is None else [start]
         num_fitted = _FIT_POINTS if refit else 0
         return GaussianProcess(kernel, self.points[rows], values[rows], starts, num_fitted)
 
@@ -111,12 +120,47 @@ class Search:
         if self.model is None or len(self.points) < max(
             _FIRST_TRIALS, _FIRST_PER_COLUMN * num_columns
         ):
-            return evenly(num_columns, count, generator)
-        contexts = evenly(self.num_contexts, count, generator)
-        num_best = count // _BEST_SHARE
+            points = evenly(num_columns, count, generator)
+            points[:, self.num_actions :] = self._contexts(count, generator)
+            return points
+        contexts = self._contexts(count, generator)
+        num_best = min(count // _BEST_SHARE, len(np.unique(contexts, axis=0)))
         best = np.concatenate([self.minima(contexts[:num_best], generator), contexts[:num_best]], 1)
         drawn = [self._drawn(context, generator) for context in contexts[num_best:]]
-        return np.concatenate([best, np.array(drawn).reshape(-1, num_columns)])
+        return self._new(
+            np.concatenate([best, np.array(drawn).reshape(-1, num_columns)]), generator
+        )
+
+    def _new(self, points: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        """Return points, with other actions where they were tried before."""
+        seen = np.concatenate([self.points, points])
+        for row in range(len(points)):
+            if (seen[: len(self.points) + row] == points[row]).all(axis=1).any():
+                points[row, : self.num_actions] = generator.uniform(-1, 1, self.num_actions)
+        return points
+
+    def _contexts(self, count: int, generator: np.random.Generator) -> np.ndarray:
+        """Return contexts [count, k] that had the fewest trials; different ones come first."""
+        if not self.num_contexts:
+            return np.zeros((count, 0))
+        per_root = _CONTEXTS_PER_ROOT * self.num_contexts
+        num_shared = math.ceil(per_root * math.sqrt(len(self.points) + count))
+        shared = _nested(self.num_contexts, num_shared)
+        places = {context.tobytes(): place for place, context in enumerate(shared)}
+        num_trials = np.zeros(num_shared, int)
+        for context in self.points[:, self.num_actions :]:
+            place = places.get(context.tobytes())
+            if place is not None:
+                num_trials[place] += 1
+        order = generator.permutation(num_shared)
+        chosen = np.zeros(count, int)
+        for row in range(count):
+            chosen[row] = order[num_trials[order].argmin()]
+            num_trials[chosen[row]] += 1
+        chosen = generator.permutation(chosen)
+        is_first = np.zeros(count, bool)
+        is_first[np.unique(chosen, return_index=True)[1]] = True
+        return shared[np.concatenate([chosen[is_first], chosen[~is_first]])]
 
     def _drawn(self, context: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         """Return the least point, for a context, of a function drawn from the model."""
@@ -138,6 +182,7 @@ class Search:
         starts = np.concatenate([self._starts(even, context) for context in contexts])
         repeated = np.repeat(contexts, _NUM_STARTS, axis=0)
         ends, means = self._descended(starts, repeated)
+        means += _CAUTION * self.expected(ends, repeated)[1]
         best = means.reshape(-1, _NUM_STARTS).argmin(axis=1)
         rows = np.arange(len(contexts))
         minima: np.ndarray = ends.reshape(-1, _NUM_STARTS, self.num_actions)[rows, best]
@@ -249,6 +294,12 @@ def evenly(num_columns: int, count: int, generator: np.random.Generator) -> np.n
     # Whole powers of two are balanced.
     points = engine.random_base2((count - 1).bit_length())[:count]
     return 2 * points - 1
+
+
+def _nested(num_columns: int, count: int) -> np.ndarray:
+    """Return points [count, num_columns] of the box, the first few of which are even, too."""
+    engine = qmc.Sobol(num_columns, scramble=False)
+    return 2 * engine.random_base2((count - 1).bit_length())[:count] - 1
 
 
 def _joined(actions: np.ndarray, context: np.ndarray) -> np.ndarray:

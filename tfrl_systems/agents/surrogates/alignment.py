@@ -25,32 +25,38 @@ _NUM_STEPS, _LOG_SIZES, _NUM_JUDGES = 300, (math.log(0.003), math.log(0.1)), 200
 def aligned(
     kernel: Kernel, theta: np.ndarray, points: np.ndarray, values: np.ndarray
 ) -> np.ndarray | None:
-    """Return θ with the weights of a curve through the best trials; None if contexts are all new.
+    """Return θ with a curve through the best trials; None where no context has enough of them.
 
     Args:
-      kernel: has curves.
+      kernel: has a curve.
       theta: θ, float64 [P].
       points: [N, n].
       values: [N], finite.
     """
-    ranks = ranks_in_context(points[:, kernel.num_actions :], values)
-    if not len(ranks) or ranks.max() < _NUM_BEST:
+    num_actions = kernel.num_actions
+    ranks = ranks_in_context(points[:, num_actions:], values)
+    if ranks.max() < _NUM_BEST:
         return None
-    num_others = kernel.noise_place + 1
-    rows = np.flatnonzero((ranks >= 0) & (ranks < _NUM_BEST))
-    features = kernel.features(points[rows])
-    theta = theta.copy()
-    theta[num_others:] = _curve(features, points[rows, : kernel.num_actions]).ravel()
-    rows = np.argsort(np.where(ranks < 0, len(ranks), ranks), kind="stable")[:_NUM_JUDGES]
-    points, values = points[rows], values[rows]
+    best = points[(ranks >= 0) & (ranks < _NUM_BEST)]
+    weights = _curve(kernel.features(best), best[:, :num_actions])
+    theta = np.append(theta[: kernel.noise_place + 1], weights)
+    ranks[ranks < 0] = len(ranks)
+    judges = np.argsort(ranks, kind="stable")[:_NUM_JUDGES]
+    return _climbed(kernel, theta, points[judges], values[judges])
+
+
+def _climbed(
+    kernel: Kernel, theta: np.ndarray, points: np.ndarray, values: np.ndarray
+) -> np.ndarray:
+    """Return θ after random steps of the curve's weights that lower the loss."""
     values = (values - values.mean()) / (values.std() or 1.0)
-    features = kernel.features(points)
-    least = kernel.loss(theta, points, values, features)
-    generator = np.random.default_rng(0)
+    arguments = points, values, kernel.features(points)
+    generator, least = np.random.default_rng(0), kernel.loss(theta, *arguments)
+    num_fixed = kernel.noise_place + 1
     for size in np.exp(generator.uniform(*_LOG_SIZES, _NUM_STEPS)):
         moved = theta.copy()
-        moved[num_others:] += size * generator.standard_normal(len(theta) - num_others)
-        loss = kernel.loss(moved, points, values, features)
+        moved[num_fixed:] += size * generator.standard_normal(len(theta) - num_fixed)
+        loss = kernel.loss(moved, *arguments)
         if loss < least:
             theta, least = moved, loss
     return theta
@@ -61,8 +67,6 @@ def ranks_in_context(contexts: np.ndarray, values: np.ndarray) -> np.ndarray:
 
     It is -1 where a context has no other value.
     """
-    if not contexts.shape[1]:
-        return np.zeros(0, int)
     _, places, counts = np.unique(contexts, axis=0, return_inverse=True, return_counts=True)
     places = places.ravel()
     order = np.lexsort((values, places))

@@ -1,13 +1,22 @@
 """Where to ask next, and what the answers say: the model that the agent `surrogate` learns from.
 
 A trial is a point (x, c) of the box [-1, 1]^(m + k) and a value to minimise; NaN if it failed. The
-first trials fill the box evenly. The contexts of later ones do too. For most of them x is where a
-function drawn from the model is least (Thompson sampling): one that agrees with all values, and is
-free elsewhere. So a draw weighs what may be gained against what is known, and its value counts for
-all contexts. For the others x is where the model expects the least value.
+first trials fill the box evenly. For most of the later ones x is where a function drawn from the
+model is least (Thompson sampling): one that agrees with all values, and is free elsewhere. So a
+draw weighs what may be gained against what is known, and its value counts for all contexts. For the
+others x is the answer that the model would give.
+
+Several trials share each context. Where each has its own, nothing tells what depends on the context
+alone from ripples over x. The number of contexts grows as the root of that of trials, so each is
+searched more closely, too.
 
 Values are often much the same function of x - x(c) for all c. So the model's actions count from a
-curve x(c) that is fitted with it, and a value at one context tells of all others.
+curve x(c) that is fitted with it, and a value at one context tells of all others; `alignment` says
+where the fit begins.
+
+An answer is where the value is surely low: of the model's minima the one whose expected value and
+some standard deviations are least together. For a model of few values is often wrong where it
+expects most.
 
 Where trials failed, a second model says how sure failure is, and a failure counts as more than the
 worst value.
@@ -31,13 +40,13 @@ from tfrl_systems.agents.surrogates.gaussian_process import GaussianProcess, mak
 _MAX_POINTS, _FIT_POINTS, _REFIT_GROWTH = 1200, 400, 1.25
 # Evenly spaced trials come first: so many, or so many for each coordinate.
 _FIRST_TRIALS, _FIRST_PER_COLUMN = 20, 5
-# Trials share contexts: so many, times the number of columns and the root of that of trials.
+# Trials share so many contexts for each column, times the root of the number of trials.
 _CONTEXTS_PER_ROOT = 2
 # One of so many proposals is where the expected value is least.
 _BEST_SHARE = 4
 # Actions that are looked at in a context, and how many of them are descended from.
 _PER_ACTION, _NUM_NEAREST, _NUM_STARTS, _DESCENT_ROUNDS = 128, 64, 6, 40
-# How many standard deviations an answer's value may be above what is expected.
+# How many standard deviations an answer's value is taken to be above what is expected.
 _CAUTION = 2.0
 # Widths of the steps around the best action at which a drawn function is looked at.
 _STEPS = (0.3, 0.1, 0.03, 0.01)
@@ -132,35 +141,29 @@ class Search:
         )
 
     def _new(self, points: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        """Return points, with other actions where they were tried before."""
-        seen = np.concatenate([self.points, points])
-        for row in range(len(points)):
-            if (seen[: len(self.points) + row] == points[row]).all(axis=1).any():
+        """Return points, with other actions where they repeat a trial."""
+        for row, point in enumerate(points):
+            before = np.concatenate([self.points, points[:row]])
+            if (before == point).all(axis=1).any():
                 points[row, : self.num_actions] = generator.uniform(-1, 1, self.num_actions)
         return points
 
     def _contexts(self, count: int, generator: np.random.Generator) -> np.ndarray:
-        """Return contexts [count, k] that had the fewest trials; different ones come first."""
+        """Return the contexts [count, k] with the fewest trials, all different ones first."""
         if not self.num_contexts:
             return np.zeros((count, 0))
         per_root = _CONTEXTS_PER_ROOT * self.num_contexts
         num_shared = math.ceil(per_root * math.sqrt(len(self.points) + count))
         shared = _nested(self.num_contexts, num_shared)
-        places = {context.tobytes(): place for place, context in enumerate(shared)}
-        num_trials = np.zeros(num_shared, int)
-        for context in self.points[:, self.num_actions :]:
-            place = places.get(context.tobytes())
-            if place is not None:
-                num_trials[place] += 1
-        order = generator.permutation(num_shared)
+        is_at = (shared[:, np.newaxis] == self.points[:, self.num_actions :]).all(axis=-1)
+        num_trials, order = is_at.sum(axis=1), generator.permutation(num_shared)
         chosen = np.zeros(count, int)
         for row in range(count):
             chosen[row] = order[num_trials[order].argmin()]
             num_trials[chosen[row]] += 1
         chosen = generator.permutation(chosen)
-        is_first = np.zeros(count, bool)
-        is_first[np.unique(chosen, return_index=True)[1]] = True
-        return shared[np.concatenate([chosen[is_first], chosen[~is_first]])]
+        first = np.sort(np.unique(chosen, return_index=True)[1])
+        return shared[np.concatenate([chosen[first], np.delete(chosen, first)])]
 
     def _drawn(self, context: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         """Return the least point, for a context, of a function drawn from the model."""
@@ -175,7 +178,7 @@ class Search:
         return points[values.argmin()]
 
     def minima(self, contexts: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        """Return the actions [M, m] of the least expected value for contexts [M, k]."""
+        """Return the answers [M, m], where values are surely low, for contexts [M, k]."""
         if self.model is None or not len(contexts):
             return np.zeros((len(contexts), self.num_actions))
         even = evenly(self.num_actions, _PER_ACTION * self.num_actions, generator)

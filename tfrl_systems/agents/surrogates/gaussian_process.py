@@ -14,6 +14,7 @@ takes several times as long as the one by LAPACK here, and the fit is most of wh
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterator, Sequence
 
@@ -68,14 +69,14 @@ class Kernel:
     curves: Curves | None = None
     num_actions: int = 0
 
-    @property
+    @functools.cached_property
     def usual(self) -> np.ndarray:
         """Return the θ that priors expect, float64 [P]."""
         parts = [(term.scale, *term.lengths) for term in self.terms]
         noise = _USUAL_NOISE if self.noise is None else max(self.noise, 1e-6)
         return np.append(np.log(np.concatenate([*parts, [noise]])), np.zeros(self._num_weights))
 
-    @property
+    @functools.cached_property
     def spread(self) -> np.ndarray:
         """Return the standard deviations of the priors of θ, float64 [P]."""
         parts = [[_SCALE_SPREAD, *[_LENGTH_SPREAD] * len(term.columns)] for term in self.terms]
@@ -86,7 +87,7 @@ class Kernel:
     @property
     def starts(self) -> list[np.ndarray]:
         """Return the θ that fits begin at: the usual one, and one with finer ripples."""
-        finer = self.usual
+        finer = self.usual.copy()
         start = 1 + len(self.terms[0].columns)
         finer[start + 1 : start + 1 + self.num_actions] += math.log(0.3)
         return [self.usual, finer]

@@ -200,8 +200,7 @@ class GaussianProcess:
       points: [N, n].
       values: [N], finite.
       starts: each a θ from which a fit begins, by default the kernel's; the best end counts.
-      fit_points: the most points, evenly spaced among all, that θ is fitted to; 0 to keep the
-        first start.
+      fit_points: how many of the points, the first ones, θ is fitted to; 0 to keep the first start.
 
     Attributes:
       theta: the logarithms as they were fitted.
@@ -222,9 +221,8 @@ class GaussianProcess:
         starts = starts or kernel.starts
         self.theta = starts[0]
         if fit_points:
-            count = min(fit_points, len(points))
-            rows = np.unique(np.linspace(0, len(points) - 1, count).astype(int))
-            arguments = points[rows], scaled[rows], kernel.features(points[rows])
+            first = points[:fit_points]
+            arguments = first, scaled[:fit_points], kernel.features(first)
             fits = [
                 optimize.minimize(
                     kernel.loss_and_gradient,

@@ -5,8 +5,12 @@ from __future__ import annotations
 import numpy as np
 from scipy import linalg
 
-# How far contexts are apart where a curve has turned, and how many anchors each context needs.
-_LENGTH, _ANCHORS_PER_COLUMN, _MAX_ANCHORS = 0.5, 16, 48
+from tfrl_systems.agents.surrogates.matern import distances, matern
+
+# How far contexts are apart where a curve has turned, and the share of its variance that turns so.
+_PARTS = ((2.0, 0.99), (0.5, 0.01))
+# How many anchors each context needs.
+_ANCHORS_PER_COLUMN, _MAX_ANCHORS = 16, 48
 
 
 class Curves:
@@ -34,8 +38,8 @@ def num_anchors(num_contexts: int) -> int:
 
 
 def _covariance(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Return the Matérn-5/2 covariance [M, N] of contexts [M, k] and [N, k]."""
-    squares = np.sum((left[:, np.newaxis] - right) ** 2, axis=-1)
-    distance = np.sqrt(5 * squares) / _LENGTH
-    covariance: np.ndarray = (1 + distance + distance**2 / 3) * np.exp(-distance)
+    """Return the covariance [M, N] of contexts [M, k] and [N, k]."""
+    covariance = np.zeros((len(left), len(right)))
+    for length, variance in _PARTS:
+        covariance += variance * matern(distances(left / length, right / length))
     return covariance

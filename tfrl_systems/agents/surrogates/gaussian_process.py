@@ -14,6 +14,7 @@ takes several times as long as the one by LAPACK here, and the fit is most of wh
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterator, Sequence
 
@@ -22,15 +23,15 @@ from scipy import linalg, optimize
 from scipy.linalg import lapack
 
 from tfrl_systems.agents.surrogates.curves import Curves
+from tfrl_systems.agents.surrogates.matern import distances, matern
 
-_ROOT_5 = math.sqrt(5.0)
 # Added to the diagonal, in variances: rounding makes kernels of close points singular.
 _JITTER = 1e-8
 # Standard deviations of the priors of logarithms.
 _SCALE_SPREAD, _LENGTH_SPREAD, _NOISE_SPREAD = 1.5, 1.0, 2.0
 _USUAL_NOISE = 0.05
 # Standard deviation of the weights of the curve from which actions count.
-_CURVE_SPREAD = 0.5
+CURVE_SPREAD = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,25 +69,25 @@ class Kernel:
     curves: Curves | None = None
     num_actions: int = 0
 
-    @property
+    @functools.cached_property
     def usual(self) -> np.ndarray:
         """Return the θ that priors expect, float64 [P]."""
         parts = [(term.scale, *term.lengths) for term in self.terms]
         noise = _USUAL_NOISE if self.noise is None else max(self.noise, 1e-6)
         return np.append(np.log(np.concatenate([*parts, [noise]])), np.zeros(self._num_weights))
 
-    @property
+    @functools.cached_property
     def spread(self) -> np.ndarray:
         """Return the standard deviations of the priors of θ, float64 [P]."""
         parts = [[_SCALE_SPREAD, *[_LENGTH_SPREAD] * len(term.columns)] for term in self.terms]
         # A noise that is known does not move.
         noise = _NOISE_SPREAD if self.noise is None else 1e-6
-        return np.concatenate([*parts, [noise], np.full(self._num_weights, _CURVE_SPREAD)])
+        return np.concatenate([*parts, [noise], np.full(self._num_weights, CURVE_SPREAD)])
 
     @property
     def starts(self) -> list[np.ndarray]:
         """Return the θ that fits begin at: the usual one, and one with finer ripples."""
-        finer = self.usual
+        finer = self.usual.copy()
         start = 1 + len(self.terms[0].columns)
         finer[start + 1 : start + 1 + self.num_actions] += math.log(0.3)
         return [self.usual, finer]
@@ -133,11 +134,32 @@ class Kernel:
         """Return the covariance [M, N] of relative points [M, n] and [N, n], without noise."""
         covariance = np.zeros((len(left), len(right)))
         for columns, variance, lengths in self.parts(theta):
-            distance = _distances(left[:, columns] / lengths, right[:, columns] / lengths)
-            covariance += variance * (1 + distance + distance**2 / 3) * np.exp(-distance)
+            distance = distances(left[:, columns] / lengths, right[:, columns] / lengths)
+            covariance += variance * matern(distance)
         return covariance
 
     def loss(
+        self, theta: np.ndarray, points: np.ndarray, values: np.ndarray, features: np.ndarray
+    ) -> float:
+        """Return the negative logarithm of evidence times priors; infinite if it has none."""
+        points = self.relative(theta, points, features)
+        return self._solved(theta, self(theta, points, points), values)[0]
+
+    def _solved(
+        self, theta: np.ndarray, covariance: np.ndarray, values: np.ndarray
+    ) -> tuple[float, np.ndarray, np.ndarray]:
+        """Return the loss, the Cholesky factor of a covariance with noise, and K⁻¹ y."""
+        covariance[np.diag_indices(len(values))] += math.exp(2 * theta[self.noise_place]) + _JITTER
+        try:
+            factor = linalg.cholesky(covariance, lower=True)
+        except linalg.LinAlgError:
+            return math.inf, covariance, values
+        weights = linalg.cho_solve((factor, True), values)
+        surprise = (theta - self.usual) / self.spread
+        loss = values @ weights / 2 + np.log(np.diag(factor)).sum() + surprise @ surprise / 2
+        return float(loss), factor, weights
+
+    def loss_and_gradient(
         self, theta: np.ndarray, points: np.ndarray, values: np.ndarray, features: np.ndarray
     ) -> tuple[float, np.ndarray]:
         """Return the negative logarithm of evidence times priors, and its gradient [P]."""
@@ -146,20 +168,14 @@ class Kernel:
         terms = []
         for columns, variance, lengths in self.parts(theta):
             scaled = points[:, columns] / lengths
-            distance = _distances(scaled, scaled)
+            distance = distances(scaled, scaled)
             decay = variance * np.exp(-distance)
             term = (1 + distance + distance**2 / 3) * decay
             covariance += term
             terms.append((columns, lengths, scaled, term, (5 / 3) * (1 + distance) * decay))
-        noise_variance = math.exp(2 * theta[self.noise_place])
-        covariance[np.diag_indices(len(points))] += noise_variance + _JITTER
-        try:
-            factor = linalg.cholesky(covariance, lower=True)
-        except linalg.LinAlgError:
+        loss, factor, weights = self._solved(theta, covariance, values)
+        if math.isinf(loss):
             return 1e10, np.zeros_like(theta)
-        weights = linalg.cho_solve((factor, True), values)
-        surprise = (theta - self.usual) / self.spread
-        loss = values @ weights / 2 + np.log(np.diag(factor)).sum() + surprise @ surprise / 2
         inverse = np.tril(lapack.dpotri(factor, lower=1)[0])
         # (α αᵀ - K⁻¹), eq. 5.9, of whose lower half dpotri returns the inverse.
         pull = np.outer(weights, weights) - inverse - np.tril(inverse, -1).T
@@ -170,9 +186,10 @@ class Kernel:
             by_scaled = pulled.sum(axis=1)[:, np.newaxis] * scaled - pulled @ scaled
             gradient += list(-np.sum(by_scaled * scaled, axis=0))
             by_point[:, columns] += by_scaled / lengths
-        gradient.append(-noise_variance * np.trace(pull))
+        gradient.append(-math.exp(2 * theta[self.noise_place]) * np.trace(pull))
         by_weights = -features.T @ by_point[:, : self.num_actions]
-        return float(loss), np.append(gradient, by_weights) + surprise / self.spread
+        surprise = (theta - self.usual) / self.spread
+        return loss, np.append(gradient, by_weights) + surprise / self.spread
 
 
 class GaussianProcess:
@@ -183,8 +200,7 @@ class GaussianProcess:
       points: [N, n].
       values: [N], finite.
       starts: each a θ from which a fit begins, by default the kernel's; the best end counts.
-      fit_points: the most points, evenly spaced among all, that θ is fitted to; 0 to keep the
-        first start.
+      fit_points: how many of the points, the first ones, θ is fitted to; 0 to keep the first start.
 
     Attributes:
       theta: the logarithms as they were fitted.
@@ -205,12 +221,11 @@ class GaussianProcess:
         starts = starts or kernel.starts
         self.theta = starts[0]
         if fit_points:
-            count = min(fit_points, len(points))
-            rows = np.unique(np.linspace(0, len(points) - 1, count).astype(int))
-            arguments = points[rows], scaled[rows], kernel.features(points[rows])
+            first = points[:fit_points]
+            arguments = first, scaled[:fit_points], kernel.features(first)
             fits = [
                 optimize.minimize(
-                    kernel.loss,
+                    kernel.loss_and_gradient,
                     start,
                     args=arguments,
                     jac=True,
@@ -221,6 +236,11 @@ class GaussianProcess:
                 for start in starts
             ]
             self.theta = min(fits, key=lambda fit: float(fit.fun)).x
+            if len(points) > fit_points:
+                # What suits the first points best may suit the others worse than a start did.
+                whole = points, scaled, kernel.features(points)
+                thetas = [*(fit.x for fit in fits), *starts]
+                self.theta = min(thetas, key=lambda theta: kernel.loss(theta, *whole))
         points = self._points = kernel.relative(self.theta, points)
         covariance = kernel(self.theta, points, points)
         self._factor = _factor(covariance, self._noise**2)
@@ -250,7 +270,7 @@ class GaussianProcess:
         mean, gradient = np.zeros(len(points)), np.zeros(points.shape)
         for columns, variance, lengths in self.kernel.parts(self.theta):
             here, there = points[:, columns] / lengths, self._points[:, columns] / lengths
-            distance = _distances(here, there)
+            distance = distances(here, there)
             decay = variance * np.exp(-distance) * self._weights
             mean += np.sum((1 + distance + distance**2 / 3) * decay, axis=1)
             slope = (-5 / 3) * (1 + distance) * decay
@@ -321,9 +341,3 @@ def _factor(covariance: np.ndarray, noise_variance: float) -> np.ndarray:
             )
         except linalg.LinAlgError:
             jitter *= 10
-
-
-def _distances(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Return √5 times the distances [M, N] of rows."""
-    squares = np.sum(left**2, axis=1)[:, np.newaxis] + np.sum(right**2, axis=1) - 2 * left @ right.T
-    return _ROOT_5 * np.sqrt(np.maximum(squares, 0))

@@ -1,13 +1,22 @@
 """Where to ask next, and what the answers say: the model that the agent `surrogate` learns from.
 
 A trial is a point (x, c) of the box [-1, 1]^(m + k) and a value to minimise; NaN if it failed. The
-first trials fill the box evenly. The contexts of later ones do too. For most of them x is where a
-function drawn from the model is least (Thompson sampling): one that agrees with all values, and is
-free elsewhere. So a draw weighs what may be gained against what is known, and its value counts for
-all contexts. For the others x is where the model expects the least value.
+first trials fill the box evenly. For most of the later ones x is where a function drawn from the
+model is least (Thompson sampling): one that agrees with all values, and is free elsewhere. So a
+draw weighs what may be gained against what is known, and its value counts for all contexts. For the
+others x is the answer that the model would give.
+
+Several trials share each context. Where each has its own, nothing tells what depends on the context
+alone from ripples over x. The number of contexts grows as the root of that of trials, so each is
+searched more closely, too.
 
 Values are often much the same function of x - x(c) for all c. So the model's actions count from a
-curve x(c) that is fitted with it, and a value at one context tells of all others.
+curve x(c) that is fitted with it, and a value at one context tells of all others; `alignment` says
+where the fit begins.
+
+An answer is where the value is surely low: of the model's minima the one whose expected value and
+some standard deviations are least together. For a model of few values is often wrong where it
+expects most.
 
 Where trials failed, a second model says how sure failure is, and a failure counts as more than the
 worst value.
@@ -16,11 +25,13 @@ worst value.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 
 import numpy as np
 from scipy.stats import qmc
 
+from tfrl_systems.agents.surrogates.alignment import aligned
 from tfrl_systems.agents.surrogates.curves import Curves, num_anchors
 from tfrl_systems.agents.surrogates.gaussian_process import GaussianProcess, make_kernel
 
@@ -29,10 +40,14 @@ from tfrl_systems.agents.surrogates.gaussian_process import GaussianProcess, mak
 _MAX_POINTS, _FIT_POINTS, _REFIT_GROWTH = 1200, 400, 1.25
 # Evenly spaced trials come first: so many, or so many for each coordinate.
 _FIRST_TRIALS, _FIRST_PER_COLUMN = 20, 5
+# Trials share so many contexts for each column, times the root of the number of trials.
+_CONTEXTS_PER_ROOT = 2
 # One of so many proposals is where the expected value is least.
 _BEST_SHARE = 4
 # Actions that are looked at in a context, and how many of them are descended from.
-_PER_ACTION, _NUM_NEAREST, _NUM_STARTS, _DESCENT_ROUNDS = 128, 64, 3, 40
+_PER_ACTION, _NUM_NEAREST, _NUM_STARTS, _DESCENT_ROUNDS = 128, 64, 6, 40
+# How many standard deviations an answer's value is taken to be above what is expected.
+_CAUTION = 2.0
 # Widths of the steps around the best action at which a drawn function is looked at.
 _STEPS = (0.3, 0.1, 0.03, 0.01)
 # How far from answers values are looked at to weigh them, and the bounds of weights.
@@ -93,17 +108,34 @@ class Search:
     ) -> GaussianProcess:
         """Return a model of those values [N] that are there; its θ was `theta`."""
         rows = np.flatnonzero(np.isfinite(values))
-        places = np.linspace(0, len(rows) - 1, min(_MAX_POINTS, len(rows)))
-        rows = rows[places.astype(int)]
+        are_few = len(rows) <= _FIT_POINTS
+        rows = rows if are_few else self._thinned(rows)
         if noise is not None:
             noise /= float(np.std(values[rows])) or 1.0
         kernel = make_kernel(self.num_actions, self.num_contexts, noise, self._curves)
         starts = [] if theta is None else [theta]
-        # With more values than a fit sees, it is no longer begun anew.
-        if not starts or (refit and len(rows) <= _FIT_POINTS):
+        # With more values than a fit sees, it is begun anew with fine ripples alone.
+        if not starts or (refit and are_few):
             starts += kernel.starts
+        if refit and values is self.values:
+            base, fitted = starts[0] if are_few else kernel.starts[-1], rows[:_FIT_POINTS]
+            start = aligned(kernel, base, self.points[fitted], values[fitted])
+            starts += [] if start is None else [start]
         num_fitted = _FIT_POINTS if refit else 0
         return GaussianProcess(kernel, self.points[rows], values[rows], starts, num_fitted)
+
+    def _thinned(self, rows: np.ndarray) -> np.ndarray:
+        """Return as many rows as a model holds, first all of some contexts, to which it is fitted.
+
+        Ripples show where a context has many trials.
+        """
+        contexts = self.points[rows, self.num_actions :]
+        places = np.unique(contexts, axis=0, return_inverse=True)[1].ravel()
+        order = np.random.default_rng(len(rows)).permutation(len(rows))
+        fitted, others = np.split(rows[np.argsort(order[places], kind="stable")], [_FIT_POINTS])
+        count = min(_MAX_POINTS - _FIT_POINTS, len(others))
+        spaced = np.linspace(0, len(others) - 1, count).astype(int)
+        return np.concatenate([fitted, np.sort(others)[spaced]])
 
     def propose(self, count: int, generator: np.random.Generator) -> np.ndarray:
         """Return points (x, c) [count, m + k] to ask next."""
@@ -111,12 +143,41 @@ class Search:
         if self.model is None or len(self.points) < max(
             _FIRST_TRIALS, _FIRST_PER_COLUMN * num_columns
         ):
-            return evenly(num_columns, count, generator)
-        contexts = evenly(self.num_contexts, count, generator)
-        num_best = count // _BEST_SHARE
+            points = evenly(num_columns, count, generator)
+            points[:, self.num_actions :] = self._contexts(count, generator)
+            return points
+        contexts = self._contexts(count, generator)
+        num_best = min(count // _BEST_SHARE, len(np.unique(contexts, axis=0)))
         best = np.concatenate([self.minima(contexts[:num_best], generator), contexts[:num_best]], 1)
         drawn = [self._drawn(context, generator) for context in contexts[num_best:]]
-        return np.concatenate([best, np.array(drawn).reshape(-1, num_columns)])
+        return self._new(
+            np.concatenate([best, np.array(drawn).reshape(-1, num_columns)]), generator
+        )
+
+    def _new(self, points: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        """Return points, with other actions where they repeat a trial."""
+        for row, point in enumerate(points):
+            before = np.concatenate([self.points, points[:row]])
+            if (before == point).all(axis=1).any():
+                points[row, : self.num_actions] = generator.uniform(-1, 1, self.num_actions)
+        return points
+
+    def _contexts(self, count: int, generator: np.random.Generator) -> np.ndarray:
+        """Return the contexts [count, k] with the fewest trials, all different ones first."""
+        if not self.num_contexts:
+            return np.zeros((count, 0))
+        per_root = _CONTEXTS_PER_ROOT * self.num_contexts
+        num_shared = math.ceil(per_root * math.sqrt(len(self.points) + count))
+        shared = _nested(self.num_contexts, num_shared)
+        is_at = (shared[:, np.newaxis] == self.points[:, self.num_actions :]).all(axis=-1)
+        num_trials, order = is_at.sum(axis=1), generator.permutation(num_shared)
+        chosen = np.zeros(count, int)
+        for row in range(count):
+            chosen[row] = order[num_trials[order].argmin()]
+            num_trials[chosen[row]] += 1
+        chosen = generator.permutation(chosen)
+        first = np.sort(np.unique(chosen, return_index=True)[1])
+        return shared[np.concatenate([chosen[first], np.delete(chosen, first)])]
 
     def _drawn(self, context: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         """Return the least point, for a context, of a function drawn from the model."""
@@ -131,13 +192,14 @@ class Search:
         return points[values.argmin()]
 
     def minima(self, contexts: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        """Return the actions [M, m] of the least expected value for contexts [M, k]."""
+        """Return the answers [M, m], where values are surely low, for contexts [M, k]."""
         if self.model is None or not len(contexts):
             return np.zeros((len(contexts), self.num_actions))
         even = evenly(self.num_actions, _PER_ACTION * self.num_actions, generator)
         starts = np.concatenate([self._starts(even, context) for context in contexts])
         repeated = np.repeat(contexts, _NUM_STARTS, axis=0)
         ends, means = self._descended(starts, repeated)
+        means += _CAUTION * self.expected(ends, repeated)[1]
         best = means.reshape(-1, _NUM_STARTS).argmin(axis=1)
         rows = np.arange(len(contexts))
         minima: np.ndarray = ends.reshape(-1, _NUM_STARTS, self.num_actions)[rows, best]
@@ -249,6 +311,12 @@ def evenly(num_columns: int, count: int, generator: np.random.Generator) -> np.n
     # Whole powers of two are balanced.
     points = engine.random_base2((count - 1).bit_length())[:count]
     return 2 * points - 1
+
+
+def _nested(num_columns: int, count: int) -> np.ndarray:
+    """Return points [count, num_columns] of the box, the first few of which are even, too."""
+    engine = qmc.Sobol(num_columns, scramble=False)
+    return 2 * engine.random_base2((count - 1).bit_length())[:count] - 1
 
 
 def _joined(actions: np.ndarray, context: np.ndarray) -> np.ndarray:

@@ -44,8 +44,8 @@ def test_the_gradient_of_the_evidence_is_that_of_differences():
     points = points_in_box(30)
     kernel = make_kernel(1, 1, curves=Curves(np.array([[-1.0], [0.0], [1.0]])))
     theta, features = kernel.usual + 0.1, kernel.features(points)
-    _, gradient = kernel.loss(theta, points, bowl(points), features)
-    expected = differences(lambda at: kernel.loss(at, points, bowl(points), features)[0], theta)
+    loss, gradient = kernel.loss_and_gradient(theta, points, bowl(points), features)
+    expected = differences(lambda at: kernel.loss(at, points, bowl(points), features), theta)
     np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-5)
 
 

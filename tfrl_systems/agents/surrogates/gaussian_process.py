@@ -236,11 +236,6 @@ class GaussianProcess:
                 for start in starts
             ]
             self.theta = min(fits, key=lambda fit: float(fit.fun)).x
-            if len(points) > fit_points:
-                # What suits the first points best may suit the others worse than a start did.
-                whole = points, scaled, kernel.features(points)
-                thetas = [*(fit.x for fit in fits), *starts]
-                self.theta = min(thetas, key=lambda theta: kernel.loss(theta, *whole))
         points = self._points = kernel.relative(self.theta, points)
         covariance = kernel(self.theta, points, points)
         self._factor = _factor(covariance, self._noise**2)

@@ -200,7 +200,8 @@ class GaussianProcess:
       points: [N, n].
       values: [N], finite.
       starts: each a θ from which a fit begins, by default the kernel's; the best end counts.
-      fit_points: how many of the points, the first ones, θ is fitted to; 0 to keep the first start.
+      fit_points: the most points, evenly spaced among all, that θ is fitted to; 0 to keep the
+        first start.
 
     Attributes:
       theta: the logarithms as they were fitted.
@@ -221,8 +222,9 @@ class GaussianProcess:
         starts = starts or kernel.starts
         self.theta = starts[0]
         if fit_points:
-            first = points[:fit_points]
-            arguments = first, scaled[:fit_points], kernel.features(first)
+            count = min(fit_points, len(points))
+            rows = np.unique(np.linspace(0, len(points) - 1, count).astype(int))
+            arguments = points[rows], scaled[rows], kernel.features(points[rows])
             fits = [
                 optimize.minimize(
                     kernel.loss_and_gradient,

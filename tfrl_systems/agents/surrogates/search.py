@@ -108,34 +108,20 @@ class Search:
     ) -> GaussianProcess:
         """Return a model of those values [N] that are there; its θ was `theta`."""
         rows = np.flatnonzero(np.isfinite(values))
-        are_few = len(rows) <= _FIT_POINTS
-        rows = rows if are_few else self._thinned(rows)
+        places = np.linspace(0, len(rows) - 1, min(_MAX_POINTS, len(rows)))
+        rows = rows[places.astype(int)]
         if noise is not None:
             noise /= float(np.std(values[rows])) or 1.0
         kernel = make_kernel(self.num_actions, self.num_contexts, noise, self._curves)
         starts = [] if theta is None else [theta]
-        # With more values than a fit sees, it is begun anew with fine ripples alone.
-        if not starts or (refit and are_few):
+        # With more values than a fit sees, it is no longer begun anew.
+        if not starts or (refit and len(rows) <= _FIT_POINTS):
             starts += kernel.starts
         if refit and values is self.values:
-            base, fitted = starts[0] if are_few else kernel.starts[-1], rows[:_FIT_POINTS]
-            start = aligned(kernel, base, self.points[fitted], values[fitted])
+            start = aligned(kernel, starts[0], self.points[rows], values[rows])
             starts += [] if start is None else [start]
         num_fitted = _FIT_POINTS if refit else 0
         return GaussianProcess(kernel, self.points[rows], values[rows], starts, num_fitted)
-
-    def _thinned(self, rows: np.ndarray) -> np.ndarray:
-        """Return as many rows as a model holds, first all of some contexts, to which it is fitted.
-
-        Ripples show where a context has many trials.
-        """
-        contexts = self.points[rows, self.num_actions :]
-        places = np.unique(contexts, axis=0, return_inverse=True)[1].ravel()
-        order = np.random.default_rng(len(rows)).permutation(len(rows))
-        fitted, others = np.split(rows[np.argsort(order[places], kind="stable")], [_FIT_POINTS])
-        count = min(_MAX_POINTS - _FIT_POINTS, len(others))
-        spaced = np.linspace(0, len(others) - 1, count).astype(int)
-        return np.concatenate([fitted, np.sort(others)[spaced]])
 
     def propose(self, count: int, generator: np.random.Generator) -> np.ndarray:
         """Return points (x, c) [count, m + k] to ask next."""

@@ -141,7 +141,8 @@ def test_it_runs_as_it_is_printed(path, make_kernel, tmp_path):
     run_notebook(read_notebook(path), make_kernel(sys.executable), tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.ci
+@pytest.mark.colab
 @needs_colab_stack(
     sys.version_info >= (3, 12),
     "on Python 3.11 a kernel has loaded packages that TF-Agents replaces",

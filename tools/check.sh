@@ -8,7 +8,8 @@
 #   --fast   formatter, linter, types, and the tests of the files that differ from the main branch, in
 #            two minutes: for the hour of work
 #   --stack  colab: Python 3.13 and TensorFlow 2.20, with the tests that tools/second_stack.txt names
-#   --ci     also the dear tests, as CI does: whole ways from training to use, and the studies
+#   --ci     also the dear tests, as CI does: whole ways from training to use, and the studies; on the
+#            second stack only the notebooks, in an empty environment
 #   --slow   also those that take minutes each
 # Status: 0 all passed; 1 something failed; 77 nothing checked, because --stack colab was asked for
 # and no Python 3.13 was found. At the end it says what took how long; the last line says what pytest
@@ -18,7 +19,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 . tools/python_env.sh
 
 stack=default
-fast=""
+fast="" ci=""
 # A process of pytest for each core and one that waits for others, but no more than four: each
 # needs 2 GiB.
 workers="$(($(nproc) + 1))"
@@ -27,12 +28,17 @@ while [ "$#" != 0 ]; do
   case "$1" in
     --fast) fast=yes ;;
     --stack) stack="${2:-}" && shift ;;
-    --ci) tests+=(-m "not slow") ;; # instead of setup.cfg's "not slow and not ci"
+    --ci) ci=yes ;;
     --slow) tests+=(-m "") ;;
     *) break ;;
   esac
   shift
 done
+
+if [ -n "$ci" ]; then # instead of setup.cfg's "not slow and not ci"
+  if [ "$stack" = colab ]; then marks="not ci or colab"; else marks="not colab"; fi
+  tests+=(-m "not slow and ($marks)")
+fi
 
 logs="$(mktemp -d)"
 trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$logs"' EXIT

@@ -51,7 +51,7 @@ slow = pytest.mark.slow
     "agent, system, num_iterations, num_steps",
     [
         pytest.param("reinforce", "tensor_graphs", 5, 32, marks=pytest.mark.ci),
-        ("reinforce", "learn_to_optimize", 5, 32),
+        pytest.param("reinforce", "learn_to_optimize", 5, 32, marks=pytest.mark.ci),
         pytest.param("reinforce", "inlining", 10, 64, marks=pytest.mark.ci),
         pytest.param("ppo", "inlining", 10, 64, marks=slow),
         pytest.param("ppo", "tensor_graphs", 10, 64, marks=slow),

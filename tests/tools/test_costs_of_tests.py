@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from tests.checkout import ROOT
 
 TESTS = """
@@ -19,6 +21,7 @@ def test_with_children():
 """
 
 
+@pytest.mark.ci
 def test_a_table_of_two_tests(tmp_path):
     path = tmp_path / "test_two.py"
     path.write_text(TESTS)

@@ -149,7 +149,7 @@ def test_the_standard_deviation_is_up_to_e_times_greater_in_some_states():
 # Agent, problem, settings, iterations, least reward: 0 and 1 are perfect.
 SOLVED = [
     pytest.param("ppo", "float", {}, 150, -0.005, marks=pytest.mark.ci),
-    ("ppo", "integer", {"num_epochs": 10}, 60, 0.99),
+    pytest.param("ppo", "integer", {"num_epochs": 10}, 60, 0.99, marks=pytest.mark.ci),
     pytest.param("reinforce", "float", {"learning_rate": 1e-2}, 600, -0.005, marks=pytest.mark.ci),
     ("reinforce", "integer", {"learning_rate": 1e-2}, 300, 0.99),
 ]

@@ -90,6 +90,7 @@ def test_with_a_clang_both_are_compared(corpus, trained, tfrl, plugin_cache, mon
     assert 0.2 < ratio["ratio"] < 20 and ratio["against"] == "clang-22 -Oz -c"
 
 
+@pytest.mark.ci
 def test_what_learning_to_optimise_costs(tfrl, monkeypatch):
     for package in ("gymnasium", "stable_baselines3"):
         monkeypatch.setitem(sys.modules, package, None)

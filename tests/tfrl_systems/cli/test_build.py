@@ -22,7 +22,7 @@ def configure(sources: pathlib.Path, tree: pathlib.Path, clang: str, generator: 
 
 @pytest.mark.parametrize(
     "clang, generator",
-    [(CLANGS[0], "Unix Makefiles"), (CLANGS[1], "Ninja")],
+    [pytest.param(CLANGS[0], "Unix Makefiles", marks=pytest.mark.ci), (CLANGS[1], "Ninja")],
     indirect=["clang"],
 )
 def test_a_configured_cmake_tree(tfrl, clang, tmp_path, monkeypatch, generator):

@@ -20,6 +20,7 @@ def embedded_features():
         return [name for name in compiler.announced if name not in DERIVED_FEATURES]
 
 
+@pytest.mark.ci
 def test_a_policy_that_was_learned_for_llvms_own_modes(
     tfrl, corpus, holdout, cache, tmp_path, embedded_features
 ):

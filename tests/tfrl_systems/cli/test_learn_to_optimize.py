@@ -42,6 +42,7 @@ def trained(lend):
     return lend("reinforce from the command line", train)
 
 
+@pytest.mark.ci
 def test_a_policy_becomes_an_onnx_model(trained, tfrl, tmp_path):
     export = ("export", "--policy", trained / "policy", "--format", "onnx", "-o")
     result = tfrl(*export, tmp_path / "optimiser.onnx", "--json").json

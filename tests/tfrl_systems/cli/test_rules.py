@@ -120,6 +120,7 @@ def test_verify_tells_which_are_wrong(tfrl, tmp_path):
     assert ran.status == 0 and "1 of 1 rules are right, in 100 instances" in ran.out
 
 
+@pytest.mark.ci
 def test_generate_writes_what_can_be_read(tfrl, tmp_path):
     path = tmp_path / "made.json"
     options = ["--vocabulary", "order", "--max-size", 1, "--without-written", "--instances", 20]

@@ -24,6 +24,7 @@ from tests.environments.inlining.small_modules import (
 )
 
 
+@pytest.mark.ci
 def test_a_second_module_at_the_same_time_is_refused(embedded, hand_worked):
     with embedded.compile(hand_worked) as compilation:
         compilation.next_site()

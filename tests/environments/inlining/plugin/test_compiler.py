@@ -71,6 +71,7 @@ def variations(base: CompiledModule) -> list[Variation]:
     ]
 
 
+@pytest.mark.ci
 def test_so_is_one_that_does_not_follow_the_policy_everywhere(clang, inside, samples):
     policy, num_changed = make_heuristic("cost<-20"), 0
     # The large one by one clang alone.

@@ -191,6 +191,7 @@ def test_a_policy_by_name_was_not_learned_from_the_run_in_this_directory(
     assert (policy["learned_from"], policy["learning_seconds"]) == (0, 0)
 
 
+@pytest.mark.ci
 def test_a_run_goes_on_from_a_log(function, tmp_path):
     name, seen = function
     first = train(name, "surrogate", tmp_path / "first")

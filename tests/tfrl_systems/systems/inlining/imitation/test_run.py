@@ -56,6 +56,7 @@ def test_the_policy_is_that_of_the_best_iteration_on_the_validation_contexts(fin
     assert json.loads(text) == json.loads(json.dumps(result)) and "NaN" not in text
 
 
+@pytest.mark.ci
 def test_a_resumed_run_is_the_run_itself(finished, tmp_path):
     """Here without contexts that are held out: nothing is chosen by them."""
     _, whole, _ = finished

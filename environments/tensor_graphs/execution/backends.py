@@ -148,7 +148,7 @@ class OnnxRuntime:
             raise UserError(
                 "this onnxruntime has no CUDA execution provider; install onnxruntime-gpu"
             )
-        source = _source(model)
+        source = source_of(model)
         try:
             session = onnxruntime.InferenceSession(source, options, providers)
         except Exception as error:
@@ -226,7 +226,7 @@ class OpenVino:
         import openvino
 
         core = openvino.Core()
-        source = _source(model)
+        source = source_of(model)
         settings = {"INFERENCE_NUM_THREADS": self.threads, "INFERENCE_PRECISION_HINT": "f32"}
         clock = time.process_time if self.threads == 1 else time.perf_counter
         try:
@@ -293,7 +293,8 @@ def backend(name: str = "onnxruntime", threads: int = 1) -> Backend:
     return dataclasses.replace(_RUNTIMES[plain], threads=threads)
 
 
-def _source(model: Model) -> str | bytes:
+def source_of(model: Model) -> str | bytes:
+    """Return what runtimes open: a model's path as text, or its file's content."""
     if isinstance(model, pathlib.Path):
         return str(model)
     return model if isinstance(model, bytes) else model.SerializeToString()

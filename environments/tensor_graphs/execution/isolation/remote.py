@@ -20,6 +20,7 @@ from environments.tensor_graphs.execution.backends import (
     Timer,
     backend,
     named,
+    source_of,
 )
 
 
@@ -119,9 +120,8 @@ class _Remote:
 
 
 def _content(model: Model) -> str | bytes:
-    if isinstance(model, pathlib.Path):
-        return str(model.absolute())
-    return model if isinstance(model, bytes) else model.SerializeToString()
+    """As `source_of`; the other process may work in another directory."""
+    return source_of(model.absolute() if isinstance(model, pathlib.Path) else model)
 
 
 @contextlib.contextmanager

@@ -57,6 +57,7 @@ def installed(wheel, tmp_path):
     return site, {**os.environ, "PYTHONPATH": str(site)}
 
 
+@pytest.mark.ci
 def test_it_holds_every_file_of_the_packages(wheel):
     """Sources of other languages and tables too, which `package_data` has to name."""
     expected = {

@@ -38,6 +38,7 @@ def test_a_mutant_is_one_small_change(source, changed):
     assert all(ast.parse(mutant.text) for mutant in planted)
 
 
+@pytest.mark.ci
 def test_a_mutant_is_caught_if_a_test_fails(tmp_path):
     source = "def least_three(x):\n    if x < 3:\n        return 3\n    return x\n"
     (tmp_path / "a.py").write_text(source)

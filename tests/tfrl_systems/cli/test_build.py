@@ -52,7 +52,9 @@ def test_a_configured_cmake_tree(tfrl, clang, tmp_path, monkeypatch, generator):
 
 
 @pytest.mark.parametrize(
-    "clang, launcher", [(CLANGS[0], "ccache"), (CLANGS[1], "sccache")], indirect=["clang"]
+    "clang, launcher",
+    [pytest.param(CLANGS[0], "ccache", marks=pytest.mark.ci), (CLANGS[1], "sccache")],
+    indirect=["clang"],
 )
 def test_compiler_caches_give_no_objects_of_another_policy(
     launcher, tfrl, clang, tmp_path, monkeypatch

@@ -126,6 +126,7 @@ def test_a_tree_in_which_nothing_is_won_stays_plain(tfrl, one_clang, tree, polic
     assert objects(tree) == plain
 
 
+@pytest.mark.ci
 def test_a_build_that_fails_loses_nothing(tfrl, one_clang, tree, policies):
     """The third of them does, once it has compiled; the second was with the margin 1."""
     build = ("build", "--policy", policies["cautious"], "--tune", "--json", "--", "sh", "-c")

@@ -85,6 +85,7 @@ def tensors(events):
     return {tag: events.Tensors(tag) for tag in events.Tags()["tensors"]}
 
 
+@pytest.mark.ci
 def test_what_was_learned_is_compared_and_used(lent_run, models, tfrl, tmp_path):
     """Folding W + A·B saves more than half; a short training finds it, and a policy keeps it."""
     policy = lent_run("tensor_graphs", "ppo").policy

@@ -161,6 +161,7 @@ def test_agents_that_learn_online_beat_chance_at_a_bowl_that_moves(agent, tmp_pa
     assert learned < constant < chance
 
 
+@pytest.mark.ci
 def test_a_policy_names_the_class_that_loads_it(lent_run, trained):
     lent = [lent_run(system, "ppo").policy for system in ("inlining", "learn_to_optimize")]
     for directory in (trained / "policy", *lent):

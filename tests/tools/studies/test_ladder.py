@@ -63,7 +63,7 @@ def test_images_of_both_builds_count():
 
 @pytest.fixture
 def compiler():
-    clangs = [find_clang(name) for name in CLANGS]
+    clangs = [find_clang(name) for name in reversed(CLANGS)]
     path = next((path for path, _ in clangs if path), "")
     need_programs("cmake")
     if not path:

@@ -98,7 +98,7 @@ def train(function, agent, workdir, collect=HERE, shape=(2, 1), reporter=None, *
         ("es", (3, 2), HERE),
         pytest.param("es", (3, 2), PIPES, marks=pytest.mark.ci),
         ("bc_max", (3, 1), HERE),
-        ("surrogate", (3, 2), PIPES),
+        pytest.param("surrogate", (3, 2), PIPES, marks=pytest.mark.ci),
         pytest.param("world_model", (4, 1), HERE, marks=pytest.mark.slow),
         *[
             pytest.param(agent, shape, collect, marks=pytest.mark.slow)
@@ -148,6 +148,7 @@ def test_no_trial_is_asked_twice_and_workers_change_nothing(function, tmp_path):
     assert "expected" in (tmp_path / "whole" / "answers.csv").read_text()
 
 
+@pytest.mark.ci
 def test_a_log_is_learned_from_without_the_function(tmp_path, capfd):
     """Trials know c up to 2 of 10; what lies beyond is said to be unsure."""
     rows = ["x0,c0,value"]

@@ -180,6 +180,7 @@ def test_steps_of_an_episode_are_not_probed_again_and_are_taken_in_all_layers():
     assert len(costs_ms) > 2 and costs_ms == sorted(costs_ms, reverse=True)
 
 
+@pytest.mark.ci
 def test_a_policy_saved_before_an_operator_was_added_takes_it_for_none(lent_run, monkeypatch):
     """Its networks have no row for the number of the new operator, here in place of Add."""
     directory = lent_run("tensor_graphs", "ppo").policy

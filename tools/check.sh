@@ -3,7 +3,7 @@
 #
 #   bash tools/check.sh [--fast | --ci | --slow] [--stack default|colab] [pytest arguments …]
 #
-# Makes the environment that it needs (tools/python_env.sh) and can be run again at any time. Nine
+# Makes the environment that it needs (tools/python_env.sh) and can be run again at any time. Eight
 # minutes on two cores.
 #   --fast   formatter, linter, types, and the tests of the files that differ from the main branch, in
 #            two minutes: for the hour of work
@@ -20,9 +20,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
 stack=default
 fast="" ci=""
-# A process of pytest for each core and one that waits for others, but no more than four: each
-# needs 2 GiB.
-workers="$(($(nproc) + 1))"
+# A process of pytest for each core, but no more than four: each needs 2 GiB. One more than there are
+# cores takes a seventh more time: they get into each other's way, and each imports TensorFlow.
+workers="$(nproc)"
 tests=(-n "$((workers < 4 ? workers : 4))" --dist worksteal)
 while [ "$#" != 0 ]; do
   case "$1" in

@@ -5,7 +5,7 @@ tells of the others (A. Krause, C. S. Ong: Contextual Gaussian Process Bandit Op
 Trials are chosen by Thompson sampling, which needs no tuning and makes batches of any size
 (K. Kandasamy et al.: Parallelised Bayesian Optimisation via Thompson Sampling, 2018);
 `surrogates.search` says how. In the end an actor network, the same as all other agents have, learns
-the model's answers.
+the model's answers, and in the end what value the model expects of its own.
 
 Trials are one step long: an observation is what was chosen last and then the context, as the specs
 say, and the value of a trial depends on the context and the action alone.
@@ -29,7 +29,7 @@ from tf_agents.trajectories import time_step as ts
 from environments import files
 from environments.errors import UserError
 from tfrl_systems.agents import policy_gradients
-from tfrl_systems.agents.surrogates.distilling import distil
+from tfrl_systems.agents.surrogates.distilling import Pupil, misses
 from tfrl_systems.agents.surrogates.search import Search
 from tfrl_systems.policies.trials import Trials
 
@@ -39,6 +39,8 @@ _ARRAYS_NAME = "trials.npz"
 # Sets what is drawn for proposals and answers apart.
 _PROPOSE, _ANSWER = 1, 2
 _NUM_ANSWERS = 256
+# The most steps that the policy then takes by the model's values.
+_DESCENT_STEPS = 300
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,19 +175,22 @@ class SurrogateAgent(tf_agent.TFAgent):
         """Have the policy learn the model's answers at the end, when `progress` is 1."""
         if progress < 1:
             return
-        generator = self._generator(0, _ANSWER)
-        contexts = self.search.covering(_NUM_ANSWERS, generator)
+        generator, search = self._generator(0, _ANSWER), self.search
+        contexts = search.covering(_NUM_ANSWERS, generator)
+        scale = (self._high - self._low) / 2
+
+        def expected(answers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            actions = np.clip((answers - self._low) / scale - 1, -1, 1)
+            values, gradients = search.expected_and_gradients(actions, contexts)
+            return values / self.spread, gradients / (scale * self.spread)
+
         with _one_thread():
-            actions = self.search.minima(contexts, generator)
-            own_units = self._low + (actions + 1) / 2 * (self._high - self._low)
-            distil(
-                self.actor_network,
-                contexts,
-                own_units,
-                self.search.steepness(actions, contexts) / (self._high - self._low) ** 2,
-                self.search.num_actions,
-                self._config.distil_steps,
-            )
+            pupil = Pupil(self.actor_network, contexts, search.num_actions)
+            actions = search.minima(contexts, generator)
+            weights = search.steepness(actions, contexts) / (2 * scale) ** 2
+            own_units = self._low + (actions + 1) * scale
+            pupil.descend(misses(own_units, weights), self._config.distil_steps)
+            pupil.descend(expected, _DESCENT_STEPS)
 
     def expected(self, actions: np.ndarray, contexts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return for actions [M, m] at contexts [M, k] the expected values [M] and their stds."""

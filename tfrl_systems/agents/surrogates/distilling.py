@@ -1,64 +1,107 @@
-"""The policy's network learns the answers of a model, by L-BFGS."""
+"""The policy's network learns from a model: first its answers, then by its values.
+
+Where values ripple, the answers of neighbouring contexts lie in different valleys that are about as
+deep, and no smooth network follows them. So the network's weights descend at last on the values
+that the model expects of the network's own answers. That is the policy gradient of a problem of one
+step, and exact, because the model can be differentiated.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from scipy import optimize
 
+# What L-BFGS sees is so many times larger: a loss of 1e-12 would be within its tolerances.
+_MAGNIFICATION = 1e6
 
-def distil(
-    network: Any,
-    contexts: np.ndarray,
-    actions: np.ndarray,
-    weights: np.ndarray,
-    num_ignored: int,
-    steps: int,
-) -> float:
-    """Fit an actor network's likeliest actions to given ones.
+Values = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""Gives for actions [M, m] values [M] and their gradients by the actions [M, m]."""
+
+
+class Pupil:
+    """An actor network that learns what to do in some contexts.
 
     Args:
       network: an `ActorNetwork` with float actions.
       contexts: [M, k], the last columns of observations.
-      actions: [M, m], in the action's own units.
-      weights: [M, m], of the squares of what is missed.
       num_ignored: how many columns of observations come before the context. The network shall not
         depend on them, so their weights become 0.
-      steps: the most steps of L-BFGS.
-
-    Returns:
-      The root of the mean squared error that is left.
     """
-    variables = list(network.trainable_variables)
-    shapes = [variable.shape.as_list() for variable in variables]
-    sizes = [int(np.prod(shape)) for shape in shapes]
-    observations = np.zeros((len(contexts), num_ignored + contexts.shape[1]), np.float32)
-    observations[:, num_ignored:] = contexts
-    seen, wanted = tf.constant(observations), tf.constant(actions.astype(np.float32))
-    weighed = tf.constant(weights.astype(np.float32))
 
-    @tf.function(autograph=False)
-    def loss_and_gradient(flat: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        for variable, part, shape in zip(variables, tf.split(flat, sizes), shapes, strict=True):
-            variable.assign(tf.reshape(part, shape))
-        with tf.GradientTape() as tape:
-            distribution, _ = network.call(seen)
-            loss = tf.reduce_mean(
-                tf.reduce_sum(weighed * (distribution.mode() - wanted) ** 2, axis=-1)
-            )
-        gradients = tape.gradient(loss, variables)
-        return loss, tf.concat([tf.reshape(part, [-1]) for part in gradients], axis=0)
+    def __init__(self, network: Any, contexts: np.ndarray, num_ignored: int) -> None:
+        self._variables = list(network.trainable_variables)
+        first = self._variables[0]
+        first.assign(
+            tf.concat([tf.zeros([num_ignored, first.shape[1]]), first[num_ignored:]], axis=0)
+        )
+        observations = np.zeros((len(contexts), num_ignored + contexts.shape[1]), np.float32)
+        observations[:, num_ignored:] = contexts
 
-    def numbers(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        loss, gradient = loss_and_gradient(tf.constant(flat.astype(np.float32)))
-        # A loss of 1e-12 would be within the tolerances of L-BFGS.
-        return 1e6 * float(loss), 1e6 * gradient.numpy().astype(np.float64)
+        @tf.function(autograph=False)
+        def answers() -> tf.Tensor:
+            return network.call(tf.constant(observations))[0].mode()
 
-    first = variables[0]
-    first.assign(tf.concat([tf.zeros([num_ignored, first.shape[1]]), first[num_ignored:]], axis=0))
-    start = np.concatenate([variable.numpy().ravel() for variable in variables]).astype(np.float64)
-    options = {"maxiter": steps, "maxfun": 2 * steps, "ftol": 1e-12, "gtol": 1e-9, "maxcor": 30}
-    fitted = optimize.minimize(numbers, start, jac=True, method="L-BFGS-B", options=options)
-    return float(np.sqrt(numbers(fitted.x)[0] / 1e6))
+        @tf.function(autograph=False)
+        def pull(gradients: tf.Tensor) -> list[tf.Tensor]:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(gradients * answers())
+            return tape.gradient(loss, self._variables)
+
+        self._answers, self._pull = answers, pull
+
+    def descend(self, values: Values, steps: int) -> float:
+        """Change the network's likeliest actions, so that the mean of their values falls.
+
+        Args:
+          values: of actions in their own units.
+          steps: the most steps of L-BFGS.
+
+        Returns:
+          The mean of the values in the end.
+        """
+
+        def loss_and_gradient(weights: np.ndarray) -> tuple[float, np.ndarray]:
+            self._set(weights)
+            heights, gradients = values(self._answers().numpy().astype(np.float64))
+            share = _MAGNIFICATION / len(heights)
+            pulls = self._pull(tf.constant((share * gradients).astype(np.float32)))
+            return share * float(heights.sum()), _joined(pulls)
+
+        options = {"maxiter": steps, "maxfun": 2 * steps, "ftol": 1e-12, "gtol": 1e-9, "maxcor": 30}
+        start = _joined(self._variables)
+        fit = optimize.minimize(
+            loss_and_gradient, start, jac=True, method="L-BFGS-B", options=options
+        )
+        self._set(fit.x)
+        return float(fit.fun) / _MAGNIFICATION
+
+    def _set(self, weights: np.ndarray) -> None:
+        start = 0
+        for variable in self._variables:
+            shape = variable.shape.as_list()
+            end = start + int(np.prod(shape))
+            variable.assign(weights[start:end].reshape(shape).astype(np.float32))
+            start = end
+
+
+def misses(actions: np.ndarray, weights: np.ndarray) -> Values:
+    """Return what values imitation descends on: the weighted squares of what is missed.
+
+    Args:
+      actions: [M, m], in their own units.
+      weights: [M, m].
+    """
+
+    def values(answers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        missed = answers - actions
+        return np.sum(weights * missed**2, axis=1), 2 * weights * missed
+
+    return values
+
+
+def _joined(tensors: list[Any]) -> np.ndarray:
+    return np.concatenate([tensor.numpy().ravel() for tensor in tensors]).astype(np.float64)

@@ -218,6 +218,13 @@ class Search:
             step = np.where(is_better[:, np.newaxis], 1.5 * step, 0.4 * step)
         return best, means
 
+    def expected_and_gradients(
+        self, actions: np.ndarray, contexts: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return expected values [M] of actions [M, m], failure priced, and gradients [M, m]."""
+        means, gradients = self._expected(np.concatenate([actions, contexts], axis=1))
+        return means, gradients[:, : self.num_actions]
+
     def _expected(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the expected values [N] at points, failure priced, and the gradients [N, n]."""
         assert self.model is not None

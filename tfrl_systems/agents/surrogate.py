@@ -5,7 +5,7 @@ tells of the others (A. Krause, C. S. Ong: Contextual Gaussian Process Bandit Op
 Trials are chosen by Thompson sampling, which needs no tuning and makes batches of any size
 (K. Kandasamy et al.: Parallelised Bayesian Optimisation via Thompson Sampling, 2018);
 `surrogates.search` says how. In the end an actor network, the same as all other agents have, learns
-the model's answers, and in the end what value the model expects of its own.
+the model's answers, and then descends on the values that the model expects of its own.
 
 Trials are one step long: an observation is what was chosen last and then the context, as the specs
 say, and the value of a trial depends on the context and the action alone.
@@ -41,6 +41,8 @@ _PROPOSE, _ANSWER = 1, 2
 _NUM_ANSWERS = 256
 # The most steps that the policy then takes by the model's values.
 _DESCENT_STEPS = 300
+# A policy follows the answers if it loses no more than this, in units of the values' spread.
+_FOLLOWED = 0.01
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,25 +174,39 @@ class SurrogateAgent(tf_agent.TFAgent):
             self.search.fit()
 
     def set_progress(self, progress: float) -> None:
-        """Have the policy learn the model's answers at the end, when `progress` is 1."""
+        """Have the policy learn from the model at the end, when `progress` is 1."""
         if progress < 1:
             return
         generator, search = self._generator(0, _ANSWER), self.search
         contexts = search.covering(_NUM_ANSWERS, generator)
-        scale = (self._high - self._low) / 2
-
-        def expected(answers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            actions = np.clip((answers - self._low) / scale - 1, -1, 1)
-            values, gradients = search.expected_and_gradients(actions, contexts)
-            return values / self.spread, gradients / (scale * self.spread)
-
         with _one_thread():
+            answers = search.minima(contexts, generator)
             pupil = Pupil(self.actor_network, contexts, search.num_actions)
-            actions = search.minima(contexts, generator)
-            weights = search.steepness(actions, contexts) / (2 * scale) ** 2
-            own_units = self._low + (actions + 1) * scale
-            pupil.descend(misses(own_units, weights), self._config.distil_steps)
-            pupil.descend(expected, _DESCENT_STEPS)
+            start, least = pupil.weights, np.mean(self._priced(answers, contexts)[0])
+            excess = self._teach(pupil, answers, contexts) - least
+            if excess > _FOLLOWED:
+                weights, pupil.weights = pupil.weights, start
+                valley = search.in_one_valley(answers, contexts)
+                if self._teach(pupil, valley, contexts) - least > excess:
+                    pupil.weights = weights
+
+    def _teach(self, pupil: Pupil, actions: np.ndarray, contexts: np.ndarray) -> float:
+        """Have a pupil learn actions [M, m], then go on by values; return the mean of these."""
+        scale = (self._high - self._low) / 2
+        weights = self.search.steepness(actions, contexts) / (2 * scale) ** 2
+        pupil.descend(misses(self._low + (actions + 1) * scale, weights), self._config.distil_steps)
+
+        def values(answers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            box = np.clip((answers - self._low) / scale - 1, -1, 1)
+            heights, gradients = self._priced(box, contexts)
+            return heights, gradients / scale
+
+        return pupil.descend(values, _DESCENT_STEPS)
+
+    def _priced(self, actions: np.ndarray, contexts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return expected values and gradients as the search does, in units of their spread."""
+        values, gradients = self.search.expected_and_gradients(actions, contexts)
+        return values / self.spread, gradients / self.spread
 
     def expected(self, actions: np.ndarray, contexts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return for actions [M, m] at contexts [M, k] the expected values [M] and their stds."""

@@ -42,6 +42,7 @@ def test_searches(study, tmp_path):
     assert "0.1: cost" in text and "0.2: cost" in text
 
 
+@pytest.mark.slow
 def test_a_policy_in_each_way(study, tmp_path, no_saved_models):
     model = write(tmp_path / "adapter.onnx", adapter())
     words = ("--model", model, "--objective", "analytic", "--seeds", 1, "--iterations", 1, *SMALL)

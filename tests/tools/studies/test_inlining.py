@@ -35,7 +35,7 @@ def test_folds_are_even_in_each_language(modules):
         inlining.make_folds(modules, 6)
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_projects_held_out_in_turn(arguments, study, no_saved_models, tmp_path):
     irs = {
         "one/a.cpp": SAVING,
@@ -62,7 +62,7 @@ def test_projects_held_out_in_turn(arguments, study, no_saved_models, tmp_path):
     assert study("folds", *words)[2] == records
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_bc_max_begins_with_what_was_learned(
     arguments, study, no_saved_models, tmp_path, monkeypatch
 ):

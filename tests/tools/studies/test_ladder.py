@@ -73,7 +73,7 @@ def compiler():
     return path
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_a_project_of_your_own(compiler, plugin_cache, tmp_path, monkeypatch, study):
     monkeypatch.setenv("XDG_CACHE_HOME", str(plugin_cache))
     source = write_sources(tmp_path / "shapes")

@@ -16,6 +16,7 @@ def trials(study, **options):
     return list(study.trials(study.options(**options)))
 
 
+@pytest.mark.slow
 def test_learned_policies_beside_baselines(study):
     words = (*SMALL, "--iterations", 3, "--function", "sphere", "--function", "Rosenbrock")
     status, text, records = study("quality", *words)
@@ -36,6 +37,7 @@ def test_what_the_quality_is_compared_with():
     assert len(trials(SAMPLERS, seeds=1)) == 2 * 3 * len(SAMPLER_NAMES)
 
 
+@pytest.mark.slow
 def test_samplers_are_compared_with_one_class_of_policies(study):
     words = ("--seeds", 1, "--set", "hidden_sizes=4", "--iterations", 20, "--function", "Ackley")
     chosen = ("--sampler", "random", "--sampler", "heterogeneous")
@@ -69,6 +71,7 @@ def test_convergence_by_hand(monkeypatch):
     assert chosen.endswith("| 3 | 1 | 0.5 | 0.25 | 0 |")
 
 
+@pytest.mark.slow
 def test_polished_answers(study):
     status, text, records = study("unseen", *SMALL, "--agent", "es", "--iterations", 2)
     assert status == 0 and "| wandering, es |" in text and "| rotated, es |" in text

@@ -3,7 +3,8 @@
 Where values ripple, the answers of neighbouring contexts lie in different valleys that are about as
 deep, and no smooth network follows them. So the network's weights descend at last on the values
 that the model expects of the network's own answers. That is the policy gradient of a problem of one
-step, and exact, because the model can be differentiated.
+step, and exact, because the model can be differentiated. Where that is not enough, the network
+learns answers that lie in one valley for all contexts (`Search.in_one_valley`), and so on.
 """
 
 from __future__ import annotations
@@ -53,6 +54,20 @@ class Pupil:
 
         self._answers, self._pull = answers, pull
 
+    @property
+    def weights(self) -> np.ndarray:
+        """Return the network's weights as one vector."""
+        return _joined(self._variables)
+
+    @weights.setter
+    def weights(self, weights: np.ndarray) -> None:
+        start = 0
+        for variable in self._variables:
+            shape = variable.shape.as_list()
+            end = start + int(np.prod(shape))
+            variable.assign(weights[start:end].reshape(shape).astype(np.float32))
+            start = end
+
     def descend(self, values: Values, steps: int) -> float:
         """Change the network's likeliest actions, so that the mean of their values falls.
 
@@ -65,27 +80,18 @@ class Pupil:
         """
 
         def loss_and_gradient(weights: np.ndarray) -> tuple[float, np.ndarray]:
-            self._set(weights)
+            self.weights = weights
             heights, gradients = values(self._answers().numpy().astype(np.float64))
             share = _MAGNIFICATION / len(heights)
             pulls = self._pull(tf.constant((share * gradients).astype(np.float32)))
             return share * float(heights.sum()), _joined(pulls)
 
         options = {"maxiter": steps, "maxfun": 2 * steps, "ftol": 1e-12, "gtol": 1e-9, "maxcor": 30}
-        start = _joined(self._variables)
         fit = optimize.minimize(
-            loss_and_gradient, start, jac=True, method="L-BFGS-B", options=options
+            loss_and_gradient, self.weights, jac=True, method="L-BFGS-B", options=options
         )
-        self._set(fit.x)
+        self.weights = fit.x
         return float(fit.fun) / _MAGNIFICATION
-
-    def _set(self, weights: np.ndarray) -> None:
-        start = 0
-        for variable in self._variables:
-            shape = variable.shape.as_list()
-            end = start + int(np.prod(shape))
-            variable.assign(weights[start:end].reshape(shape).astype(np.float32))
-            start = end
 
 
 def misses(actions: np.ndarray, weights: np.ndarray) -> Values:

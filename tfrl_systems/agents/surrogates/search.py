@@ -46,6 +46,8 @@ _CONTEXTS_PER_ROOT = 2
 _BEST_SHARE = 4
 # Actions that are looked at in a context, and how many of them are descended from.
 _PER_ACTION, _NUM_NEAREST, _NUM_STARTS, _DESCENT_ROUNDS = 128, 64, 6, 40
+# At how many contexts the valleys of answers are compared.
+_NUM_COMPARED = 32
 # How many standard deviations an answer's value is taken to be above what is expected.
 _CAUTION = 2.0
 # Widths of the steps around the best action at which a drawn function is looked at.
@@ -190,6 +192,27 @@ class Search:
         rows = np.arange(len(contexts))
         minima: np.ndarray = ends.reshape(-1, _NUM_STARTS, self.num_actions)[rows, best]
         return minima
+
+    def in_one_valley(self, answers: np.ndarray, contexts: np.ndarray) -> np.ndarray:
+        """Return answers [M, m] in the same valley for all contexts [M, k].
+
+        Where valleys are about as deep as each other, `answers` [M, m], which are those of
+        `minima`, jump between them. Of these, as they count from the curve, that leads into the
+        valley of which values are surely low in the mean.
+        """
+        assert self.model is not None
+        points = np.concatenate([answers, contexts], axis=1)
+        relative = self.model.kernel.relative(self.model.theta, points)[:, : self.num_actions]
+        curve = answers - relative
+        rows = np.linspace(0, len(contexts) - 1, min(_NUM_COMPARED, len(contexts))).astype(int)
+
+        def height(offset: np.ndarray) -> float:
+            actions = np.clip(curve[rows] + offset, -1, 1)
+            means = self.expected_and_gradients(actions, contexts[rows])[0]
+            return float(np.mean(means + _CAUTION * self.expected(actions, contexts[rows])[1]))
+
+        offset = min(relative[rows], key=height)
+        return self._descended(np.clip(curve + offset, -1, 1), contexts)[0]
 
     def _starts(self, even: np.ndarray, context: np.ndarray) -> np.ndarray:
         """Return actions to descend from: the best of evenly spaced ones and of trials near by."""

@@ -181,17 +181,23 @@ class SurrogateAgent(tf_agent.TFAgent):
         contexts = search.covering(_NUM_ANSWERS, generator)
         with _one_thread():
             answers = search.minima(contexts, generator)
+            least = float(self._priced(answers, contexts)[0].mean())
             pupil = Pupil(self.actor_network, contexts, search.num_actions)
-            start, least = pupil.weights, np.mean(self._priced(answers, contexts)[0])
-            excess = self._teach(pupil, answers, contexts) - least
-            if excess > _FOLLOWED:
+            start, value = pupil.weights, self._teach(pupil, answers, contexts, least)
+            if value > least + _FOLLOWED:
                 weights, pupil.weights = pupil.weights, start
                 valley = search.in_one_valley(answers, contexts)
-                if self._teach(pupil, valley, contexts) - least > excess:
+                if self._teach(pupil, valley, contexts, least) > value:
                     pupil.weights = weights
 
-    def _teach(self, pupil: Pupil, actions: np.ndarray, contexts: np.ndarray) -> float:
-        """Have a pupil learn actions [M, m], then go on by values; return the mean of these."""
+    def _teach(
+        self, pupil: Pupil, actions: np.ndarray, contexts: np.ndarray, least: float
+    ) -> float:
+        """Have a pupil learn actions [M, m], and go on by values if these are not about the least.
+
+        Returns:
+          The mean of the values of what it does, in units of their spread.
+        """
         scale = (self._high - self._low) / 2
         weights = self.search.steepness(actions, contexts) / (2 * scale) ** 2
         pupil.descend(misses(self._low + (actions + 1) * scale, weights), self._config.distil_steps)
@@ -201,7 +207,8 @@ class SurrogateAgent(tf_agent.TFAgent):
             heights, gradients = self._priced(box, contexts)
             return heights, gradients / scale
 
-        return pupil.descend(values, _DESCENT_STEPS)
+        value = pupil.mean(values)
+        return pupil.descend(values, _DESCENT_STEPS) if value > least + _FOLLOWED else value
 
     def _priced(self, actions: np.ndarray, contexts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return expected values and gradients as the search does, in units of their spread."""

@@ -3,8 +3,8 @@
 Where values ripple, the answers of neighbouring contexts lie in different valleys that are about as
 deep, and no smooth network follows them. So the network's weights descend at last on the values
 that the model expects of the network's own answers. That is the policy gradient of a problem of one
-step, and exact, because the model can be differentiated. Where that is not enough, the network
-learns answers that lie in one valley for all contexts (`Search.in_one_valley`), and so on.
+step, and exact, because the model can be differentiated. Where that is not enough either, the
+network learns answers that lie in one valley for all contexts (`Search.in_one_valley`), and so on.
 """
 
 from __future__ import annotations
@@ -67,6 +67,10 @@ class Pupil:
             end = start + int(np.prod(shape))
             variable.assign(weights[start:end].reshape(shape).astype(np.float32))
             start = end
+
+    def mean(self, values: Values) -> float:
+        """Return the mean of the values of the network's likeliest actions."""
+        return float(values(self._answers().numpy().astype(np.float64))[0].mean())
 
     def descend(self, values: Values, steps: int) -> float:
         """Change the network's likeliest actions, so that the mean of their values falls.

@@ -26,9 +26,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
+from scipy.sparse import csgraph
 from scipy.stats import qmc
 
 from tfrl_systems.agents.surrogates.alignment import aligned
@@ -197,8 +198,9 @@ class Search:
         """Return answers [M, m] in the same valley for all contexts [M, k].
 
         Where valleys are about as deep as each other, `answers` [M, m], which are those of
-        `minima`, jump between them. Of these, as they count from the curve, that leads into the
-        valley of which values are surely low in the mean.
+        `minima`, jump between them. Of these, as they count from the curve, that is taken which
+        leads into the valley of which values are surely low in the mean. From its context on, each
+        answer begins at that of the nearest context that has one, and follows the curve.
         """
         assert self.model is not None
         points = np.concatenate([answers, contexts], axis=1)
@@ -206,13 +208,16 @@ class Search:
         curve = answers - relative
         rows = np.linspace(0, len(contexts) - 1, min(_NUM_COMPARED, len(contexts))).astype(int)
 
-        def height(offset: np.ndarray) -> float:
-            actions = np.clip(curve[rows] + offset, -1, 1)
+        def height(row: int) -> float:
+            actions = np.clip(curve[rows] + relative[row], -1, 1)
             means = self.expected_and_gradients(actions, contexts[rows])[0]
             return float(np.mean(means + _CAUTION * self.expected(actions, contexts[rows])[1]))
 
-        offset = min(relative[rows], key=height)
-        return self._descended(np.clip(curve + offset, -1, 1), contexts)[0]
+        valley = answers.copy()
+        for row, before in _outwards(contexts, min(rows, key=height)):
+            start = np.clip(valley[before] + curve[row] - curve[before], -1, 1)
+            valley[row] = self._descended(start[np.newaxis], contexts[[row]], _STEPS[-1])[0][0]
+        return valley
 
     def _starts(self, even: np.ndarray, context: np.ndarray) -> np.ndarray:
         """Return actions to descend from: the best of evenly spaced ones and of trials near by."""
@@ -225,10 +230,10 @@ class Search:
         return actions[np.argsort(means, kind="stable")[:_NUM_STARTS]]
 
     def _descended(
-        self, actions: np.ndarray, contexts: np.ndarray
+        self, actions: np.ndarray, contexts: np.ndarray, first_step: float = 0.05
     ) -> tuple[np.ndarray, np.ndarray]:
         """Follow the gradient from actions [M, m], each with a step of its own."""
-        best, step = actions.copy(), np.full((len(actions), 1), 0.05)
+        best, step = actions.copy(), np.full((len(actions), 1), first_step)
         means, gradient = self._expected(np.concatenate([best, contexts], axis=1))
         for _ in range(_DESCENT_ROUNDS):
             slope = gradient[:, : self.num_actions]
@@ -333,6 +338,17 @@ def _nested(num_columns: int, count: int) -> np.ndarray:
     """Return points [count, num_columns] of the box, the first few of which are even, too."""
     engine = qmc.Sobol(num_columns, scramble=False)
     return 2 * engine.random_base2((count - 1).bit_length())[:count] - 1
+
+
+def _outwards(contexts: np.ndarray, start: int) -> Iterator[tuple[int, int]]:
+    """Yield all contexts [M, k] but one, each after the one that it is reached from.
+
+    Both are places; the ways from `start` are those of the shortest tree.
+    """
+    distances = np.linalg.norm(contexts[:, np.newaxis] - contexts, axis=-1)
+    tree = csgraph.minimum_spanning_tree(distances)
+    order, before = csgraph.breadth_first_order(tree, start, directed=False)
+    yield from ((row, before[row]) for row in order[1:])
 
 
 def _joined(actions: np.ndarray, context: np.ndarray) -> np.ndarray:

@@ -87,3 +87,18 @@ def test_even_points_fill_each_half():
     points = evenly(3, 16, np.random.default_rng(0))
     assert (np.count_nonzero(points < 0, axis=0) == 8).all()
     assert evenly(0, 4, np.random.default_rng(0)).shape == (4, 0)
+
+
+def test_answers_in_one_valley_do_not_jump():
+    """Ripples along x - c / 2, 0.25 apart, each as deep as the others: answers take any of them."""
+    search = Search(1, 1)
+    generator = np.random.default_rng(0)
+    points = evenly(2, 200, generator)
+    search.add(points, np.cos(8 * np.pi * (points[:, 0] - points[:, 1] / 2)))
+    search.fit()
+    contexts = search.covering(65, generator)
+    answers = search.minima(contexts, generator)
+    valley = search.in_one_valley(answers, contexts)
+    assert np.abs(np.diff(answers[:, 0])).max() > 0.2
+    assert np.abs(np.diff(valley[:, 0])).max() < 0.05
+    assert search.expected(valley, contexts)[0].mean() < -0.9

@@ -8,9 +8,9 @@
 #   --fast   formatter, linter, types, and the tests of the files that differ from the main branch, in
 #            two minutes: for the hour of work
 #   --stack  colab: Python 3.13 and TensorFlow 2.20, with the tests that tools/second_stack.txt names
-#   --ci     also the dear tests, as CI does: whole ways from training to use, and the studies; on the
-#            second stack only the notebooks, in an empty environment
-#   --slow   also those that take minutes each
+#   --ci     also the dear tests, as CI does: whole ways from training to use, and an older clang;
+#            on the second stack only the notebooks, in an empty environment
+#   --slow   also those that take minutes each, and small runs of studies
 # Status: 0 all passed; 1 something failed; 77 nothing checked, because --stack colab was asked for
 # and no Python 3.13 was found. At the end it says what took how long; the last line says what pytest
 # said last.

@@ -35,6 +35,23 @@ def test_trials_become_a_policy_in_the_units_of_the_action():
     assert agent.policy.action(step).action.numpy()[0, 0] == pytest.approx(1.5, abs=0.1)
 
 
+@pytest.mark.ci
+def test_where_answers_jump_the_policy_keeps_to_one_valley():
+    """Ripples along x - c / 2: a network that followed all answers would be on ridges, near 0."""
+    agent = make_agent(distil_steps=300)
+    points = np.random.default_rng(0).uniform(-1, 1, (80, 2))
+    agent.train(Trials(points, ripples(points[:, 0], points[:, 1]), evaluations=80))
+    agent.set_progress(1.0)
+    contexts = np.linspace(-1, 1, 21)
+    observations = np.stack([np.zeros(21), contexts], axis=1).astype(np.float32)
+    actions = agent.policy.action(ts.restart(observations, batch_size=21)).action.numpy()[:, 0]
+    assert ripples((actions + 1) / 2 - 1, contexts).max() < -0.8
+
+
+def ripples(x, c):
+    return np.cos(8 * np.pi * (x - c / 2))
+
+
 def test_its_state_in_files_is_all_that_it_needs(tmp_path):
     agent, again = make_agent(), make_agent()
     for iteration in range(3):

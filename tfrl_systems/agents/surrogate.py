@@ -181,19 +181,20 @@ class SurrogateAgent(tf_agent.TFAgent):
         contexts = search.covering(_NUM_ANSWERS, generator)
         with _one_thread():
             answers = search.minima(contexts, generator)
-            least = float(self._priced(answers, contexts)[0].mean())
+            enough = float(self._priced(answers, contexts)[0].mean()) + _FOLLOWED
             pupil = Pupil(self.actor_network, contexts, search.num_actions)
-            start, value = pupil.weights, self._teach(pupil, answers, contexts, least)
-            if value > least + _FOLLOWED:
+            start = pupil.weights
+            value = self._teach(pupil, answers, contexts, enough)
+            if value > enough:
                 weights, pupil.weights = pupil.weights, start
                 valley = search.in_one_valley(answers, contexts)
-                if self._teach(pupil, valley, contexts, least) > value:
+                if self._teach(pupil, valley, contexts, enough) > value:
                     pupil.weights = weights
 
     def _teach(
-        self, pupil: Pupil, actions: np.ndarray, contexts: np.ndarray, least: float
+        self, pupil: Pupil, actions: np.ndarray, contexts: np.ndarray, enough: float
     ) -> float:
-        """Have a pupil learn actions [M, m], and go on by values if these are not about the least.
+        """Have a pupil learn actions [M, m], and go on by values if these are above `enough`.
 
         Returns:
           The mean of the values of what it does, in units of their spread.
@@ -208,7 +209,7 @@ class SurrogateAgent(tf_agent.TFAgent):
             return heights, gradients / scale
 
         value = pupil.mean(values)
-        return pupil.descend(values, _DESCENT_STEPS) if value > least + _FOLLOWED else value
+        return pupil.descend(values, _DESCENT_STEPS) if value > enough else value
 
     def _priced(self, actions: np.ndarray, contexts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return expected values and gradients as the search does, in units of their spread."""

@@ -10,7 +10,12 @@ from environments.inlining.plugin.building import build_plugin
 from environments.inlining.plugin.source import heuristic_source
 from environments.inlining.plugin.toolchain import find_toolchain
 from tests.requirements import skip_if
-from tests.tfrl_systems.cli.small_project import CLANGS, find_clang, write_sources
+from tests.tfrl_systems.cli.small_project import (
+    CLANGS,
+    find_clang,
+    need_any_clang,
+    write_sources,
+)
 
 
 @pytest.fixture(scope="module")
@@ -32,11 +37,7 @@ def clang(request, build_environment):
 @pytest.fixture(scope="module")
 def one_clang(build_environment):
     """Any of them: what is tested does not depend on its version."""
-    candidates = [find_clang(name) for name in reversed(CLANGS)]
-    path = next((path for path, _ in candidates if path), "")
-    if not path:
-        skip_if("; ".join(missing for _, missing in candidates))
-    return path
+    return need_any_clang()
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import subprocess
 
 from environments.errors import UserError
 from environments.inlining.plugin.toolchain import find_toolchain
-from tests.requirements import missing_programs
+from tests.requirements import missing_programs, skip_if
 
 SHAPE = """\
 inline int twice(int x) { return 2 * x; }
@@ -59,6 +59,15 @@ def find_clang(name: str) -> tuple[str, str]:
     except UserError as error:
         return "", str(error)
     return path, ""
+
+
+def need_any_clang() -> str:
+    """Return the path of a clang that can be steered, the newest one; skip the test if none is."""
+    candidates = [find_clang(name) for name in reversed(CLANGS)]
+    path = next((path for path, _ in candidates if path), "")
+    if not path:
+        skip_if("; ".join(missing for _, missing in candidates))
+    return path
 
 
 def write_sources(directory: pathlib.Path) -> pathlib.Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.requirements import need_programs, skip_if
-from tests.tfrl_systems.cli.small_project import CLANGS, find_clang, write_sources
+from tests.tfrl_systems.cli.small_project import need_any_clang, write_sources
 from tools.studies import cmake_builds, ladder, writing
 
 
@@ -63,12 +63,8 @@ def test_images_of_both_builds_count():
 
 @pytest.fixture
 def compiler():
-    clangs = [find_clang(name) for name in reversed(CLANGS)]
-    path = next((path for path, _ in clangs if path), "")
     need_programs("cmake")
-    if not path:
-        skip_if("; ".join(missing for _, missing in clangs))
-    path = path.replace("++", "")
+    path = need_any_clang().replace("++", "")
     skip_if(cmake_builds.Compiler(path).why_no_rungs())
     return path
 

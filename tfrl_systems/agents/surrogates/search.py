@@ -51,6 +51,8 @@ _PER_ACTION, _NUM_NEAREST, _NUM_STARTS, _DESCENT_ROUNDS = 128, 64, 6, 40
 _NUM_COMPARED = 32
 # How many standard deviations an answer's value is taken to be above what is expected.
 _CAUTION = 2.0
+# The first step of a descent, and of one that is to stay in its valley.
+_FIRST_STEP, _FIRST_STEP_IN_VALLEY = 0.05, 0.01
 # Widths of the steps around the best action at which a drawn function is looked at.
 _STEPS = (0.3, 0.1, 0.03, 0.01)
 # How far from answers values are looked at to weigh them, and the bounds of weights.
@@ -210,13 +212,15 @@ class Search:
 
         def height(row: int) -> float:
             actions = np.clip(curve[rows] + relative[row], -1, 1)
-            means = self.expected_and_gradients(actions, contexts[rows])[0]
-            return float(np.mean(means + _CAUTION * self.expected(actions, contexts[rows])[1]))
+            means, stds = self.expected(actions, contexts[rows])
+            priced = self._priced(means, np.concatenate([actions, contexts[rows]], axis=1))
+            return float(np.mean(priced + _CAUTION * stds))
 
         valley = answers.copy()
         for row, before in _outwards(contexts, min(rows, key=height)):
             start = np.clip(valley[before] + curve[row] - curve[before], -1, 1)
-            valley[row] = self._descended(start[np.newaxis], contexts[[row]], _STEPS[-1])[0][0]
+            ends, _ = self._descended(start[np.newaxis], contexts[[row]], _FIRST_STEP_IN_VALLEY)
+            valley[row] = ends[0]
         return valley
 
     def _starts(self, even: np.ndarray, context: np.ndarray) -> np.ndarray:
@@ -230,16 +234,15 @@ class Search:
         return actions[np.argsort(means, kind="stable")[:_NUM_STARTS]]
 
     def _descended(
-        self, actions: np.ndarray, contexts: np.ndarray, first_step: float = 0.05
+        self, actions: np.ndarray, contexts: np.ndarray, first_step: float = _FIRST_STEP
     ) -> tuple[np.ndarray, np.ndarray]:
         """Follow the gradient from actions [M, m], each with a step of its own."""
         best, step = actions.copy(), np.full((len(actions), 1), first_step)
-        means, gradient = self._expected(np.concatenate([best, contexts], axis=1))
+        means, gradient = self.expected_and_gradients(best, contexts)
         for _ in range(_DESCENT_ROUNDS):
-            slope = gradient[:, : self.num_actions]
-            norm = np.maximum(np.linalg.norm(slope, axis=1, keepdims=True), 1e-300)
-            tried = np.clip(best - step * slope / norm, -1, 1)
-            tried_means, tried_gradient = self._expected(np.concatenate([tried, contexts], axis=1))
+            norm = np.maximum(np.linalg.norm(gradient, axis=1, keepdims=True), 1e-300)
+            tried = np.clip(best - step * gradient / norm, -1, 1)
+            tried_means, tried_gradient = self.expected_and_gradients(tried, contexts)
             is_better = tried_means < means
             best[is_better], means[is_better] = tried[is_better], tried_means[is_better]
             gradient[is_better] = tried_gradient[is_better]
@@ -250,17 +253,15 @@ class Search:
         self, actions: np.ndarray, contexts: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return expected values [M] of actions [M, m], failure priced, and gradients [M, m]."""
-        means, gradients = self._expected(np.concatenate([actions, contexts], axis=1))
-        return means, gradients[:, : self.num_actions]
-
-    def _expected(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the expected values [N] at points, failure priced, and the gradients [N, n]."""
         assert self.model is not None
+        points = np.concatenate([actions, contexts], axis=1)
         means, gradient = self.model.mean_and_gradient(points)
+        gradient = gradient[:, : self.num_actions]
         if self.failures is None:
             return means, gradient
         chance, chance_gradient = self.failures.mean_and_gradient(points)
-        chance_gradient *= ((chance > 0) & (chance < 1))[:, np.newaxis]
+        is_inside = (chance > 0) & (chance < 1)
+        chance_gradient = chance_gradient[:, : self.num_actions] * is_inside[:, np.newaxis]
         chance = np.clip(chance, 0, 1)
         loss = (self._price - means)[:, np.newaxis]
         gradient = (1 - chance)[:, np.newaxis] * gradient + loss * chance_gradient

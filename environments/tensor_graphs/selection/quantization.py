@@ -145,7 +145,6 @@ class Quantizer:
         self._samples, self._on, self._directory = samples, on, directory
         self._max_error, self._tell = max_error, tell
         self._count, self.is_late = 0, False
-        self._errors: dict[str, float] = {}
         self._model = prepared(model)
         self._bench = Bench(model, samples.inputs[0], on)
         self.plain: list[Attempt] = []
@@ -172,29 +171,29 @@ class Quantizer:
         everything = self._measured(everything, final_s / 2)
         self.plain.append(everything)
         began_s = time.monotonic()
-        ordered = self._ordered(kind, model, everything, began_s, seconds)
-        chosen = self._bisected(kind, model, ordered, began_s + _BISECTED * seconds)
+        errors = self._errors(kind, model, everything, began_s, seconds)
+        chosen = self._bisected(kind, model, errors, began_s + _BISECTED * seconds)
         attempts = [] if chosen is None else [self._measured(chosen, final_s / 2)]
         if everything.judgement.error <= self._max_error:
             attempts.append(everything)
         return min(attempts, key=time_of, default=None)
 
-    def _ordered(
+    def _errors(
         self,
         kind: str,
         model: onnx.ModelProto,
         everything: Attempt,
         began_s: float,
         seconds: float,
-    ) -> list[str]:
-        """Return the nodes of the groups that gain, those first that gain most for their error."""
-        gains, groups = dict[str, float](), self._groups(kind)
+    ) -> dict[str, float]:
+        """Return the errors of nodes of groups that gain; most gain for its error comes first."""
+        gains, errors, groups = dict[str, float](), dict[str, float](), self._groups(kind)
         assert everything.over_float is not None
         if (all_of_them := everything.over_float.ratio.value) < 1:
             # What there is no time to measure is taken for average.
             error = everything.judgement.error / math.sqrt(len(everything.nodes))
             gains = dict.fromkeys(everything.nodes, (1 - all_of_them) / len(everything.nodes))
-            self._errors |= dict.fromkeys(everything.nodes, max(error, _LEAST_ERROR))
+            errors = dict.fromkeys(everything.nodes, max(error, _LEAST_ERROR))
         for place, group in enumerate(groups):
             self._tell(f"quantising ({kind}): group {place + 1} of {len(groups)}")
             if time.monotonic() > began_s + 2 * _GROUPS * seconds:
@@ -213,21 +212,23 @@ class Quantizer:
             # Errors of several nodes add up like their squares, as independent ones do.
             error = max(alone.judgement.error / math.sqrt(len(group)), _LEAST_ERROR)
             gains |= dict.fromkeys(group, gain)
-            self._errors |= dict.fromkeys(group, error)
-        for name in sorted(gains, key=lambda name: -self._errors[name]):
+            errors |= dict.fromkeys(group, error)
+        for name in sorted(gains, key=lambda name: -errors[name]):
             if time.monotonic() > began_s + _NODES * seconds:
                 break
             self._tell(f"quantising ({kind}): single nodes")
             if (single := self._attempt(kind, model, [name])) is not None:
-                self._errors[name] = max(single.judgement.error, _LEAST_ERROR)
-        return sorted(gains, key=lambda name: -gains[name] / self._errors[name])
+                errors[name] = max(single.judgement.error, _LEAST_ERROR)
+        ordered = sorted(gains, key=lambda name: -gains[name] / errors[name])
+        return {name: errors[name] for name in ordered}
 
     def _bisected(
-        self, kind: str, model: onnx.ModelProto, ordered: Sequence[str], end_s: float
+        self, kind: str, model: onnx.ModelProto, errors: Mapping[str, float], end_s: float
     ) -> Attempt | None:
         """Return the model with most of the first nodes quantised that is within the error."""
+        ordered = list(errors)
         best, least, most, tries = None, 0, len(ordered), 0
-        squares = itertools.accumulate(self._errors[name] ** 2 for name in ordered)
+        squares = itertools.accumulate(error**2 for error in errors.values())
         expected = sum(square <= self._max_error**2 for square in squares)
         size = max(expected, min(1, most))
         while least < most:

@@ -190,7 +190,7 @@ class Search:
         starts = np.concatenate([self._starts(even, context) for context in contexts])
         repeated = np.repeat(contexts, _NUM_STARTS, axis=0)
         ends, means = self._descended(starts, repeated)
-        means += _CAUTION * self.expected(ends, repeated)[1]
+        means += _CAUTION * self.model.std(np.concatenate([ends, repeated], axis=1))
         best = means.reshape(-1, _NUM_STARTS).argmin(axis=1)
         rows = np.arange(len(contexts))
         minima: np.ndarray = ends.reshape(-1, _NUM_STARTS, self.num_actions)[rows, best]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import tempfile
 from collections.abc import Mapping
@@ -51,10 +52,15 @@ def optimize(
         source.with_name("optimized").mkdir()
         request = make(Optimization, {**fields, "model": source, "output": target})
         try:
-            report = Report(optimization.optimize(request, reporter))
+            outcome = optimization.optimize(request, reporter)
         except UserError as error:
             raise type(error)(str(error).replace(str(source), "the model")) from None
-        optimized = onnx.load(target) if report["gain"] or request.freeze else _copy(model)
+        has_changed = outcome.has_gain or request.freeze
+        optimized = onnx.load(target) if has_changed else _copy(model)
+    # The page names files that are there when it is read.
+    named = pathlib.Path(f"{pathlib.PurePosixPath(model.graph.name).name or 'model'}.onnx")
+    request = dataclasses.replace(request, model=named, output=output)
+    report = Report(dataclasses.replace(outcome, request=request))
     report.update(
         model=model.graph.name,
         output=None if output is None else str(output),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -63,6 +65,11 @@ def test_without_a_gain_the_model_comes_back():
     outcome = experiments.optimize(model, **SILENT)
     assert not outcome["gain"] and outcome["reason"]
     assert outcome["optimized"] == model and outcome["optimized"] is not model
+
+
+def test_the_page_names_no_file_that_is_gone():
+    page = experiments.optimize(adapter(), **SILENT)._repr_html_()
+    assert "small.onnx" in page and tempfile.gettempdir() not in page
 
 
 def test_files_and_models_in_memory_become_the_same(tmp_path):

@@ -87,10 +87,14 @@ class Kernel:
     @property
     def starts(self) -> list[np.ndarray]:
         """Return the θ that fits begin at: the usual one, and one with finer ripples."""
-        finer = self.usual.copy()
+        return [self.usual, self.finer(0.3)]
+
+    def finer(self, share: float) -> np.ndarray:
+        """Return the usual θ, but ripples over the actions are shorter by a factor."""
+        theta = self.usual.copy()
         start = 1 + len(self.terms[0].columns)
-        finer[start + 1 : start + 1 + self.num_actions] += math.log(0.3)
-        return [self.usual, finer]
+        theta[start + 1 : start + 1 + self.num_actions] += math.log(share)
+        return theta
 
     @property
     def _num_weights(self) -> int:
@@ -199,7 +203,8 @@ class GaussianProcess:
       kernel: the covariance.
       points: [N, n].
       values: [N], finite.
-      starts: each a θ from which a fit begins, by default the kernel's; the best end counts.
+      starts: each a θ from which a fit begins, by default the kernel's; the end counts that is best
+        for all points.
       fit_points: the most points, evenly spaced among all, that θ is fitted to; 0 to keep the
         first start.
 
@@ -224,8 +229,9 @@ class GaussianProcess:
         if fit_points:
             count = min(fit_points, len(points))
             rows = np.unique(np.linspace(0, len(points) - 1, count).astype(int))
-            arguments = points[rows], scaled[rows], kernel.features(points[rows])
-            fits = [
+            features = kernel.features(points)
+            arguments = points[rows], scaled[rows], features[rows]
+            ends = [
                 optimize.minimize(
                     kernel.loss_and_gradient,
                     start,
@@ -234,10 +240,11 @@ class GaussianProcess:
                     method="L-BFGS-B",
                     bounds=kernel.bounds,
                     options={"maxiter": 60},
-                )
+                ).x
                 for start in starts
             ]
-            self.theta = min(fits, key=lambda fit: float(fit.fun)).x
+            # Few points may be explained by ripples that are too fine for all of them.
+            self.theta = min(ends, key=lambda end: kernel.loss(end, points, scaled, features))
         points = self._points = kernel.relative(self.theta, points)
         covariance = kernel(self.theta, points, points)
         self._factor = _factor(covariance, self._noise**2)

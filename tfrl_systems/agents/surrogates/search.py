@@ -39,6 +39,8 @@ from tfrl_systems.agents.surrogates.gaussian_process import GaussianProcess, mak
 # The most points that a model holds, because its cost grows with their cube; and that its lengths
 # are fitted to, each time that there are so many times as many.
 _MAX_POINTS, _FIT_POINTS, _REFIT_GROWTH = 1200, 400, 1.25
+# How much finer than usual ripples may be, by which curves through many trials are told apart.
+_FINER = (0.3, 0.1, 0.05)
 # Evenly spaced trials come first: so many, or so many for each coordinate.
 _FIRST_TRIALS, _FIRST_PER_COLUMN = 20, 5
 # Trials share so many contexts for each column, times the root of the number of trials.
@@ -119,12 +121,15 @@ class Search:
             noise /= float(np.std(values[rows])) or 1.0
         kernel = make_kernel(self.num_actions, self.num_contexts, noise, self._curves)
         starts = [] if theta is None else [theta]
-        # With more values than a fit sees, it is no longer begun anew.
+        # With more values than a fit sees, it is no longer begun anew, but from more curves.
         if not starts or (refit and len(rows) <= _FIT_POINTS):
             starts += kernel.starts
         if refit and values is self.values:
-            start = aligned(kernel, starts[0], self.points[rows], values[rows])
-            starts += [] if start is None else [start]
+            bases = [starts[0]]
+            if theta is not None and len(rows) > _FIT_POINTS:
+                bases += [kernel.finer(share) for share in _FINER]
+            curves = (aligned(kernel, base, self.points[rows], values[rows]) for base in bases)
+            starts += [start for start in curves if start is not None]
         num_fitted = _FIT_POINTS if refit else 0
         return GaussianProcess(kernel, self.points[rows], values[rows], starts, num_fitted)
 

@@ -49,6 +49,27 @@ def test_the_gradient_of_the_evidence_is_that_of_differences():
     np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-5)
 
 
+def test_of_several_fits_to_few_points_that_counts_which_explains_all():
+    """Eight of sixty values are explained by a wave of either length, sixty by one of them."""
+    kernel = Kernel((Term((0,), (0.5,), 1.0),), noise=0.3)
+    generator = np.random.default_rng(4)
+    points = generator.uniform(-1, 1, (60, 1))
+    values = np.sin(3 * points[:, 0]) + 0.5 * generator.standard_normal(60)
+    shorter = kernel.usual + [0, math.log(0.06), 0]
+    starts = [kernel.usual, shorter]
+    ends = [GaussianProcess(kernel, points, values, [start], 8).theta for start in starts]
+    scaled = (values - values.mean()) / values.std()
+
+    def losses(rows):
+        features = kernel.features(points[rows])
+        return [kernel.loss(end, points[rows], scaled[rows], features) for end in ends]
+
+    few = np.unique(np.linspace(0, 59, 8).astype(int))
+    assert np.argmin(losses(few)) == 0 and np.argmin(losses(np.arange(60))) == 1
+    process = GaussianProcess(kernel, points, values, starts, 8)
+    np.testing.assert_array_equal(process.theta, ends[1])
+
+
 def test_the_gradient_of_the_mean_is_that_of_differences():
     points = points_in_box(30)
     process = GaussianProcess(make_kernel(1, 1), points, bowl(points))

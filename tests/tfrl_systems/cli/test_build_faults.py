@@ -106,7 +106,9 @@ def test_an_interrupted_build_can_be_finished(tfrl, one_clang, project, tmp_path
     """The whole group gets the signal, as a terminal sends it."""
     scratch, make = tmp_path / "scratch", project / "Makefile"
     environment, command = environment_of(scratch), ("make", f"CXX={one_clang}")
-    make.write_text(MAKE.replace("\t$(CXX) $(CXXFLAGS) -c main", "\ttouch begun; sleep 60 #"))
+    # A shell that starts another process now and then loses a signal that comes just then.
+    waiting = "\t: > begun; exec sleep 60 #"
+    make.write_text(MAKE.replace("\t$(CXX) $(CXXFLAGS) -c main", waiting))
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
         process = subprocess.Popen(
             [*BUILD, "--", *command],

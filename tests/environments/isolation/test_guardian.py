@@ -16,6 +16,7 @@ from environments.errors import UserError
 from environments.inlining.plugin.compiler import why_no_plugins
 from environments.isolation import guardian
 from tests.environments.inlining.small_modules import many_calls, write_module
+from tests.processes import is_alive, unless_ended, wait_for_end
 from tests.requirements import need_programs, needs_programs, skip_if
 
 # Begins to compile, says so, and is then slow to decide: whatever comes finds it at work.
@@ -89,8 +90,7 @@ def start(tmp_path, monkeypatch):
 def assert_nothing_is_left(tmp_path: pathlib.Path, family: list[psutil.Process]) -> None:
     deadline_s = time.monotonic() + 60
     while time.monotonic() < deadline_s:
-        alive = [process for process in family if process.is_running()]
-        alive = [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
+        alive = [process for process in family if is_alive(process)]
         files = list((tmp_path / "temporary").iterdir())
         if not alive and not files:
             return
@@ -152,14 +152,13 @@ def test_sigkill_of_a_worker_takes_its_compiler_along(start, tmp_path):
     workers = [
         process
         for process in family
-        if "tfrl_systems.drivers.pipes.worker_main" in process.cmdline()
+        if "tfrl_systems.drivers.pipes.worker_main" in unless_ended(process.cmdline, [])
     ]
     assert len(workers) == 2
     lost = [workers[0], *workers[0].children(recursive=True)]
     assert len(lost) == 3  # a compiler and a guardian
     workers[0].kill()
-    _, gone = psutil.wait_procs(lost, timeout=5)
-    assert not [process for process in gone if process.status() != psutil.STATUS_ZOMBIE]
+    wait_for_end(lost, timeout_s=5)
     said, complaint = host.communicate(timeout=60)
     assert said.endswith(b"done\n") and host.returncode == 0
     assert b"module: its worker was ended by SIGKILL (attempt 1 of 3)" in complaint
@@ -170,7 +169,9 @@ def test_a_host_whose_guardian_was_killed_goes_on(start, tmp_path):
     host = start("embedded", 1, pause=0.03)
     family = at_work(host, 1)
     (its_guardian,) = [
-        process for process in family if "guardian_process.py" in " ".join(process.cmdline())
+        process
+        for process in family
+        if "guardian_process.py" in " ".join(unless_ended(process.cmdline, []))
     ]
     its_guardian.kill()
     said, _ = host.communicate(timeout=60)

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import time
 
 import psutil
 import pytest
 
+from tests.processes import is_alive, unless_ended
 from tfrl_systems.drivers.collect import Collect, shared
-
-
-def is_alive(process: psutil.Process) -> bool:
-    """Whether it runs; one that only waits to be buried does not."""
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def is_worker(process: psutil.Process) -> bool:
@@ -25,7 +17,7 @@ def is_worker(process: psutil.Process) -> bool:
     Linux shows an empty command line for a moment after the program of a process was replaced.
     """
     while is_alive(process):
-        if command := process.cmdline():
+        if command := unless_ended(process.cmdline, []):
             return "tfrl_systems.drivers.pipes.worker_main" in command
     return False
 
@@ -33,14 +25,6 @@ def is_worker(process: psutil.Process) -> bool:
 def workers(parent_pid: int | None = None) -> list[psutil.Process]:
     """The living workers of this process or of another."""
     return [child for child in psutil.Process(parent_pid).children() if is_worker(child)]
-
-
-def wait_for_end(processes: list[psutil.Process], timeout_s: float = 60) -> None:
-    """Waits until all have ended."""
-    began_s = time.monotonic()
-    while alive := [process for process in processes if is_alive(process)]:
-        assert time.monotonic() - began_s < timeout_s, f"alive after {timeout_s} s: {alive}"
-        time.sleep(0.005)
 
 
 class OneCluster:

@@ -18,7 +18,7 @@ from tests.requirements import NO_RAY
 
 pytest.importorskip("ray", reason=NO_RAY)
 
-from tests.tfrl_systems.drivers.conftest import is_alive, wait_for_end
+from tests.processes import is_alive, unless_ended, wait_for_end
 from tests.tfrl_systems.drivers.runners import Noise, Task
 from tfrl_systems.cli.main import main
 from tfrl_systems.drivers.collect import Collect, make_pool, shared
@@ -51,7 +51,7 @@ def no_cluster(one_cluster):
 def cluster_of(pid: int | None = None) -> list[psutil.Process]:
     """The processes of the cluster that a process has started; that which holds it comes first."""
     children = filter(is_alive, psutil.Process(pid).children())
-    (holder,) = (child for child in children if HOLDER in child.cmdline())
+    (holder,) = (child for child in children if HOLDER in unless_ended(child.cmdline, []))
     return [holder, *holder.children(recursive=True)]
 
 
@@ -59,7 +59,7 @@ def find(name: str, family: list[psutil.Process]) -> psutil.Process:
     """The process of the family that runs this program; for HOLDER the one that holds it."""
     if name == HOLDER:
         return family[0]
-    (process,) = (member for member in family if member.name() == name)
+    (process,) = (member for member in family if unless_ended(member.name, "") == name)
     return process
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import logging
 import os
 import pathlib
@@ -19,8 +20,8 @@ from tests.requirements import NO_RAY
 pytest.importorskip("ray", reason=NO_RAY)
 
 from environments.errors import UserError
+from tests.processes import unless_ended, wait_for_end
 from tests.tfrl_systems.drivers.collecting import collect, expected
-from tests.tfrl_systems.drivers.conftest import wait_for_end
 from tests.tfrl_systems.drivers.runners import Noise, Task
 from tfrl_systems.drivers.collect import Collect, Supervision, make_pool
 from tfrl_systems.drivers.jobs import PoolError
@@ -136,10 +137,11 @@ def test_nothing_is_left_whatever_ends_the_caller(tmp_path, number):
     try:
         assert parent.stdout.readline() == "begun\n"
         family = psutil.Process(parent.pid).children(recursive=True)
-        names = " ".join(" ".join(process.cmdline()) for process in family)
+        commands = [unless_ended(process.cmdline, []) for process in family]
+        names = " ".join(itertools.chain(*commands))
         assert "raylet" in names and "gcs_server" in names
-        (holder,) = [process for process in family if _HOLDER in process.cmdline()]
-        directory = pathlib.Path(holder.cmdline()[-1])
+        (of_holder,) = [command for command in commands if _HOLDER in command]
+        directory = pathlib.Path(of_holder[-1])
         assert directory.stat().st_mode & 0o777 == 0o700
         time.sleep(0.5)  # its jobs begin
         parent.send_signal(number)

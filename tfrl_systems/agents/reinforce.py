@@ -42,6 +42,10 @@ class Config(policy_gradients.Config):
     """Settings of a REINFORCE agent, beside those that policy gradient agents share.
 
     Attributes:
+      entropy_regularization: weight of the policy's entropy, as its mean over steps. All else is a
+        sum over an episode's steps, so it has to be as many times as great as PPO's as episodes
+        have steps. Where most departures from a default lose, too little ends all of them alike,
+        before those that pay are told apart.
       episodes_per_update: episodes that one step of Adam sees; 0 for all of an iteration. With
         graphs it bounds the memory: a step at a graph of a thousand nodes takes about 10 MB. From
         the second update of an iteration on, the policy differs a little from the one that

@@ -50,3 +50,11 @@ def test_an_update_can_take_some_episodes_at_a_time():
         train_eagerly(whole, tree.map_structure(lambda array, row=row: array[row : row + 1], both))
     for actual, expected in zip(snapshot(parted), snapshot(whole), strict=True):
         np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-7)
+
+
+def test_entropy_counts_as_its_mean_over_steps():
+    """Of a normal distribution, log(σ √(2πe)), once however many steps there are."""
+    agent = make_agent(reinforce, entropy_regularization=3.0, action_std=0.5, **PLAIN)
+    loss = train_eagerly(agent, two_episodes(has_info=False))
+    entropy = np.log(0.5 * np.sqrt(2 * np.pi * np.e))
+    assert loss.extra.entropy_regularization_loss.numpy() == pytest.approx(-3 * entropy)

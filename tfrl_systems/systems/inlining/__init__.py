@@ -48,7 +48,12 @@ _OF: dict[str, dict[str, Any]] = {
         "relative_advantages": False,
         "normalize_rewards": True,
     },
-    "reinforce": _POLICY_GRADIENT,
+    "reinforce": {
+        **_POLICY_GRADIENT,
+        # First most departures lose; with less entropy all of them end before good ones are known.
+        "episodes_per_update": 16,
+        "entropy_regularization": 1.5,
+    },
     "es": {
         "hidden_sizes": (64, 64),
         "learning_rate": 0.1,

@@ -26,6 +26,22 @@ def is_alive(process: psutil.Process) -> bool:
     return process.is_running() and status != psutil.STATUS_ZOMBIE
 
 
+def is_worker(process: psutil.Process) -> bool:
+    """Whether a living process is a worker, by its command line.
+
+    Linux shows an empty command line for a moment after the program of a process was replaced.
+    """
+    while is_alive(process):
+        if command := unless_ended(process.cmdline, []):
+            return "tfrl_systems.drivers.pipes.worker_main" in command
+    return False
+
+
+def workers(parent_pid: int | None = None) -> list[psutil.Process]:
+    """The living workers of this process or of another."""
+    return [child for child in psutil.Process(parent_pid).children() if is_worker(child)]
+
+
 def wait_for_end(processes: Sequence[psutil.Process], timeout_s: float = 60) -> None:
     """Waits until all have ended."""
     began_s = time.monotonic()

@@ -17,7 +17,11 @@ def test_a_process_that_ends_before_it_is_asked():
     assert is_alive(process) and "input()" in unless_ended(process.cmdline, [])
     child.stdin.close()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    for bury in (child.wait, child.poll):
-        assert unless_ended(process.cmdline, []) == [] and not is_alive(process)
-        wait_for_end([process])
-        bury()
+    assert_ended(process)
+    child.wait()
+    assert_ended(process)
+
+
+def assert_ended(process: psutil.Process) -> None:
+    assert unless_ended(process.cmdline, []) == [] and not is_alive(process)
+    wait_for_end([process])

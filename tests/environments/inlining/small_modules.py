@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import pathlib
 
@@ -17,6 +16,7 @@ from environments.inlining.compilers.compilation import CallSite, CompilerError
 from environments.inlining.compilers.compiler import Compiler, run_policy
 from environments.inlining.corpus.modules import DESCRIPTION_FILE, Module
 from environments.inlining.heuristics import Default, Policy
+from tests.processes import unless_ended
 
 TRIPLE = 'target triple = "x86_64-pc-linux-gnu"\n'
 
@@ -158,11 +158,11 @@ def assert_fails_in_one_line(compiler: Compiler, module: Module, good: Module, *
 
 def youngest_compiler() -> psutil.Process:
     """The process of this one's that began last of those that ask about call sites."""
-    steered = []
-    for process in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.Error):  # It has ended meanwhile.
-            if "-enable-ml-inliner=release" in process.cmdline():
-                steered.append(process)
+    steered = [
+        process
+        for process in psutil.Process().children(recursive=True)
+        if "-enable-ml-inliner=release" in unless_ended(process.cmdline, [])
+    ]
     return max(steered, key=psutil.Process.create_time)
 
 

@@ -16,7 +16,7 @@ from environments.errors import UserError
 from environments.inlining.plugin.compiler import why_no_plugins
 from environments.isolation import guardian
 from tests.environments.inlining.small_modules import many_calls, write_module
-from tests.processes import is_alive, unless_ended, wait_for_end
+from tests.processes import is_alive, unless_ended, wait_for_end, workers
 from tests.requirements import need_programs, needs_programs, skip_if
 
 # Begins to compile, says so, and is then slow to decide: whatever comes finds it at work.
@@ -149,15 +149,10 @@ def test_a_host_that_a_signal_ends(start, tmp_path, compiler_name, num_workers, 
 def test_sigkill_of_a_worker_takes_its_compiler_along(start, tmp_path):
     host = start("embedded", 2, pause=0.03)
     family = at_work(host, 2)
-    workers = [
-        process
-        for process in family
-        if "tfrl_systems.drivers.pipes.worker_main" in unless_ended(process.cmdline, [])
-    ]
-    assert len(workers) == 2
-    lost = [workers[0], *workers[0].children(recursive=True)]
+    killed, _ = workers(host.pid)
+    lost = [killed, *killed.children(recursive=True)]
     assert len(lost) == 3  # a compiler and a guardian
-    workers[0].kill()
+    killed.kill()
     wait_for_end(lost, timeout_s=5)
     said, complaint = host.communicate(timeout=60)
     assert said.endswith(b"done\n") and host.returncode == 0

@@ -4,27 +4,10 @@ from __future__ import annotations
 
 import contextlib
 
-import psutil
 import pytest
 
-from tests.processes import is_alive, unless_ended
+from tests.processes import workers
 from tfrl_systems.drivers.collect import Collect, shared
-
-
-def is_worker(process: psutil.Process) -> bool:
-    """Whether a living process is a worker, by its command line.
-
-    Linux shows an empty command line for a moment after the program of a process was replaced.
-    """
-    while is_alive(process):
-        if command := unless_ended(process.cmdline, []):
-            return "tfrl_systems.drivers.pipes.worker_main" in command
-    return False
-
-
-def workers(parent_pid: int | None = None) -> list[psutil.Process]:
-    """The living workers of this process or of another."""
-    return [child for child in psutil.Process(parent_pid).children() if is_worker(child)]
 
 
 class OneCluster:

@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 from environments.errors import Failure, UserError
+from tests.processes import workers
 from tests.tfrl_systems.drivers import collecting
 from tests.tfrl_systems.drivers.collecting import NUM_ITERATIONS, collect, sha256, tasks_of
-from tests.tfrl_systems.drivers.conftest import workers
 from tests.tfrl_systems.drivers.runners import Noise, Task
 from tfrl_systems.drivers.collect import POOLS, Collect, Supervision, make_pool
 from tfrl_systems.drivers.jobs import Chunk, PoolError

@@ -50,8 +50,8 @@ _OF: dict[str, dict[str, Any]] = {
     },
     "reinforce": {
         **_POLICY_GRADIENT,
-        # First most departures lose; with less entropy all of them end before good ones are known.
         "episodes_per_update": 16,
+        # First most departures lose; with less entropy all of them end before good ones are known.
         "entropy_regularization": 1.5,
     },
     "es": {

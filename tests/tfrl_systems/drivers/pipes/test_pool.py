@@ -11,9 +11,8 @@ import time
 import numpy as np
 import pytest
 
-from tests.processes import wait_for_end
+from tests.processes import wait_for_end, workers
 from tests.tfrl_systems.drivers.collecting import NUM_JOBS, collect, expected, sha256, tasks_of
-from tests.tfrl_systems.drivers.conftest import workers
 from tests.tfrl_systems.drivers.runners import Noise, Process, Task
 from tfrl_systems.drivers.collect import Collect, Supervision
 from tfrl_systems.drivers.jobs import PoolError

@@ -14,8 +14,7 @@ import time
 import psutil
 import pytest
 
-from tests.processes import is_alive, wait_for_end
-from tests.tfrl_systems.drivers.conftest import workers
+from tests.processes import is_alive, wait_for_end, workers
 from tfrl_systems.drivers.pipes import worker_main
 from tfrl_systems.drivers.pipes.messages import Channel, pickled, unpickled
 

@@ -9,7 +9,10 @@ import socket
 import subprocess
 import sys
 import weakref
+from collections.abc import Sequence
 from typing import Any
+
+import psutil
 
 from environments.errors import UserError
 from environments.isolation import wire
@@ -53,6 +56,11 @@ class Process:
     def forget(self, number: int) -> None:
         """Tell the process with the next request that it may forget a program or inputs."""
         self._forgotten.append(number)
+
+    @property
+    def pid(self) -> int | None:
+        """The number of the process; None where it does not run."""
+        return None if self._process is None else self._process.pid
 
     def start(self) -> None:
         """Start the process, unless it runs."""
@@ -119,6 +127,19 @@ class Process:
         if self._finalizer is not None:
             self._finalizer()
         self._end = self._process = self._finalizer = None
+
+
+def share_processor(processes: Sequence[Process]) -> None:
+    """Have all threads of processes run on the processor that the first one ran on last.
+
+    Those that do not run are left out; nothing happens where the system does not allow it.
+    """
+    pids = [process.pid for process in processes if process.pid is not None]
+    with contextlib.suppress(psutil.Error, OSError):
+        running = [psutil.Process(pid) for pid in pids]
+        processors = {process.cpu_num() for process in running[:1]}
+        for thread in [thread for process in running for thread in process.threads()]:
+            os.sched_setaffinity(thread.id, processors)
 
 
 def _kill(owner_pid: int, process: subprocess.Popen[bytes], end: socket.socket) -> None:

@@ -72,6 +72,10 @@ class Backend(Protocol):
     def fuses(self) -> bool:
         """Whether it may run several operators as one kernel."""
 
+    @property
+    def threads(self) -> int:
+        """On how many threads it runs each operator."""
+
     def rewritten(self, model: Model) -> tuple[onnx.ModelProto, Backend] | None:
         """Return the model after the backend's optimisations, and a backend that adds no others.
 

@@ -203,13 +203,14 @@ class Selector:
         everyone = {
             candidate.path: screened.get(candidate.path, candidate) for candidate in candidates
         }
-        finalists = sorted(screened.values(), key=_screened_ratio)
+        # The least ratio of several may be chance; one that is surely low is not.
+        finalists = sorted(screened.values(), key=lambda candidate: _screened(candidate).high)
         if (shortly := finalists[0].screening) is not None and shortly.is_slower:
             # A long measurement would only say so more exactly.
             return Selection(None, _why_slow(shortly), tuple(everyone.values()))
         tried: list[Measurement] = []
         for finalist in finalists[:_NUM_FINALISTS]:
-            if tried and (_screened_ratio(finalist) > 1 or not self._left_s):
+            if tried and (_screened(finalist).value > 1 or not self._left_s):
                 break
             checked, measurement = self.measure(finalist)
             everyone[finalist.path] = checked
@@ -336,8 +337,8 @@ class Selector:
         return best
 
 
-def _screened_ratio(candidate: Candidate) -> float:
-    return candidate.screening.ratio.value if candidate.screening else 1.0
+def _screened(candidate: Candidate) -> Ratio:
+    return candidate.screening.ratio if candidate.screening else _SAME
 
 
 def _why_none(candidates: Sequence[Candidate]) -> str:

@@ -6,12 +6,12 @@ import contextlib
 import dataclasses
 import pathlib
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import onnx
 
-from environments.isolation.process import CrashError, Process
+from environments.isolation.process import CrashError, Process, share_processor
 from environments.tensor_graphs.execution.backends import (
     Arrays,
     Backend,
@@ -53,6 +53,11 @@ class Isolated:
     def fuses(self) -> bool:
         """Whether it may run several operators as one kernel."""
         return self.own.fuses
+
+    @property
+    def threads(self) -> int:
+        """On how many threads it runs each operator."""
+        return self.own.threads
 
     def rewritten(self, model: Model) -> tuple[onnx.ModelProto, Backend] | None:
         """Return the model after the backend's optimisations; see `Backend.rewritten`."""
@@ -136,6 +141,18 @@ def alone(on: Backend) -> Iterator[Backend]:
         yield Isolated(on.own, process)
     finally:
         process.kill()
+
+
+def run_on_one_processor(backends: Sequence[Backend]) -> None:
+    """Have the processes of backends run on one processor, that of the first one.
+
+    For models that run in turns: so what else the processor does, and whatever shares its caches,
+    disturbs all of them alike. Nothing is done where a model runs on several threads.
+    """
+    remote = [backend for backend in backends if isinstance(backend, Isolated)]
+    if len(remote) < len(backends) or any(backend.threads > 1 for backend in remote):
+        return
+    share_processor([backend.process for backend in remote])
 
 
 def isolated(name: str = "onnxruntime", threads: int = 1) -> Backend:

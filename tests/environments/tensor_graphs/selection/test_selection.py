@@ -19,7 +19,7 @@ from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.rules import library
 from environments.tensor_graphs.search import Step, Visited, search
 from environments.tensor_graphs.selection import selection
-from environments.tensor_graphs.selection.candidates import verify, worth_measuring
+from environments.tensor_graphs.selection.candidates import Candidate, verify, worth_measuring
 from environments.tensor_graphs.selection.selection import Measurement, Row, Selector
 from tests.environments.tensor_graphs.selection.fakes import NoisyBench, compared
 from tests.environments.tensor_graphs.small_models import adapter, model_of, relu, write
@@ -178,6 +178,27 @@ def test_what_is_clearly_slower_is_not_measured_at_length(tmp_path, monkeypatch)
     outcome = select(path, candidates, trials, 5.0)
     assert outcome.chosen is None and "takes 1.200" in outcome.reason
     assert SlowBench.lengths and set(SlowBench.lengths) == {0.5}
+
+
+def test_the_final_measurement_begins_with_what_is_surely_faster(tmp_path, monkeypatch):
+    """Of many short measurements the least ratio may be chance."""
+    screened = {"lucky": compared(0.9, 0.7, 1.1), "sure": compared(0.95, 0.94, 0.96)}
+    path = write(tmp_path / "m.onnx", relu())
+    state = of_graph(onnx_io.read(path))
+    candidates = [
+        Candidate(state, write(tmp_path / name, relu()), None, "", screening)
+        for name, screening in screened.items()
+    ]
+    measured = []
+
+    class Bench(NoisyBench):
+        def compare(self, model, **_):
+            measured.append(model.name)
+            return compared(0.95, 0.94, 0.96)
+
+    monkeypatch.setattr(selection, "Bench", Bench)
+    trials = trials_of({"x": np.ones(4, np.float32)})
+    assert select(path, candidates, trials, 0.1).chosen.path.name == measured[0] == "sure"
 
 
 def test_a_model_that_is_wrong_at_another_size_is_refused(tmp_path, monkeypatch):

@@ -17,11 +17,12 @@ time to those after it. Costs that are not known when the time for measuring is 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
@@ -51,9 +52,12 @@ _FORMULA, _OPERATORS, _PORTABLE, _SEARCH, _SINGLY = 0.15, 0.45, 0.65, 0.85, 1.0
 # estimates them, which is so much faster that it comes much farther.
 _MEASURING = 0.4
 # Removal takes so many seconds if it needs them, and the search by formula this share of all
-# seconds, however few are left: a busy machine may have spent all on starting the program.
+# seconds, however few are left: a busy machine may have spent all on starting the program. There
+# the search has as much of the processor as on a quiet one, but not more seconds than removal.
 _REMOVAL_S, _LEAST_FORMULA = 3.0, 0.2
-_ONE_OPERATOR_S = 2.0
+# A time that is too short to tell how busy the machine is.
+_CLOCK_S = 0.01
+_ONE_OPERATOR_S = 0.5
 # A search that has found nothing after this share of its time is given up.
 _PATIENCE = 0.7
 # This many states are checked and measured as whole models, and so many of them from the trail of
@@ -115,6 +119,8 @@ class _Stages:
         # The candidates of other estimates than the main one must be measured.
         self._has_others = task.request.measure and self._measured is not None
         self._interrupted = False
+        # How many times more seconds pass than the processor works for this program.
+        self._slowdown = 1.0
         # What only removes computations, if it is not where the main search begins.
         self._sure: Visited | None = None
 
@@ -123,7 +129,9 @@ class _Stages:
             self._problem, objective=AnalyticObjective(sizes=self._problem.sizes)
         )
         self._tell("looking for places where rules apply")
-        if not by_formula.start.matches:
+        with self._measuring_slowdown():
+            has_matches = bool(by_formula.start.matches)
+        if not has_matches:
             return self._propose(nothing_to_search(self._request.method, by_formula.start), [])
         results = []
         # The formula is cheap, and its best graph shows which operators are worth measuring.
@@ -154,6 +162,14 @@ class _Stages:
             result = dataclasses.replace(result, stopped=INTERRUPTED)
         return self._propose(result, results)
 
+    @contextlib.contextmanager
+    def _measuring_slowdown(self) -> Iterator[None]:
+        """Note how busy the machine is while this program does nothing but compute."""
+        began_s, began_cpu_s = time.monotonic(), time.process_time()
+        yield
+        cpu_s = max(time.process_time() - began_cpu_s, _CLOCK_S)
+        self._slowdown = max(1.0, (time.monotonic() - began_s) / cpu_s)
+
     def _end_s(self, share: float) -> float:
         end_s = self._task.began_s + self._request.seconds
         return self._began_s + share * max(0.0, end_s - self._began_s)
@@ -170,7 +186,7 @@ class _Stages:
 
     def _search_by_formula(self, by_formula: GraphProblem, removal: Progress | None) -> Result:
         """Search by formula, and have the best of that measured."""
-        least_s = min(_LEAST_FORMULA * self._request.seconds, _REMOVAL_S)
+        least_s = min(_LEAST_FORMULA * self._request.seconds * self._slowdown, _REMOVAL_S)
         result = self._search(by_formula, _FORMULA, "by formula", removal, least_s=least_s)
         if result.path and not self._interrupted:
             self._tell("measuring what the search by formula found")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import subprocess
 import sys
 
@@ -14,7 +16,12 @@ from environments.errors import UserError
 from environments.isolation import wire
 from environments.isolation.process import CrashError
 from environments.tensor_graphs.execution.backends import backend
-from environments.tensor_graphs.execution.isolation.remote import Isolated, alone, model_process
+from environments.tensor_graphs.execution.isolation.remote import (
+    Isolated,
+    alone,
+    model_process,
+    run_on_one_processor,
+)
 from tests.environments.tensor_graphs.execution.models import parsed
 
 RELU = "g (float[n] x) => (float[n] y) { y = Relu(x) }"
@@ -74,6 +81,30 @@ def test_a_crash_is_one_line_and_programs_go_on(isolated):
         isolated.open(model).run(inputs)
     assert program.run(X)["y"].tolist() == [0, 2]
     assert program.timer(X)(1) > 0
+
+
+@pytest.mark.parametrize(("threads", "shares"), [(1, True), (2, False)])
+def test_models_that_run_in_turns_share_a_processor(threads, shares):
+    """Unless each runs on several; what another process runs stays where it was."""
+    everywhere = os.sched_getaffinity(0)
+    with contextlib.ExitStack() as stack:
+        fresh = [
+            stack.enter_context(alone(Isolated(backend("onnxruntime", threads)))) for _ in "abc"
+        ]
+        programs = [lent.open(parsed(RELU)) for lent in fresh]
+        run_on_one_processor(fresh[:2])
+        first, second, bystander = (processors_of(lent.process.pid) for lent in fresh)
+        assert first == second and (len(first) == 1) == (shares or len(everywhere) == 1)
+        assert bystander == os.sched_getaffinity(0) == everywhere
+        assert all(program.timer(X)(1) > 0 for program in programs)
+    run_on_one_processor([fresh[0], backend()])
+    assert os.sched_getaffinity(0) == everywhere
+
+
+def processors_of(pid: int) -> set[int]:
+    """The processors that any thread of a process may run on."""
+    allowed = (os.sched_getaffinity(thread.id) for thread in psutil.Process(pid).threads())
+    return set.union(*allowed)
 
 
 def test_an_interrupted_question_leaves_no_answer_behind(isolated, monkeypatch):

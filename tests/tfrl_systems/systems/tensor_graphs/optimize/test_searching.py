@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import math
 import pathlib
 import time
@@ -22,6 +23,7 @@ from tests.environments.tensor_graphs.execution.models import chain
 from tests.environments.tensor_graphs.search.fakes import ops_of
 from tests.environments.tensor_graphs.small_models import adapter, convolutions, relu
 from tfrl_systems.reporting import Reporter
+from tfrl_systems.systems.tensor_graphs.optimize import searching
 from tfrl_systems.systems.tensor_graphs.optimize.request import Optimization
 from tfrl_systems.systems.tensor_graphs.optimize.searching import search
 from tfrl_systems.systems.tensor_graphs.optimize.sizing import Task
@@ -143,6 +145,32 @@ def test_what_the_search_by_formula_found_is_looked_at_early_however_late_it_is(
     assert early[0].cost_ms < early[0].trail[0].cost_ms
     assert early[0].state.graph in [state.state.graph for state in proposals.states]
     assert proposals.result.expansions == 0
+
+
+@pytest.mark.parametrize(("slowdown", "seconds"), [(1, 2.0), (1.25, 2.5), (40, 3.0)])
+def test_on_a_busy_machine_the_search_by_formula_has_as_much_of_the_processor(
+    slowdown, seconds, monkeypatch
+):
+    """A fifth of ten seconds, however late it is; no more than three seconds of wall time."""
+    budgets_s = []
+
+    class Recorded(GraphProblem):
+        def search(self, method, budget, *arguments, **others):
+            budgets_s.append(budget.seconds)
+            return super().search(method, budget, *arguments, **others)
+
+    class Clock:
+        """The first two times of the processor are a second apart."""
+
+        process_time = itertools.count().__next__
+        monotonic = itertools.chain([0, 0, slowdown], itertools.repeat(slowdown)).__next__
+
+    monkeypatch.setattr(searching, "time", Clock())
+    problem = problem_of(adapter())
+    fields = {field.name: getattr(problem, field.name) for field in dataclasses.fields(problem)}
+    run(Recorded(**fields), seconds=10.0, began_s=-100.0)
+    removal_s, formula_s, *_ = budgets_s
+    assert (removal_s, formula_s) == (3.0, seconds)
 
 
 def test_where_that_does_not_pay_what_needs_no_search_is_looked_at():

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import functools
 import itertools
 import math
 import pathlib
@@ -112,20 +113,23 @@ class Bench:
     def __init__(
         self, first: Model, inputs: Arrays, backend: Backend, program: Program | None = None
     ) -> None:
-        """Open the model, and a copy of it for A/A, unless the backend has opened it as `program`.
+        """Prepare to measure against a model, which the backend may have opened as `program`.
 
-        A model of more than 1 GiB is not opened twice: the memory would not suffice for many. A/A
+        The model, and a copy of it for A/A, are opened where they are measured in this process. A
+        model of more than 1 GiB is not opened twice: the memory would not suffice for many. A/A
         then compares the model with itself, so it misses what two copies differ in.
-
-        Raises:
-          UserError: the model cannot be run.
         """
         self._backend = backend
         self._inputs = inputs
         self._model = first
-        self._is_large = size_bytes(first) > _LARGE_BYTES
-        self._first = program or backend.open(first)
-        self._copy = self._first if self._is_large else backend.open(first)
+        self._is_large = is_large = size_bytes(first) > _LARGE_BYTES
+
+        @functools.cache
+        def open_both() -> tuple[Program, Program]:
+            original = program or backend.open(first)
+            return original, original if is_large else backend.open(first)
+
+        self._open_both = open_both
 
     def at(self, inputs: Arrays) -> Bench:
         """Return a bench for the same model that runs on other inputs."""
@@ -156,7 +160,8 @@ class Bench:
         # The seconds of a run of the first model, of the other one, and of the first one's copy.
         turns: list[tuple[float, float, float]] = []
         if not num_processes:
-            programs = [self._first, on.open(second), self._copy]
+            original, twin = self._open_both()
+            programs = [original, on.open(second), twin]
             turns += self._measured(programs, seconds, pairs, until_s)
         # Models that take long to open are not opened again and again.
         enough_s = time.monotonic() + 1.5 * seconds

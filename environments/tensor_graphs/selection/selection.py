@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from environments.tensor_graphs.execution.backends import Backend
+from environments.tensor_graphs.execution.backends import Backend, Timer
 from environments.tensor_graphs.execution.measuring import (
     BUSY,
     FEW_PAIRS,
@@ -50,6 +50,8 @@ _NUM_PROCESSES = 3
 _SCREENED, _FINAL = 0.4, 0.6
 # Runs of models in the shortest measurement, warm-up included.
 _NUM_RUNS = 18
+# Runs of so many seconds tell how busy the machine is.
+_LOOK_S = 0.05
 _NUM_FINALISTS = 3
 _SAME = Ratio(1.0, 1.0, 1.0)
 
@@ -231,7 +233,18 @@ class Selector:
     @functools.cached_property
     def _run_s(self) -> float:
         """Time of one run of the original: processor time, where the backend counts that."""
-        return self.reference.program.timer(self.trials.measured[0].inputs)(1)
+        return self._timer(1)
+
+    @functools.cached_property
+    def _timer(self) -> Timer:
+        return self.reference.program.timer(self.trials.measured[0].inputs)
+
+    @functools.cached_property
+    def _slowdown(self) -> float:
+        """How many times longer runs take by the clock than by `_timer`, but no more than BUSY."""
+        began_s = time.monotonic()
+        seconds = self._timer(math.ceil(_LOOK_S / max(self._run_s, 1e-6)))
+        return min(BUSY, max(1.0, (time.monotonic() - began_s) / max(seconds, 1e-9)))
 
     def _screen(self, right: Sequence[Candidate]) -> Iterator[Candidate]:
         """Yield the candidates that are worth a long measurement, as far as there is time."""
@@ -272,7 +285,7 @@ class Selector:
         return bench.compare(
             path,
             seconds=seconds,
-            until_s=time.monotonic() + max(_FINAL * self._left_s, BUSY * seconds),
+            until_s=time.monotonic() + max(_FINAL * self._left_s, self._slowdown * seconds),
             num_processes=num_processes,
             **others,
         )

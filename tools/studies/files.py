@@ -151,7 +151,7 @@ def measured(
             same = equivalence.check(own, path, [inputs], on=runtime, computed_in=coarsest)
             # In fresh processes: what ran before in one changes how fast the next runs.
             compared = bench.compare(
-                path, other_backend=runtime, seconds=seconds / len(others), num_processes=1
+                path, other_backend=runtime, seconds=seconds / len(others), num_processes=2
             )
         except UserError as error:
             wrong[name] = str(error)

@@ -53,6 +53,8 @@ _NUM_RUNS = 18
 # Runs of so many seconds tell how busy the machine is.
 _LOOK_S = 0.05
 _NUM_FINALISTS = 3
+# How much the ratios of candidates deviate from each other, roughly.
+_GAIN = 0.03
 _SAME = Ratio(1.0, 1.0, 1.0)
 
 NO_TIME = "there was no time to measure"
@@ -205,8 +207,7 @@ class Selector:
         everyone = {
             candidate.path: screened.get(candidate.path, candidate) for candidate in candidates
         }
-        # The least ratio of several may be chance; one that is surely low is not.
-        finalists = sorted(screened.values(), key=lambda candidate: _screened(candidate).high)
+        finalists = sorted(screened.values(), key=_expected)
         if (shortly := finalists[0].screening) is not None and shortly.is_slower:
             # A long measurement would only say so more exactly.
             return Selection(None, _why_slow(shortly), tuple(everyone.values()))
@@ -348,6 +349,17 @@ class Selector:
             if is_faster and comparison.ratio.value < least:
                 best, least = level, comparison.ratio.value
         return best
+
+
+def _expected(candidate: Candidate) -> float:
+    """Return the ratio that a long measurement may show.
+
+    The least ratio of several may be chance. So each is drawn towards 1, the farther the wider its
+    interval is: its expectation, if gains and errors are distributed normally.
+    """
+    ratio = _screened(candidate)
+    variance = ((ratio.high - ratio.low) / 4) ** 2
+    return 1 + (ratio.value - 1) * _GAIN**2 / (_GAIN**2 + variance)
 
 
 def _screened(candidate: Candidate) -> Ratio:

@@ -1,5 +1,7 @@
 """Rules that turn a chain of operators into the one operator that newer versions of ONNX have.
 
+Of others the runtime makes one kernel itself, where they are written in one way of several.
+
 The model's `opset` tells which operators exist. No rule changes a model's opset.
 """
 
@@ -7,21 +9,29 @@ The model's `opset` tells which operators exist. No rule changes a model's opset
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
+from environments.tensor_graphs.rules.language.expressions import Name, Variable
 from environments.tensor_graphs.rules.language.notation import (
     Attribute,
     Constant,
+    Quantity,
+    Tensor,
     call,
+    make_rule,
     no,
     only_where,
     op,
     rules,
 )
+from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.rules.library.parts import number
 from environments.tensor_graphs.rules.library.transformers import gelu, layer_norm
 
 _OPSET = call("opset")
+_ROOT, _ROOT_OF_HALF = math.sqrt(2), math.sqrt(0.5)
 _SIXTH = float(np.float32(1 / 6))
 
 
@@ -49,6 +59,48 @@ def newer_operators(x, g, b, epsilon: Attribute, axis: Attribute):
             only_where(_OPSET >= 14),
         ),
     }
+
+
+@rules
+def chains_that_onnxruntime_knows(x, y, axes: Attribute):
+    """Other ways to write what onnxruntime runs as one kernel, where it is written its way."""
+    by_product = op.Erf(x * _ROOT_OF_HALF) + 1.0
+    by_quotient = op.Erf(x / _ROOT) + 1.0
+    return {
+        "gelu_by_product": (x * by_product * 0.5, gelu(x)),
+        "gelu_of_half_by_product": ((x * 0.5) * by_product, gelu(x)),
+        "gelu_of_halved_sum_by_product": (x * (by_product * 0.5), gelu(x)),
+        "gelu_of_halved_sum": (x * (by_quotient * 0.5), gelu(x)),
+        "mean_of_square": (
+            op.ReduceMean(x * x, axes=axes),
+            op.ReduceMean(x**2.0, axes=axes),
+        ),
+        "product_with_reciprocal": (x * op.Reciprocal(y), x / y),
+    }
+
+
+def fused_chains() -> tuple[Rule, ...]:
+    """Return chains of operators, with what onnxruntime runs in their place on a CPU.
+
+    They are not for rewriting, but to tell which operators cost nothing of their own.
+    """
+    x, g, b, e = (Tensor(Variable(letter)) for letter in "xgbe")
+    a, axis = Quantity(Name("a")), Quantity(Name("axis"))
+    curve = op.Erf(x / _ROOT) + 1.0
+    deviation = op.Sqrt(op.ReduceMean(x**2.0, axes=(axis,)) + e)
+    norm = layer_norm(x, g, b, e, axis)
+    is_last = axis == x.rank - 1
+    chains = {
+        "gelu": (gelu(x), op.ErfGelu(x)),
+        "gelu_of_half": ((x * 0.5) * curve, op.ErfGelu(x)),
+        "quick_gelu": (x * op.Sigmoid(x * a), op.QuickGelu(x, alpha=a)),
+        "silu": (x * op.Sigmoid(x), op.QuickGelu(x, alpha=1.0)),
+        "layer_norm": (norm, op.LayerNormalization(x, g, b, axis=axis, epsilon=1e-5), is_last),
+        # No operator here says this; a product of the same type stands for it.
+        "rms_norm": (x / deviation * g, x * g, is_last),
+        "rms_norm_by_inverse": (x * (1.0 / deviation) * g, x * g, is_last),
+    }
+    return tuple(make_rule(f"fused_{name}", *parts) for name, parts in chains.items())
 
 
 @rules

@@ -2,9 +2,10 @@
 
   places     where rules apply; if there is none, nothing else is worth any time
   removal    what only removes computations, which pays without a search
-  formula    a search from there, by costs that are worked out, not measured; its end is checked and
-             measured as a whole model at once, so that this is done on a busy machine too; if it is
-             wrong or seems slower, so is the end of the removal
+  formula    a search from there, by costs that are worked out, not measured, but know what
+             onnxruntime runs as one kernel; its end is checked and measured as a whole model at
+             once, so that this is done on a busy machine too; if it is wrong or seems slower, so is
+             the end of the removal
   operators  measurements of operators: those that the search by formula changed or made come first,
              then those that rules may change; the largest come first
   portable   with --contrib, a search without those operators, by the measured costs
@@ -28,6 +29,7 @@ from typing import Any
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.costs.measured import MeasuredObjective
 from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.rules.library.recognition import fused_chains
 from environments.tensor_graphs.search import (
     EXHAUSTED,
     INTERRUPTED,
@@ -38,6 +40,7 @@ from environments.tensor_graphs.search import (
     Visited,
     replay,
 )
+from environments.tensor_graphs.search.fused_formula import FusedFormula
 from environments.tensor_graphs.search.neighbourhoods import nodes_of
 from environments.tensor_graphs.selection.blocking import blocked
 from environments.tensor_graphs.selection.candidates import worth_measuring
@@ -125,9 +128,9 @@ class _Stages:
         self._sure: Visited | None = None
 
     def run(self) -> Proposals:
-        by_formula = dataclasses.replace(
-            self._problem, objective=AnalyticObjective(sizes=self._problem.sizes)
-        )
+        formula = AnalyticObjective(sizes=self._problem.sizes)
+        fused = FusedFormula(formula, fused_chains()) if self._measured else formula
+        by_formula = dataclasses.replace(self._problem, objective=fused)
         self._tell("looking for places where rules apply")
         with self._measuring_slowdown():
             has_matches = bool(by_formula.start.matches)

@@ -1,0 +1,83 @@
+"""Costs by formula, where a backend runs some chains of operators as one kernel."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from environments.tensor_graphs.costs.analytic import AnalyticObjective
+from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.graph.nodes import Change
+from environments.tensor_graphs.rewriting.match_index import MatchIndex
+from environments.tensor_graphs.rewriting.matching import Match, compile_rules
+from environments.tensor_graphs.rules.language.rule import Rule
+
+_MOST_GRAPHS = 4
+
+Chains = Mapping[int, tuple[int, ...]]
+"""The nodes of the chain that a node is in, its root last."""
+
+
+class FusedFormula:
+    """The costs of a formula, but a chain costs as much as the dearest of its operators.
+
+    Without that, a search takes a scale out of a Gelu to save a product, and the backend, which no
+    longer recognises what is left, runs four operators instead of one.
+
+    Attributes:
+      name: that of the formula.
+    """
+
+    def __init__(self, formula: AnalyticObjective, chains: Sequence[Rule]) -> None:
+        """Make the objective of a formula, and rules whose sources are such chains."""
+        self._formula = formula
+        self.name = formula.name
+        self._compiled = compile_rules(chains)
+        # A search applies many matches to one graph, so the graphs used last keep their chains.
+        self._latest: deque[tuple[MatchIndex, Chains]] = deque(maxlen=_MOST_GRAPHS)
+
+    def node_cost_ms(self, graph: Graph, number: int) -> float:
+        """Return the cost of a node in ms; the root of a chain has that of the chain."""
+        _, chains = self._chains_of(graph)
+        chain = chains.get(number, (number,))
+        if number != chain[-1]:
+            return 0.0
+        return max(self._formula.node_cost_ms(graph, member) for member in chain)
+
+    def affected(self, before: Graph, after: Graph, change: Change) -> set[int]:
+        """Return the nodes of `after` that the edit added, or whose cost it may have changed."""
+        index, old = self._chains_of(before)
+        new = self._keep(index.after(after, change))
+        users = (user for number in change.rewired for user in after.users(number))
+        moved = (number for number in {*old, *new} if old.get(number) != new.get(number))
+        touched = {*change.added, *change.rewired, *users, *moved}
+        return {number for number in touched if number in after.nodes}
+
+    def _chains_of(self, graph: Graph) -> tuple[MatchIndex, Chains]:
+        for entry in self._latest:
+            if entry[0].graph is graph:
+                self._latest.remove(entry)
+                self._latest.append(entry)
+                return entry
+        index = MatchIndex(graph, self._compiled)
+        return index, self._keep(index)
+
+    def _keep(self, index: MatchIndex) -> Chains:
+        chains: dict[int, tuple[int, ...]] = {}
+        for match in index.matches:
+            chain = _chain_of(index.graph, match)
+            if not any(number in chains for number in chain):
+                chains.update(dict.fromkeys(chain, chain))
+        self._latest.append((index, chains))
+        return chains
+
+
+def _chain_of(graph: Graph, match: Match) -> tuple[int, ...]:
+    """Return a match's nodes, its root last; none if others use what its inner nodes return."""
+    (root,) = match.replaced
+    inner = [number for number in match.nodes if number != root.node]
+    returned = {ref.node for ref in graph.outputs}
+    for number in inner:
+        if number in returned or not set(graph.users(number)) <= set(match.nodes):
+            return ()
+    return (*inner, root.node)

@@ -1,0 +1,79 @@
+"""Costs by formula know what onnxruntime runs as one kernel."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from environments.tensor_graphs import onnx_io
+from environments.tensor_graphs.costs.analytic import AnalyticObjective
+from environments.tensor_graphs.execution.backends import backend
+from environments.tensor_graphs.rewriting.engine import Engine
+from environments.tensor_graphs.rules import library
+from environments.tensor_graphs.rules.library.recognition import fused_chains
+from environments.tensor_graphs.search.fused_formula import FusedFormula
+from tests.environments.tensor_graphs.costs.graphs import graph_cost, graph_of
+
+HALF, ROOT = np.float32(0.5), np.float32(2**0.5)
+ONES = np.ones(16, np.float32)
+NUMBERS = {"one": np.float32(1), "half": HALF, "two": np.float32(2), "e": np.float32(1e-5)}
+GELU = "a = Div(x, root) b = Erf(a) c = Add(b, one) m = Mul(x, c) y = Mul(m, half)"
+NORM = "v = Pow({c}, two) w = ReduceMean<axes = [-1]>(v) s = Add(w, e) r = Sqrt(s) d = Div({c}, r)"
+CHAINS = {
+    "Gelu": [GELU, "a = Div(x, root) b = Erf(a) c = Add(b, one) m = Mul(x, half) y = Mul(m, c)"],
+    "QuickGelu": ["s = Sigmoid(x) y = Mul(x, s)", "a = Mul(x, two) s = Sigmoid(a) y = Mul(x, s)"],
+    "LayerNormalization": [
+        "t = ReduceMean<axes = [-1]>(x) c = Sub(x, t) "
+        f"{NORM.format(c='c')} g = Mul(d, w1) y = Add(g, w1)"
+    ],
+    "SimplifiedLayerNormalization": [
+        f"{NORM.format(c='x')} y = Mul(d, w1)",
+        f"{NORM.format(c='x').replace('Div(x, r)', 'Div(one, r)')} m = Mul(x, d) y = Mul(m, w1)",
+    ],
+}
+
+
+def fused():
+    return FusedFormula(AnalyticObjective(), fused_chains())
+
+
+def graph(nodes):
+    weights = {"root": ROOT, "w1": ONES, **NUMBERS}
+    return graph_of(nodes, **{name: array for name, array in weights.items() if name in nodes})
+
+
+@pytest.mark.parametrize(
+    ("kernel", "nodes"), [(kernel, nodes) for kernel, chains in CHAINS.items() for nodes in chains]
+)
+def test_what_costs_as_one_operator_runs_as_one_in_onnxruntime(kernel, nodes):
+    chain = graph(nodes)
+    optimised, _ = backend().rewritten(onnx_io.write(chain))
+    assert [node.op_type for node in optimised.graph.node] == [kernel]
+    dearest = max(AnalyticObjective().node_cost_ms(chain, number) for number in chain.nodes)
+    assert graph_cost(fused(), chain) == dearest
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        GELU.replace("half", "two"),
+        GELU.replace("Div(x, root)", "Mul(x, half)"),
+        GELU.replace("y = Mul(m, half)", "n = Mul(m, half) y = Add(n, c)"),
+    ],
+)
+def test_what_looks_alike_costs_what_it_is_made_of(nodes):
+    """Another factor; another way to write it; a part that is used elsewhere too."""
+    plain = graph(nodes)
+    assert graph_cost(fused(), plain) == graph_cost(AnalyticObjective(), plain)
+
+
+def test_a_step_changes_the_cost_of_the_whole_chain():
+    """Costs of states, which ask about a few nodes alone, stay those of their graphs."""
+    chain = graph(GELU.replace("y =", "n =") + " y = Mul(n, two)")
+    objective = fused()
+    start = Engine(library.all_rules(), objective).start(chain)
+    assert start.matches
+    for match in start.matches:
+        after = start.apply(match)
+        whole = graph_cost(fused(), after.graph)
+        assert after.cost_ms == pytest.approx(whole, abs=1e-6)

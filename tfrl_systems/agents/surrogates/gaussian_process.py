@@ -142,6 +142,17 @@ class Kernel:
             covariance += variance * matern(distance)
         return covariance
 
+    def most_telling(self, theta: np.ndarray, points: np.ndarray) -> np.ndarray:
+        """Return the places of points [N, n], each the least certain, given those before it.
+
+        So far points come before the many that lie close together where values are low.
+        """
+        points = self.relative(theta, points)
+        covariance = self(theta, points, points)
+        covariance[np.diag_indices(len(points))] += math.exp(2 * theta[self.noise_place])
+        _, order, *_ = lapack.dpstrf(covariance, lower=1)
+        return order - 1
+
     def loss(
         self, theta: np.ndarray, points: np.ndarray, values: np.ndarray, features: np.ndarray
     ) -> float:

@@ -39,6 +39,8 @@ from tfrl_systems.agents.surrogates.gaussian_process import GaussianProcess, mak
 # The most points that a model holds, because its cost grows with their cube; and that its lengths
 # are fitted to, each time that there are so many times as many.
 _MAX_POINTS, _FIT_POINTS, _REFIT_GROWTH = 1200, 400, 1.25
+# Of so many points those are chosen that tell most; of more, these are chosen evenly.
+_MOST_COMPARED = 4000
 # How much finer than usual ripples may be, by which curves through many trials are told apart.
 _FINER = (0.3, 0.1, 0.05)
 # Evenly spaced trials come first: so many, or so many for each coordinate.
@@ -114,13 +116,14 @@ class Search:
         self, values: np.ndarray, theta: np.ndarray | None, noise: float | None, refit: bool
     ) -> GaussianProcess:
         """Return a model of those values [N] that are there; its θ was `theta`."""
-        rows = np.flatnonzero(np.isfinite(values))
-        places = np.linspace(0, len(rows) - 1, min(_MAX_POINTS, len(rows)))
-        rows = rows[places.astype(int)]
+        rows = _spread(np.flatnonzero(np.isfinite(values)), _MOST_COMPARED)
         if noise is not None:
             noise /= float(np.std(values[rows])) or 1.0
         kernel = make_kernel(self.num_actions, self.num_contexts, noise, self._curves)
         starts = [] if theta is None else [theta]
+        if len(rows) > _MAX_POINTS:
+            chosen = kernel.most_telling(starts[0] if starts else kernel.usual, self.points[rows])
+            rows = np.sort(rows[chosen[:_MAX_POINTS]])
         # With more values than a fit sees, it is no longer begun anew, but from more curves.
         if not starts or (refit and len(rows) <= _FIT_POINTS):
             starts += kernel.starts
@@ -328,6 +331,11 @@ class Search:
         self.points, self.values = state["points"], state["values"]
         self._theta = state["theta"] if len(state["theta"]) else None
         self._num_fitted = int(state["fitted"])
+
+
+def _spread(rows: np.ndarray, count: int) -> np.ndarray:
+    """Return as many of rows [N] as wished, or all, evenly spaced."""
+    return rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(int)]
 
 
 def evenly(num_columns: int, count: int, generator: np.random.Generator) -> np.ndarray:

@@ -38,8 +38,9 @@ from tfrl_systems.agents.surrogates.gaussian_process import GaussianProcess, mak
 
 # The most points that a model holds, because its cost grows with their cube; and that its lengths
 # are fitted to, each time that there are so many times as many.
-_MAX_POINTS, _FIT_POINTS, _REFIT_GROWTH = 1200, 400, 1.25
-# Of so many points those are chosen that tell most; of more, these are chosen evenly.
+_MAX_POINTS, _FIT_POINTS, _REFIT_GROWTH = 2000, 400, 1.25
+# Of more points half are those that tell most, so that what is far from most is not forgotten; the
+# others are spread evenly. Of more than so many all are spread evenly.
 _MOST_COMPARED = 4000
 # How much finer than usual ripples may be, by which curves through many trials are told apart.
 _FINER = (0.3, 0.1, 0.05)
@@ -122,8 +123,10 @@ class Search:
         kernel = make_kernel(self.num_actions, self.num_contexts, noise, self._curves)
         starts = [] if theta is None else [theta]
         if len(rows) > _MAX_POINTS:
-            chosen = kernel.most_telling(starts[0] if starts else kernel.usual, self.points[rows])
-            rows = np.sort(rows[chosen[:_MAX_POINTS]])
+            order = kernel.most_telling(starts[0] if starts else kernel.usual, self.points[rows])
+            telling, others = np.split(order, [_MAX_POINTS // 2])
+            spread = _spread(np.sort(others), _MAX_POINTS - len(telling))
+            rows = np.sort(rows[np.concatenate([telling, spread])])
         # With more values than a fit sees, it is no longer begun anew, but from more curves.
         if not starts or (refit and len(rows) <= _FIT_POINTS):
             starts += kernel.starts

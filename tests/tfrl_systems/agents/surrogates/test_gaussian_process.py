@@ -82,7 +82,7 @@ def test_far_points_tell_more_than_many_that_lie_close_together():
 
 def test_what_a_lone_trial_says_is_not_forgotten_among_many_others():
     """Two thirds of the trials are used: without the one at 1, the slope goes on beyond 0.5."""
-    points = np.insert(np.linspace(-1, 0.5, 1800), 2, 1.0)[:, np.newaxis]
+    points = np.insert(np.linspace(-1, 0.5, 3000), 2, 1.0)[:, np.newaxis]
     search = Search(1, 0, noise=0.01)
     search.add(points, np.where(points < 0.6, -points, 5.0)[:, 0])
     search.fit()

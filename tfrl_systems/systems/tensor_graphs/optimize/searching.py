@@ -57,7 +57,7 @@ _MEASURING = 0.4
 # Removal takes so many seconds if it needs them, and the search by formula this share of all
 # seconds, however few are left: a busy machine may have spent all on starting the program. There
 # the search has as much of the processor as on a quiet one, but not more seconds than removal.
-_REMOVAL_S, _LEAST_FORMULA = 3.0, 0.2
+_REMOVAL_S, _LEAST_FORMULA = 3.0, 0.3
 # A time that is too short to tell how busy the machine is.
 _CLOCK_S = 0.01
 _ONE_OPERATOR_S = 0.5

@@ -12,8 +12,6 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-import psutil
-
 from environments.errors import UserError
 from environments.isolation import wire
 from environments.machine import search_path
@@ -134,6 +132,9 @@ def share_processor(processes: Sequence[Process]) -> None:
 
     Those that do not run are left out; nothing happens where the system does not allow it.
     """
+    # It takes a while to import, and most programs measure nothing.
+    import psutil
+
     pids = [process.pid for process in processes if process.pid is not None]
     with contextlib.suppress(psutil.Error, OSError):
         running = [psutil.Process(pid) for pid in pids]

@@ -30,9 +30,9 @@ from environments.tensor_graphs.rules.language.notation import (
     rules,
 )
 from environments.tensor_graphs.rules.language.rule import Rule
+from environments.tensor_graphs.rules.library.parts import ROOT_OF_2, ROOT_OF_HALF, half_products
 from environments.tensor_graphs.rules.library.transformers import layer_norm
 
-_ROOT, _ROOT_OF_HALF = math.sqrt(2), math.sqrt(0.5)
 _STEEPNESS = math.sqrt(2 / math.pi)
 
 
@@ -235,16 +235,14 @@ def contrib_sum_beside_its_layer_norm(x, y, g, b, e: Attribute):
 
 def _gelus(name: str, bent: Callable[[Tensor], Tensor], target: Tensor) -> Iterator[Rule]:
     x = Tensor(Variable("x"))
-    curve = bent(x) + 1.0
-    written = {"last": x * curve * 0.5, "first": (x * 0.5) * curve, "inside": x * (curve * 0.5)}
-    for place, source in written.items():
+    for place, source in half_products(x, bent(x) + 1.0).items():
         yield make_rule(f"contrib_{name}_{place}", source, target)
 
 
 def _all_gelus() -> Iterator[Rule]:
     x = Tensor(Variable("x"))
-    yield from _gelus("gelu_by_product", lambda x: op.Erf(x * _ROOT_OF_HALF), op.ErfGelu(x))
-    yield from _gelus("gelu_by_quotient", lambda x: op.Erf(x / _ROOT), op.ErfGelu(x))
+    yield from _gelus("gelu_by_product", lambda x: op.Erf(x * ROOT_OF_HALF), op.ErfGelu(x))
+    yield from _gelus("gelu_by_quotient", lambda x: op.Erf(x / ROOT_OF_2), op.ErfGelu(x))
     cubes: dict[str, Callable[[Tensor], Tensor]] = {
         "power": lambda x: x**3.0,
         "square": lambda x: x**2.0 * x,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from environments.tensor_graphs.rules.language.expressions import Name
 from environments.tensor_graphs.rules.language.notation import (
     Quantity,
@@ -24,6 +26,8 @@ WINDOW = {"group": Quantity(Name("group")), **PLAIN}
 
 GEMM = {name: Quantity(Name(name)) for name in ("alpha", "transA", "transB")}
 """Attributes of Gemm, without beta."""
+
+ROOT_OF_2, ROOT_OF_HALF = math.sqrt(2), math.sqrt(0.5)
 
 
 def number(value: Quantity) -> Tensor:
@@ -89,3 +93,8 @@ def fewer_axes(x: Tensor, shape: Quantity) -> Restriction:
 def has_fractions(tensor: Tensor) -> Quantity:
     """Return the condition that a tensor has floats; quotients of integers are rounded."""
     return call("in", tensor.dtype, ("bfloat16", "float16", "float32", "float64"))
+
+
+def half_products(x: Tensor, curve: Tensor) -> dict[str, Tensor]:
+    """Return x · curve / 2, as Gelu is, in all ways to write it: by where the half stands."""
+    return {"last": x * curve * 0.5, "first": (x * 0.5) * curve, "inside": x * (curve * 0.5)}

@@ -1,6 +1,6 @@
 """Rules that turn a chain of operators into the one operator that newer versions of ONNX have.
 
-Of others the runtime makes one kernel itself, where they are written in one way of several.
+Others onnxruntime runs as one kernel by itself, if they are written in the way that it recognises.
 
 The model's `opset` tells which operators exist. No rule changes a model's opset.
 """
@@ -8,8 +8,6 @@ The model's `opset` tells which operators exist. No rule changes a model's opset
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 
@@ -27,11 +25,15 @@ from environments.tensor_graphs.rules.language.notation import (
     rules,
 )
 from environments.tensor_graphs.rules.language.rule import Rule
-from environments.tensor_graphs.rules.library.parts import number
+from environments.tensor_graphs.rules.library.parts import (
+    ROOT_OF_2,
+    ROOT_OF_HALF,
+    half_products,
+    number,
+)
 from environments.tensor_graphs.rules.library.transformers import gelu, layer_norm
 
 _OPSET = call("opset")
-_ROOT, _ROOT_OF_HALF = math.sqrt(2), math.sqrt(0.5)
 _SIXTH = float(np.float32(1 / 6))
 
 
@@ -64,13 +66,13 @@ def newer_operators(x, g, b, epsilon: Attribute, axis: Attribute):
 @rules
 def chains_that_onnxruntime_knows(x, y, axes: Attribute):
     """Other ways to write what onnxruntime runs as one kernel, where it is written its way."""
-    by_product = op.Erf(x * _ROOT_OF_HALF) + 1.0
-    by_quotient = op.Erf(x / _ROOT) + 1.0
+    by_product = half_products(x, op.Erf(x * ROOT_OF_HALF) + 1.0)
+    by_quotient = half_products(x, op.Erf(x / ROOT_OF_2) + 1.0)
     return {
-        "gelu_by_product": (x * by_product * 0.5, gelu(x)),
-        "gelu_of_half_by_product": ((x * 0.5) * by_product, gelu(x)),
-        "gelu_of_halved_sum_by_product": (x * (by_product * 0.5), gelu(x)),
-        "gelu_of_halved_sum": (x * (by_quotient * 0.5), gelu(x)),
+        "gelu_by_product": (by_product["last"], gelu(x)),
+        "gelu_of_half_by_product": (by_product["first"], gelu(x)),
+        "gelu_of_halved_sum_by_product": (by_product["inside"], gelu(x)),
+        "gelu_of_halved_sum": (by_quotient["inside"], gelu(x)),
         "mean_of_square": (
             op.ReduceMean(x * x, axes=axes),
             op.ReduceMean(x**2.0, axes=axes),
@@ -86,13 +88,13 @@ def fused_chains() -> tuple[Rule, ...]:
     """
     x, g, b, e = (Tensor(Variable(letter)) for letter in "xgbe")
     a, axis = Quantity(Name("a")), Quantity(Name("axis"))
-    curve = op.Erf(x / _ROOT) + 1.0
+    by_quotient = half_products(x, op.Erf(x / ROOT_OF_2) + 1.0)
     deviation = op.Sqrt(op.ReduceMean(x**2.0, axes=(axis,)) + e)
     norm = layer_norm(x, g, b, e, axis)
     is_last = axis == x.rank - 1
     chains = {
-        "gelu": (gelu(x), op.ErfGelu(x)),
-        "gelu_of_half": ((x * 0.5) * curve, op.ErfGelu(x)),
+        "gelu": (by_quotient["last"], op.ErfGelu(x)),
+        "gelu_of_half": (by_quotient["first"], op.ErfGelu(x)),
         "quick_gelu": (x * op.Sigmoid(x * a), op.QuickGelu(x, alpha=a)),
         "silu": (x * op.Sigmoid(x), op.QuickGelu(x, alpha=1.0)),
         "layer_norm": (norm, op.LayerNormalization(x, g, b, axis=axis, epsilon=1e-5), is_last),

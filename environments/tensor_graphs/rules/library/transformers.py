@@ -8,7 +8,6 @@ Most of these rules follow from smaller ones, but the steps in between gain noth
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 
 from environments.tensor_graphs.rules.language.expressions import Name, Variable
@@ -24,14 +23,12 @@ from environments.tensor_graphs.rules.language.notation import (
     rule,
 )
 from environments.tensor_graphs.rules.language.rule import Rule
-from environments.tensor_graphs.rules.library.parts import fewer_axes, flat
-
-_ROOT = math.sqrt(2)
+from environments.tensor_graphs.rules.library.parts import ROOT_OF_2, fewer_axes, flat
 
 
 def gelu(x: Tensor) -> Tensor:
     """Return x (1 + erf(x / √2)) / 2, as PyTorch's exporter writes it."""
-    return x * (op.Erf(x / _ROOT) + 1.0) * 0.5
+    return x * (op.Erf(x / ROOT_OF_2) + 1.0) * 0.5
 
 
 def layer_norm(

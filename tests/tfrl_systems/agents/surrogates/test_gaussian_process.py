@@ -14,7 +14,6 @@ from tfrl_systems.agents.surrogates.gaussian_process import (
     Term,
     make_kernel,
 )
-from tfrl_systems.agents.surrogates.search import Search
 
 
 def bowl(points):
@@ -78,16 +77,6 @@ def test_far_points_tell_more_than_many_that_lie_close_together():
     order = kernel.most_telling(kernel.usual, points)
     assert sorted(order) == list(range(6))
     assert order[0] == 0 and set(order[1:3]) == {4, 5} and order[3] == 2
-
-
-def test_what_a_lone_trial_says_is_not_forgotten_among_many_others():
-    """Two thirds of the trials are used: without the one at 1, the slope goes on beyond 0.5."""
-    points = np.insert(np.linspace(-1, 0.5, 3000), 2, 1.0)[:, np.newaxis]
-    search = Search(1, 0, noise=0.01)
-    search.add(points, np.where(points < 0.6, -points, 5.0)[:, 0])
-    search.fit()
-    expected, _ = search.expected(np.array([[1.0]]), np.zeros((1, 0)))
-    assert expected[0] == pytest.approx(5, abs=0.1)
 
 
 def test_the_gradient_of_the_mean_is_that_of_differences():

@@ -126,3 +126,13 @@ def test_answers_in_one_valley_do_not_jump():
     assert np.abs(np.diff(answers[:, 0])).max() > 0.2
     assert np.abs(np.diff(valley[:, 0])).max() < 0.05
     assert search.expected(valley, contexts)[0].mean() < -0.9
+
+
+def test_what_a_lone_trial_says_is_not_forgotten_among_many_others():
+    """Two thirds of the trials are used: without the one at 1, the slope goes on beyond 0.5."""
+    points = np.insert(np.linspace(-1, 0.5, 3000), 2, 1.0)[:, np.newaxis]
+    search = Search(1, 0, noise=0.01)
+    search.add(points, np.where(points < 0.6, -points, 5.0)[:, 0])
+    search.fit()
+    expected, _ = search.expected(np.array([[1.0]]), np.zeros((1, 0)))
+    assert expected[0] == pytest.approx(5, abs=0.1)

@@ -40,8 +40,10 @@ _BLOCK_S = 0.005
 _MIN_PAIRS = 9
 _LONG_S = 0.05
 
-_FEW_PROCESSES = 2
 _LARGE_BYTES = 1 << 30
+
+Turn = tuple[float, float, float]
+"""Seconds of a run of the first model, of the other one, and of the first one's copy."""
 
 BUSY = 3.0
 """On a machine that is busy with other work, a measurement takes up to this many times longer."""
@@ -150,29 +152,31 @@ class Bench:
             that, so that a busy machine measures as many pairs, for up to `BUSY` times as long.
           pairs: smallest number of pairs to measure, whatever time they take.
           until_s: from this time of `time.monotonic` on, FEW_PAIRS are enough.
-          num_processes: how many fresh processes each model is measured in, and twice as many if
-            it then is a close thing; with 0, all are measured in the process of the backend.
+          num_processes: how many fresh processes each model is measured in at most, and twice as
+            many if it then is a close thing; with 0, all are in the process of the backend.
 
         Raises:
           UserError: the model cannot be run.
         """
         on = other_backend or self._backend
-        # The seconds of a run of the first model, of the other one, and of the first one's copy.
-        turns: list[tuple[float, float, float]] = []
-        if not num_processes:
+        if num_processes:
+            turns = self._in_fresh_processes(second, on, seconds, pairs, until_s, num_processes)
+        else:
             original, twin = self._open_both()
             programs = [original, on.open(second), twin]
-            turns += self._measured(programs, seconds, pairs, until_s)
+            turns = list(self._measured(programs, seconds, pairs, until_s))
+        return _comparison_of(turns)
+
+    def _in_fresh_processes(
+        self, second: Model, on: Backend, seconds: float, pairs: int, until_s: float,
+        num_processes: int,
+    ) -> list[Turn]:  # fmt: skip
+        """Measure in several processes, fewer where opening the models takes much of the time."""
+        turns: list[Turn] = []
         # Models that take long to open are not opened again and again.
-        enough_s = time.monotonic() + 1.5 * seconds
-        for count in range(2 * num_processes):
-            is_close = len(turns) >= FEW_PAIRS and _comparison_of(turns).is_close
-            if count >= num_processes and not is_close:
-                break
-            goes_on = is_close or count < _FEW_PROCESSES
-            is_enough = time.monotonic() >= (until_s if goes_on else enough_s)
-            if len(turns) >= FEW_PAIRS and is_enough:
-                break
+        enough_s = time.monotonic() + 2 * seconds
+        for count in itertools.count(1):
+            opening_s = time.monotonic()
             with contextlib.ExitStack() as stack:
                 backends = [self._backend, on, self._backend][: 2 if self._is_large else 3]
                 fresh = [stack.enter_context(alone(backend)) for backend in backends]
@@ -181,13 +185,22 @@ class Bench:
                 with futures.ThreadPoolExecutor() as threads:
                     programs = list(threads.map(_open, fresh, models[: len(fresh)]))
                 run_on_one_processor(fresh)
+                opened_s = time.monotonic() - opening_s
+                # A process runs its model no shorter than it took to open that.
+                most = math.floor(seconds / max(opened_s, 1e-9))
+                num_processes = max(1, min(num_processes, most))
                 share = seconds / num_processes, math.ceil(pairs / num_processes), until_s
                 turns += self._measured([*programs, programs[0]][:3], *share)
-        return _comparison_of(turns)
+            is_close = len(turns) >= FEW_PAIRS and _comparison_of(turns).is_close
+            is_over = time.monotonic() >= (until_s if is_close else enough_s)
+            is_enough = count >= (2 * num_processes if is_close else num_processes)
+            if is_enough or (is_over and len(turns) >= FEW_PAIRS):
+                break
+        return turns
 
     def _measured(
         self, programs: Sequence[Program], seconds: float, pairs: int, until_s: float
-    ) -> Iterator[tuple[float, float, float]]:
+    ) -> Iterator[Turn]:
         """Run three programs in turns; yield the seconds of a run of each."""
         blocks = [_Block(program.timer(self._inputs)) for program in programs]
         # All blocks have the same number of runs, so that their overheads are equal.
@@ -209,7 +222,7 @@ def _open(backend: Backend, model: Model) -> Program:
     return backend.open(model)
 
 
-def _comparison_of(turns: Sequence[tuple[float, float, float]]) -> Comparison:
+def _comparison_of(turns: Sequence[Turn]) -> Comparison:
     first_s, second_s, same_s = zip(*turns, strict=True)
     # Both copies are the first model, and one of them may have a bad place in memory.
     both_s = [math.sqrt(first * same) for first, _, same in turns]

@@ -1,9 +1,9 @@
 """Elementwise operators.
 
 Canonical forms have one, two or three inputs, broadcast as in NumPy. ONNX's sums, maxima and minima
-of more inputs are nested: Add(Add(a, b), c). Clip takes floating-point numbers only; its bounds are
-attributes, -inf and inf where ONNX leaves them out. Cast's `to` is the name of an element type
-("float32"), as in TensorType.
+of more inputs are nested: Add(Add(a, b), c). A Sum is an Add that backends fuse with nothing; rules
+make it. Clip takes floating-point numbers only; its bounds are attributes, -inf and inf where ONNX
+leaves them out. Cast's `to` is the name of an element type ("float32"), as in TensorType.
 """
 
 from __future__ import annotations
@@ -217,6 +217,7 @@ _BINARY = [
     _operator("PRelu", "x slope", _prelu, 2, same_dtype),
     _operator("Pow", "a b", lambda f, a, b: f.power(a, b), 8, _pow_dtype),
     _operator("Sub", "a b", lambda f, a, b: f.subtract(a, b), 1, same_dtype),
+    _operator("Sum", "a b", lambda f, a, b: f.add(a, b), 1, commutative=True),
     _operator("Where", "condition x y", lambda f, c, x, y: np.where(c, x, y), 1, _where_dtype),
     _operator("Xor", "a b", lambda f, a, b: a ^ b, 0, _truth, True),
 ]

@@ -27,7 +27,7 @@ NUMBERS: Mapping[str, int] = {
     "Split": 75, "Sqrt": 76, "Sub": 77, "Tanh": 78, "Tile": 79, "Transpose": 80, "Where": 81,
     "Xor": 82, "BiasGelu": 83, "ErfGelu": 84, "FastGelu": 85, "FusedMatMul": 86,
     "MultiHeadAttention": 87, "QuickGelu": 88, "SkipLayerNormalization": 89,
-    "SkipLayerNormalizationAndSum": 90, "Attention": 91,
+    "SkipLayerNormalizationAndSum": 90, "Attention": 91, "Sum": 92,
 }  # fmt: skip
 """Numbers by name, without gaps. Number 0 is that of the padding of observations."""
 

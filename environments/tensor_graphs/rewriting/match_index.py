@@ -93,12 +93,14 @@ class Starts:
 class MatchIndex:
     """All matches in a graph; immutable.
 
+    A search looks at the costs of many graphs, and at the matches of few. So an index that `after`
+    made searches its graph when it is first asked.
+
     Attributes:
       graph: the graph.
-      by_rule: the matches of each rule, sorted by location.
     """
 
-    __slots__ = ("_matches", "_of", "_present", "_rules", "_starts", "by_rule", "graph")
+    __slots__ = ("_before", "_by_rule", "_matches", "_of", "_present", "_rules", "_starts", "graph")
 
     def __init__(
         self, graph: Graph, rules: tuple[CompiledRule, ...], starts: Starts | None = None
@@ -108,10 +110,18 @@ class MatchIndex:
         self._rules = rules
         self._starts = starts or Starts(rules)
         self._matches: tuple[Match, ...] | None = None
+        # The index that this one was made from, and the change since; None once all is found.
+        self._before: tuple[MatchIndex, Change] | None = None
         matches = self._search(dict.fromkeys(graph.nodes, 0))
         self._of = [_sorted(graph, matches.get(number, ())) for number in range(len(rules))]
         self._present = tuple(matches)
-        self.by_rule: Sequence[tuple[Match, ...]] = [matches.valid for matches in self._of]
+        self._by_rule: Sequence[tuple[Match, ...]] = [matches.valid for matches in self._of]
+
+    @property
+    def by_rule(self) -> Sequence[tuple[Match, ...]]:
+        """The matches of each rule, sorted by location."""
+        self._update()
+        return self._by_rule
 
     @property
     def matches(self) -> tuple[Match, ...]:
@@ -129,20 +139,30 @@ class MatchIndex:
         """
         index = MatchIndex.__new__(MatchIndex)
         index.graph, index._rules, index._starts = graph, self._rules, self._starts
-        index._matches = None
-        changed = {*change.added, *change.rewired, *_with_other_users(self.graph, graph, change)}
-        near = _near(graph, changed, self._starts.depth)
-        matches = index._search(near)
-        away = _by_distance({**near, **dict.fromkeys(change.removed, 0)}, self._starts.depth)
-        of, by_rule = list(self._of), list(self.by_rule)
+        index._matches, index._before = None, (self, change)
+        return index
+
+    def _update(self) -> None:
+        """Find the matches, if the index before has not been followed yet."""
+        if self._before is None:
+            return
+        before, change = self._before
+        before._update()
+        graph, depth = self.graph, self._starts.depth
+        changed = {*change.added, *change.rewired, *_with_other_users(before.graph, graph, change)}
+        near = _near(graph, changed, depth)
+        matches = self._search(near)
+        away = _by_distance({**near, **dict.fromkeys(change.removed, 0)}, depth)
+        of, by_rule = list(before._of), list(before._by_rule)
         # Only rules with matches before or now are looked at: most have none.
-        for number in {*self._present, *matches}:
+        looked_at = {*before._present, *matches}
+        for number in looked_at:
             rule = self._rules[number]
             of[number] = _updated(graph, of[number], matches.get(number, ()), away[rule.depth])
             by_rule[number] = of[number].valid
-        index._of, index.by_rule = of, by_rule
-        index._present = tuple(number for number in {*self._present, *matches} if of[number].places)
-        return index
+        self._of, self._by_rule = of, by_rule
+        self._present = tuple(number for number in looked_at if of[number].places)
+        self._before = None
 
     def _search(self, near: Mapping[int, int]) -> dict[int, list[Match]]:
         """Find the matches that replace one of some nodes, by the rule's number.

@@ -4,22 +4,33 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import Change
 from environments.tensor_graphs.rewriting.match_index import MatchIndex
 from environments.tensor_graphs.rewriting.matching import Match, compile_rules
-from environments.tensor_graphs.rules.language.rule import Rule
+from environments.tensor_graphs.rules.library.recognition import FusedChain
 
 _MOST_GRAPHS = 4
 
-Chains = Mapping[int, tuple[int, ...]]
-"""The nodes of the chain that a node is in, its root last."""
+
+class _Chain(NamedTuple):
+    nodes: tuple[int, ...]
+    slowness: float
+
+    @property
+    def root(self) -> int:
+        return self.nodes[-1]
+
+
+Chains = Mapping[int, _Chain]
+"""The chain that a node is in, by its number."""
 
 
 class FusedFormula:
-    """The costs of a formula, but a chain costs as much as the dearest of its operators.
+    """The costs of a formula, but a chain costs as much as the kernel that runs it.
 
     Without that, a search takes a scale out of a Gelu to save a product, and the backend, which no
     longer recognises what is left, runs four operators instead of one.
@@ -28,21 +39,22 @@ class FusedFormula:
       name: that of the formula.
     """
 
-    def __init__(self, formula: AnalyticObjective, chains: Sequence[Rule]) -> None:
-        """Make the objective of a formula, and rules whose sources are such chains."""
+    def __init__(self, formula: AnalyticObjective, chains: Sequence[FusedChain]) -> None:
+        """Make the objective of a formula, and of the chains that the backend knows."""
         self._formula = formula
         self.name = formula.name
-        self._compiled = compile_rules(chains)
+        self._slowness = {chain.rule.name: chain.slowness for chain in chains}
+        self._compiled = compile_rules([chain.rule for chain in chains])
         # A search applies many matches to one graph, so the graphs used last keep their chains.
         self._latest: deque[tuple[MatchIndex, Chains]] = deque(maxlen=_MOST_GRAPHS)
 
     def node_cost_ms(self, graph: Graph, number: int) -> float:
         """Return the cost of a node in ms; the root of a chain has that of the chain."""
         _, chains = self._chains_of(graph)
-        chain = chains.get(number, (number,))
-        if number != chain[-1]:
+        chain = chains.get(number, _Chain((number,), 1.0))
+        if number != chain.root:
             return 0.0
-        return max(self._formula.node_cost_ms(graph, member) for member in chain)
+        return chain.slowness * max(self._formula.node_cost_ms(graph, n) for n in chain.nodes)
 
     def affected(self, before: Graph, after: Graph, change: Change) -> set[int]:
         """Return the nodes of `after` that the edit added, or whose cost it may have changed."""
@@ -63,11 +75,11 @@ class FusedFormula:
         return index, self._keep(index)
 
     def _keep(self, index: MatchIndex) -> Chains:
-        chains: dict[int, tuple[int, ...]] = {}
+        chains: dict[int, _Chain] = {}
         for match in index.matches:
-            chain = _chain_of(index.graph, match)
-            if not any(number in chains for number in chain):
-                chains.update(dict.fromkeys(chain, chain))
+            nodes = _chain_of(index.graph, match)
+            if not any(number in chains for number in nodes):
+                chains.update(dict.fromkeys(nodes, _Chain(nodes, self._slowness[match.rule])))
         self._latest.append((index, chains))
         return chains
 

@@ -21,6 +21,7 @@ from environments.tensor_graphs.onnx_io.reading.body_models import (
     steady,
 )
 from environments.tensor_graphs.onnx_io.reading.canonical import add_canonical
+from environments.tensor_graphs.onnx_io.reading.constant_nodes import constants_of
 from environments.tensor_graphs.onnx_io.reading.contrib import OPERATORS_OF_DOMAIN, add_contrib
 from environments.tensor_graphs.onnx_io.reading.graph_builder import (
     GraphBuilder,
@@ -31,14 +32,18 @@ from environments.tensor_graphs.onnx_io.reading.graph_builder import (
 )
 from environments.tensor_graphs.onnx_io.reading.inference import infer_types
 from environments.tensor_graphs.onnx_io.reading.opaque_shapes import refined
-from environments.tensor_graphs.onnx_io.reading.shape_values import Sizes, are_known, compute
+from environments.tensor_graphs.onnx_io.reading.shape_values import (
+    INTEGERS,
+    Sizes,
+    are_known,
+    compute,
+)
 from environments.tensor_graphs.onnx_io.reading.wiring import Wiring
 from environments.tensor_graphs.operators.contrib import DOMAIN
 
 _SCAN_WITHOUT_BATCH = 9
 """The opset since which Scan means what `bodies` says."""
 
-_INTEGERS = ("int32", "int64", "bool")
 Types = Mapping[str, TensorType | None]
 
 
@@ -92,7 +97,7 @@ class NodeReader:
             value = np.array(sizes.tolist(), output.dtype)
             self.name(self._edit.add_constant(value), node.output[0])
             return
-        if not self._read_canonical(node, source):
+        if not self._read_canonical(node, source) and not self._read_constant(node):
             self._read_opaque(node, refined(self._builder, source, output))
         if sizes is not None:
             self._builder.set_sizes(self.values[node.output[0]], sizes)
@@ -123,14 +128,22 @@ class NodeReader:
         self._builder.nodes.setdefault(outputs[0].node, _about(node))
         return True
 
+    def _read_constant(self, node: onnx.NodeProto) -> bool:
+        """Read what a node gives as constants; return whether it depends on constants alone."""
+        inputs = [self.values[name] if name else None for name in node.input]
+        arrays = constants_of(self._builder, node, inputs, self._types)
+        for name, array in (arrays or {}).items():
+            self.name(self._edit.add_constant(array), name)
+        return arrays is not None
+
     def _sizes(self, node: SourceNode) -> Sizes | None:
         """Compute the value of a node that computes with sizes; None if that is not possible."""
         types = [None if ref is None else self._edit.type_of(ref) for ref in node.inputs]
         output = self._types.get(node.output_names[0])
-        if output is None or output.dtype not in _INTEGERS:
+        if output is None or output.dtype not in INTEGERS:
             return None
         if node.op not in ("Shape", "Size") and not all(
-            kind is not None and kind.dtype in _INTEGERS for kind in types
+            kind is not None and kind.dtype in INTEGERS for kind in types
         ):
             return None
         inputs = [self._builder.sizes_of(ref) for ref in node.inputs]

@@ -18,6 +18,9 @@ from environments.tensor_graphs.operators import dimensions
 MAX_ELEMENTS = 1024
 """Longer tensors are not lists of sizes and are not computed."""
 
+INTEGERS = ("int32", "int64", "bool")
+"""Element types of lists of sizes, and of what is computed with them."""
+
 Sizes = np.ndarray
 """An array of dtype object, of any shape; each element is an int or the name of a size."""
 

@@ -59,8 +59,10 @@ class BusyMachine:
     Of the second model, each run takes the next of `takes` in its turn.
     """
 
-    def __init__(self, monkeypatch, slowdown: float = 1.0, takes=(0.01,)) -> None:
-        self.now_s, self.slowdown, self.opened = 0.0, slowdown, 0
+    def __init__(
+        self, monkeypatch, slowdown: float = 1.0, takes=(0.01,), opening_s: float = 0.0
+    ) -> None:
+        self.now_s, self.slowdown, self.opening_s, self.opened = 0.0, slowdown, opening_s, 0
         self._takes = {"first": itertools.repeat(0.01), "second": itertools.cycle(takes)}
         monkeypatch.setattr(measuring, "time", self)
 
@@ -69,6 +71,7 @@ class BusyMachine:
 
     def open(self, model):
         self.opened += 1
+        self.now_s += self.opening_s
         takes = self._takes["first" if model == b"first" else "second"]
         return types.SimpleNamespace(timer=lambda _: lambda times: self._run(times * next(takes)))
 
@@ -98,6 +101,19 @@ def test_a_close_thing_is_measured_in_more_processes(takes, num_processes, monke
     opened = machine.opened
     bench.compare(b"second", seconds=1.0, num_processes=3)
     assert machine.opened - opened == 3 * num_processes
+
+
+@pytest.mark.parametrize(("opening_s", "num_processes"), [(0.05, 3), (0.15, 2), (0.2, 1), (2.0, 1)])
+def test_a_model_that_takes_long_to_open_is_measured_in_fewer_processes(
+    opening_s, num_processes, monkeypatch
+) -> None:
+    """Three models are opened, one after another here, for measurements of a second."""
+    machine = BusyMachine(monkeypatch, opening_s=opening_s)
+    bench = measuring.Bench(b"first", {}, machine)
+    compared = bench.compare(b"second", seconds=1.0, num_processes=3)
+    assert machine.opened == 3 * num_processes
+    # Pairs of 30 ms that all processes together measure in a second, the last of each begun.
+    assert compared.num_pairs >= 34
 
 
 @dataclasses.dataclass

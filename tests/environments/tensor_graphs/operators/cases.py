@@ -78,7 +78,7 @@ UNARY = [
 BINARY = [
     *(Case(op, (X, X)) for op in _BINARY.split()),
     *(Case(op, (X, (3, 1))) for op in _BINARY.split()),
-    *(Case(op, ((4,), X)) for op in ("Add", "Sub", "PRelu", "Max")),
+    *(Case(op, ((4,), X)) for op in ("Add", "Sub", "Sum", "PRelu", "Max")),
     *(Case(op, (("int32", X), ("int32", (4,)))) for op in _BINARY.split()),
     *(Case(op, ((), ())) for op in ("Add", "Div", "Max")),
     *(Case(op, (("bool", X), ("bool", (4,)))) for op in ("And", "Or", "Xor", "Equal")),

@@ -77,3 +77,24 @@ def test_a_step_changes_the_cost_of_the_whole_chain():
         after = start.apply(match)
         whole = graph_cost(fused(), after.graph)
         assert after.cost_ms == pytest.approx(whole, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "norm", ["y = LayerNormalization<axis = -1>(x, w1, w1)", CHAINS["LayerNormalization"][0]]
+)
+def test_a_kernel_that_is_slower_than_its_parts_costs_more_than_these(norm):
+    """The sum and the normalisation become one kernel; a Sum stays, and is cheaper."""
+    norm = norm.replace("(x", "(total")
+    costs_ms, kernels = {}, {}
+    for op in ("Add", "Sum"):
+        nodes = graph(f"a = Relu(x) total = Add(x, a) {norm}")
+        if op == "Sum":
+            start = Engine(library.all_rules(), fused()).start(nodes)
+            matches = (match for match in start.matches if match.rule.startswith("sum_before"))
+            nodes = start.apply(next(matches)).graph
+        optimised, _ = backend().rewritten(onnx_io.write(nodes))
+        kernels[op] = [node.op_type for node in optimised.graph.node]
+        costs_ms[op] = graph_cost(fused(), nodes)
+    assert kernels["Add"] == ["Relu", "SkipLayerNormalization"]
+    assert kernels["Sum"] == ["Relu", "Sum", "LayerNormalization"]
+    assert costs_ms["Sum"] < costs_ms["Add"]

@@ -14,6 +14,8 @@
 
 Each stage has an end, counted from the beginning of everything. A stage that takes less leaves its
 time to those after it. Costs that are not known when the time for measuring is over are estimated.
+Where no time is left to measure operators, a search by estimates of them would only repeat that by
+formula, so what this has found is proposed, and the time goes into measuring it as a whole.
 """
 
 from __future__ import annotations
@@ -64,8 +66,8 @@ _ONE_OPERATOR_S = 0.5
 # A search that has found nothing after this share of its time is given up.
 _PATIENCE = 0.7
 # This many states are checked and measured as whole models, and so many of them from the trail of
-# each search by another estimate.
-_NUM_PROPOSED, _NUM_OF_OTHERS = 7, 3
+# the main search, and of each search by another estimate.
+_NUM_PROPOSED, _NUM_ON_TRAIL, _NUM_OF_OTHERS = 7, 5, 3
 
 Tell = Callable[[str], None]
 LookAt = Callable[[Visited], bool]
@@ -126,6 +128,8 @@ class _Stages:
         self._slowdown = 1.0
         # What only removes computations, if it is not where the main search begins.
         self._sure: Visited | None = None
+        # Whether the end of the search by formula is right, and was not measured slower.
+        self._seems_faster = False
 
     def run(self) -> Proposals:
         formula = AnalyticObjective(sizes=self._problem.sizes)
@@ -144,7 +148,10 @@ class _Stages:
             removal = self._remove(by_formula)
         if self._has_others:
             self._sure = removal.best if removal is not None and removal.best.path else None
-            results.append(self._search_by_formula(by_formula, removal))
+            result = self._search_by_formula(by_formula, removal)
+            if result.path and self._is_late:
+                return self._propose_at_once(by_formula, result)
+            results.append(result)
         self._measure_operators(by_formula.start, [result.best for result in results])
         self._problem = by_formula.with_objective(self._problem.objective)
         start, method = self._problem.start, self._request.method
@@ -164,6 +171,12 @@ class _Stages:
         if self._interrupted:
             result = dataclasses.replace(result, stopped=INTERRUPTED)
         return self._propose(result, results)
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether no time is left to measure operators, nor another search goes on."""
+        is_over = time.monotonic() >= self._end_s(_OPERATORS)
+        return is_over and not self._interrupted and self._request.checkpoint is None
 
     @contextlib.contextmanager
     def _measuring_slowdown(self) -> Iterator[None]:
@@ -194,7 +207,8 @@ class _Stages:
         if result.path and not self._interrupted:
             self._tell("measuring what the search by formula found")
             try:
-                if not self._look_at(result.candidates[0]) and self._sure is not None:
+                self._seems_faster = self._look_at(result.candidates[0])
+                if not self._seems_faster and self._sure is not None:
                     self._look_at(self._sure)
             except KeyboardInterrupt:
                 self._interrupted = True
@@ -289,9 +303,21 @@ class _Stages:
         if self._interrupted:
             measured.deadline_s = -math.inf
 
-    def _propose(self, result: Result, others: list[Result]) -> Proposals:
+    def _propose_at_once(self, by_formula: GraphProblem, result: Result) -> Proposals:
+        """Propose what the search by formula ended with, and no more than can be measured."""
+        self._problem = by_formula
+        if self._seems_faster:
+            self._sure = None
+        graph, costs_ms = by_formula.start.graph, by_formula.start.node_costs_ms
+        num_estimated = len({graph.nodes[number].label for number in costs_ms})
+        proposals = self._propose(result, [], max_states=1)
+        return dataclasses.replace(proposals, num_estimated=num_estimated)
+
+    def _propose(
+        self, result: Result, others: list[Result], max_states: int = _NUM_ON_TRAIL
+    ) -> Proposals:
         """Choose states to check: on the searches' trails, and their ends after the block rules."""
-        trails = [worth_measuring(result.candidates[0])]
+        trails = [worth_measuring(result.candidates[0], max_states)]
         for by_estimate in others:
             visited = replay(Visited(self._problem.start), by_estimate.path)
             trails.append(worth_measuring(visited, max_states=_NUM_OF_OTHERS))

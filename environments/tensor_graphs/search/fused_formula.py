@@ -11,7 +11,7 @@ from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import Change
 from environments.tensor_graphs.rewriting.match_index import MatchIndex
 from environments.tensor_graphs.rewriting.matching import Match, compile_rules
-from environments.tensor_graphs.rules.library.recognition import FusedChain
+from environments.tensor_graphs.rules.language.rule import FusedChain
 
 _MOST_GRAPHS = 4
 

@@ -26,7 +26,7 @@ import copy
 import dataclasses
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from environments.tensor_graphs.rules.language.expressions import (
     Apply,
@@ -281,6 +281,18 @@ def _connection_problems(source: tuple[Expression, ...]) -> Iterator[str]:
         for expression in near:
             reached |= set(variables(expression))
             rest.remove(expression)
+
+
+class FusedChain(NamedTuple):
+    """A chain of operators that a backend runs as one kernel.
+
+    Attributes:
+      rule: the chain, and what stands for the kernel; not for rewriting.
+      slowness: how many times longer the kernel takes than the dearest operator of the chain.
+    """
+
+    rule: Rule
+    slowness: float = 1.0
 
 
 def group_of(dtype: str) -> str:

@@ -11,8 +11,6 @@ The model's `opset` tells which operators exist. No rule changes a model's opset
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from environments.tensor_graphs.rules.language.expressions import Name, Variable
@@ -28,7 +26,7 @@ from environments.tensor_graphs.rules.language.notation import (
     op,
     rules,
 )
-from environments.tensor_graphs.rules.language.rule import Rule
+from environments.tensor_graphs.rules.language.rule import FusedChain
 from environments.tensor_graphs.rules.library.parts import (
     ROOT_OF_2,
     ROOT_OF_HALF,
@@ -133,18 +131,6 @@ def sums_that_stay(x, y, g, b, e, axis: Attribute, epsilon: Attribute):
     """Sums that onnxruntime would fuse with a layer normalisation into a slower kernel."""
     sums = _with_sums(x, y, g, b, e, axis, epsilon)
     return {f"sum_before_layer_norm{name}": parts for name, parts in sums.items()}
-
-
-class FusedChain(NamedTuple):
-    """A chain of operators that onnxruntime runs as one kernel on a CPU.
-
-    Attributes:
-      rule: the chain, and what stands for the kernel; not for rewriting.
-      slowness: how many times longer the kernel takes than the dearest operator of the chain.
-    """
-
-    rule: Rule
-    slowness: float = 1.0
 
 
 def fused_chains() -> tuple[FusedChain, ...]:

@@ -342,7 +342,9 @@ class _Stages:
         )
 
     def _blocked(self, visited: Visited) -> Visited | None:
-        """Return a state after the block rules; None if none of them matches."""
+        """Return a state after the block rules; None if none matches, or all time is over."""
+        if self._task.share_end_s(1.0) <= time.monotonic():
+            return None
         if not self._problem.has_block_rules_for(visited.state.graph):
             return None
         replayed = replay(Visited(self._problem.start_with_block_rules), visited.path)

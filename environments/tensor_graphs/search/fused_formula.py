@@ -39,9 +39,21 @@ class FusedFormula:
       name: that of the formula.
     """
 
-    def __init__(self, formula: AnalyticObjective, chains: Sequence[FusedChain]) -> None:
-        """Make the objective of a formula, and of the chains that the backend knows."""
+    def __init__(
+        self,
+        formula: AnalyticObjective,
+        chains: Sequence[FusedChain],
+        slowness: Mapping[str, float] | None = None,
+    ) -> None:
+        """Make the objective of a formula, and of what the backend makes of a model.
+
+        Args:
+          formula: tells the costs of operators.
+          chains: the chains that the backend runs as one kernel.
+          slowness: how many times longer some operators take than the formula says.
+        """
         self._formula = formula
+        self._slowness_of_op = slowness or {}
         self.name = formula.name
         self._slowness = {chain.rule.name: chain.slowness for chain in chains}
         self._compiled = compile_rules([chain.rule for chain in chains])
@@ -54,7 +66,11 @@ class FusedFormula:
         chain = chains.get(number, _Chain((number,), 1.0))
         if number != chain.root:
             return 0.0
-        return chain.slowness * max(self._formula.node_cost_ms(graph, n) for n in chain.nodes)
+        return chain.slowness * max(self._single_cost_ms(graph, n) for n in chain.nodes)
+
+    def _single_cost_ms(self, graph: Graph, number: int) -> float:
+        slowness = self._slowness_of_op.get(graph.nodes[number].op, 1.0)
+        return slowness * self._formula.node_cost_ms(graph, number)
 
     def affected(self, before: Graph, after: Graph, change: Change) -> set[int]:
         """Return the nodes of `after` that the edit added, or whose cost it may have changed."""

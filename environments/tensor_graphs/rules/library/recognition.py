@@ -40,6 +40,12 @@ _SIXTH = float(np.float32(1 / 6))
 # SkipLayerNormalization over LayerNormalization: 4.5 for 64 rows of 256, 7.6 for 128 of 768.
 _SKIP_SLOWNESS = 4.5
 
+SLOWNESS = {
+    "SkipLayerNormalization": _SKIP_SLOWNESS,
+    "SkipLayerNormalizationAndSum": _SKIP_SLOWNESS,
+}
+"""How many times longer an operator takes on a CPU than one of onnxruntime that does as much."""
+
 
 @rules
 def newer_operators(x, g, b, epsilon: Attribute, axis: Attribute):

@@ -98,3 +98,15 @@ def test_a_kernel_that_is_slower_than_its_parts_costs_more_than_these(norm):
     assert kernels["Add"] == ["Relu", "SkipLayerNormalization"]
     assert kernels["Sum"] == ["Relu", "Sum", "LayerNormalization"]
     assert costs_ms["Sum"] < costs_ms["Add"]
+
+
+def test_an_operator_may_cost_more_than_the_formula_says():
+    """Three times as much here; a Relu as much as ever."""
+    nodes = graph("a = Relu(x) y = Tanh(a)")
+    relu_ms, tanh_ms = (
+        AnalyticObjective().node_cost_ms(nodes, number)
+        for number in nodes.order()
+        if nodes.nodes[number].op in ("Relu", "Tanh")
+    )
+    slow = FusedFormula(AnalyticObjective(), fused_chains(), {"Tanh": 3.0})
+    assert graph_cost(slow, nodes) == pytest.approx(relu_ms + 3 * tanh_ms)

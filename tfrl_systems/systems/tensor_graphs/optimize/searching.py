@@ -31,7 +31,7 @@ from typing import Any
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.costs.measured import MeasuredObjective
 from environments.tensor_graphs.graph.graph import Graph
-from environments.tensor_graphs.rules.library.recognition import fused_chains
+from environments.tensor_graphs.rules.library.recognition import SLOWNESS, fused_chains
 from environments.tensor_graphs.search import (
     EXHAUSTED,
     INTERRUPTED,
@@ -133,7 +133,7 @@ class _Stages:
 
     def run(self) -> Proposals:
         formula = AnalyticObjective(sizes=self._problem.sizes)
-        fused = FusedFormula(formula, fused_chains()) if self._measured else formula
+        fused = FusedFormula(formula, fused_chains(), SLOWNESS) if self._measured else formula
         by_formula = dataclasses.replace(self._problem, objective=fused)
         self._tell("looking for places where rules apply")
         with self._measuring_slowdown():

@@ -207,13 +207,13 @@ class Selector:
         everyone = {
             candidate.path: screened.get(candidate.path, candidate) for candidate in candidates
         }
-        finalists = sorted(screened.values(), key=_expected)
+        finalists = sorted(screened.values(), key=expected_ratio)
         if (shortly := finalists[0].screening) is not None and shortly.is_slower:
             # A long measurement would only say so more exactly.
             return Selection(None, _why_slow(shortly), tuple(everyone.values()))
         tried: list[Measurement] = []
         for finalist in finalists[:_NUM_FINALISTS]:
-            if tried and (_screened(finalist).value > 1 or not self._left_s):
+            if tried and (expected_ratio(finalist) > 1 or not self._left_s):
                 break
             checked, measurement = self.measure(finalist)
             everyone[finalist.path] = checked
@@ -351,19 +351,20 @@ class Selector:
         return best
 
 
-def _expected(candidate: Candidate) -> float:
+def expected_ratio(candidate: Candidate) -> float:
     """Return the ratio that a long measurement may show.
 
-    The least ratio of several may be chance. So each is drawn towards 1, the farther the wider its
-    interval is: its expectation, if gains and errors are distributed normally.
+    The least ratio of several may be chance. So each is drawn towards half the gain that costs
+    promise, the farther the wider its interval is: its expectation, if errors are normal.
     """
-    ratio = _screened(candidate)
+    visited = candidate.visited
+    before_ms, after_ms = visited.trail[0].cost_ms, visited.cost_ms
+    usual = (1 + after_ms / before_ms) / 2 if before_ms else 1.0
+    if candidate.screening is None:
+        return usual
+    ratio = candidate.screening.ratio
     variance = ((ratio.high - ratio.low) / 4) ** 2
-    return 1 + (ratio.value - 1) * _GAIN**2 / (_GAIN**2 + variance)
-
-
-def _screened(candidate: Candidate) -> Ratio:
-    return candidate.screening.ratio if candidate.screening else _SAME
+    return usual + (ratio.value - usual) * _GAIN**2 / (_GAIN**2 + variance)
 
 
 def _why_none(candidates: Sequence[Candidate]) -> str:

@@ -14,6 +14,7 @@ from environments.tensor_graphs.selection.selection import (
     NO_TIME,
     Selection,
     Selector,
+    expected_ratio,
     first_right,
 )
 from tfrl_systems.reporting import Reporter
@@ -50,7 +51,7 @@ class Judge:
         """Check and measure a state shortly, so that this is done however long the search takes.
 
         Returns:
-          Whether it is right and does not seem slower.
+          Whether it is right and seems no slower.
         """
         seen = {candidate.visited.state.graph for candidate in self._early}
         if self._task.trials.unseen or visited.state.graph in seen:
@@ -60,8 +61,7 @@ class Judge:
         if not candidate.refusal and self._selector.affordable(_EARLY):
             candidate = self._selector.screened(candidate, self._task.share_end_s(_EARLY))
         self._early.append(candidate)
-        screening = candidate.screening
-        return not candidate.refusal and (screening is None or screening.ratio.value <= 1)
+        return not candidate.refusal and expected_ratio(candidate) <= 1
 
     def select(self, proposed: Sequence[Visited]) -> Selection:
         """Choose the fastest state that is right; without measuring, the first that is right."""

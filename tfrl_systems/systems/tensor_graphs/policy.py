@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 # How many times more room an observation has than it had in training.
 _ROOM = 4
+# Logits that differ by less, relative to the largest, are as good as equal.
+_ROUNDING = 1e-5
 # Heads that know rules and locations by their numbers: rules and number of locations are fixed.
 _BY_NUMBERS = ("hierarchical", "numbered")
 _KINDS = ("graph_actor", "controller")
@@ -197,6 +199,9 @@ def _likeliest(
 ) -> np.ndarray:
     """Return the likeliest action that was not taken yet, int [2]; ties go to the first.
 
+    Steps in layers that are alike have equal logits, but for rounding: how a logit was computed
+    must not decide.
+
     Args:
       parameters: the distribution, with a leading axis of 1.
       is_allowed: bool [A], the actions that are allowed.
@@ -207,7 +212,8 @@ def _likeliest(
         taken.clear()
     is_left = is_allowed.copy()
     is_left[list(taken)] = False
-    chosen = int(np.where(is_left, parameters["logits"][0], -np.inf).argmax())
+    logits = np.where(is_left, parameters["logits"][0], -np.inf)
+    chosen = int((logits >= logits.max() - _ROUNDING * max(1.0, abs(logits.max()))).argmax())
     taken.add(chosen)
     action: np.ndarray = parameters["actions"][0, chosen]
     return action

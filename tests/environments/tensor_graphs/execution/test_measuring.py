@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import threading
 import types
 
 import onnx
@@ -63,6 +64,8 @@ class BusyMachine:
         self, monkeypatch, slowdown: float = 1.0, takes=(0.01,), opening_s: float = 0.0
     ) -> None:
         self.now_s, self.slowdown, self.opening_s, self.opened = 0.0, slowdown, opening_s, 0
+        # Models are opened by several threads, which take their turns at the clock.
+        self._lock = threading.Lock()
         self._takes = {"first": itertools.repeat(0.01), "second": itertools.cycle(takes)}
         monkeypatch.setattr(measuring, "time", self)
 
@@ -70,8 +73,9 @@ class BusyMachine:
         return self.now_s
 
     def open(self, model):
-        self.opened += 1
-        self.now_s += self.opening_s
+        with self._lock:
+            self.opened += 1
+            self.now_s += self.opening_s
         takes = self._takes["first" if model == b"first" else "second"]
         return types.SimpleNamespace(timer=lambda _: lambda times: self._run(times * next(takes)))
 

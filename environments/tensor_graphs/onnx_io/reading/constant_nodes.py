@@ -17,6 +17,7 @@ from environments.tensor_graphs.onnx_io.reading.graph_builder import GraphBuilde
 from environments.tensor_graphs.onnx_io.reading.inference import session_of
 from environments.tensor_graphs.onnx_io.reading.shape_values import INTEGERS, MAX_ELEMENTS
 from environments.tensor_graphs.onnx_io.tensors import to_tensor
+from environments.tensor_graphs.operators.operator import num_elements
 
 _RANDOM = frozenset(
     {"Bernoulli", "Dropout", "Multinomial", "RandomNormalLike", "RandomUniformLike"}
@@ -38,8 +39,7 @@ def constants_of(
       types: the types of its outputs, as far as they are known.
     """
     names = [name for name in node.output if name]
-    kinds = [types.get(name) for name in names]
-    if not all(kind is not None and kind.dtype in INTEGERS for kind in kinds):
+    if not all(_is_short(types.get(name)) for name in names):
         return None
     has_bodies = any(attribute.HasField("g") for attribute in node.attribute)
     if has_bodies or not inputs or node.op_type in _RANDOM:
@@ -52,6 +52,12 @@ def constants_of(
         if value is not None:
             arrays[name] = value
     return _run(builder.model, node, names, arrays)
+
+
+def _is_short(kind: TensorType | None) -> bool:
+    """Whether values of a type are short lists of integers; what is longer is not even computed."""
+    is_known = kind is not None and kind.is_static and kind.dtype in INTEGERS
+    return is_known and num_elements(kind) <= MAX_ELEMENTS
 
 
 def _run(
@@ -76,7 +82,4 @@ def _run(
     except Exception:
         # onnxruntime's exceptions have no base class other than Exception.
         return None
-    is_short = all(
-        isinstance(array, np.ndarray) and array.size <= MAX_ELEMENTS for array in outputs
-    )
-    return dict(zip(names, outputs, strict=True)) if is_short else None
+    return dict(zip(names, outputs, strict=True))

@@ -143,7 +143,7 @@ class MatchIndex:
         return index
 
     def _update(self) -> None:
-        """Find the matches, if the index before has not been followed yet."""
+        """Find the matches, unless that was done before."""
         if self._before is None:
             return
         before, change = self._before

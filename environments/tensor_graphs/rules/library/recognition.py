@@ -46,7 +46,7 @@ SLOWNESS = {
     "SkipLayerNormalization": _SKIP_SLOWNESS,
     "SkipLayerNormalizationAndSum": _SKIP_SLOWNESS,
 }
-"""How many times longer an operator takes on a CPU than one of onnxruntime that does as much."""
+"""How many times longer an operator takes on a CPU than others that do as much."""
 
 
 @rules

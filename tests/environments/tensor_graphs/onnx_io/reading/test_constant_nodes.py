@@ -45,13 +45,13 @@ def test_a_shape_that_any_operator_computes_of_constants_is_known(nodes, constan
     [
         "t = Cast<to = 7>(x) f = Mod(t, a) g = Cast<to = 1>(f) y = Relu(g)",
         "g = RandomUniformLike<dtype = 1>(b) y = Relu(g)",
-        "c = ConstantOfShape<value = int64[1] {3}>(large) f = Cast<to = 1>(c) y = MatMul(x, f)",
+        "c = OneHot(places, many, ends) f = Cast<to = 1>(c) y = MatMul(x, f)",
     ],
 )
 def test_what_depends_on_an_input_or_on_chance_or_is_long_is_not_computed(nodes):
     model = parsed(
         f"g (float[4,6] x) => (float[p,q] y) <int64[1] a = {{2}}, float[1,1] b = {{2.0}}, "
-        f"int64[2] large = {{6, 1000}}> "
+        f"int64[6] places = {{0, 1, 2, 3, 4, 5}}, int64 many = {{1000}}, int64[2] ends = {{0, 1}}> "
         f"{{ {nodes} }}"
     )
     assert "Opaque" in [node.op for node in read(model).nodes.values()]

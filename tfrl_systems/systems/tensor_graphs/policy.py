@@ -213,7 +213,8 @@ def _likeliest(
     is_left = is_allowed.copy()
     is_left[list(taken)] = False
     logits = np.where(is_left, parameters["logits"][0], -np.inf)
-    chosen = int((logits >= logits.max() - _ROUNDING * max(1.0, abs(logits.max()))).argmax())
+    largest = logits.max()
+    chosen = int((logits >= largest - _ROUNDING * max(1.0, abs(largest))).argmax())
     taken.add(chosen)
     action: np.ndarray = parameters["actions"][0, chosen]
     return action

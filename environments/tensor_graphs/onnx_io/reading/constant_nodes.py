@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 
 from environments.tensor_graphs.graph.nodes import Ref, TensorType
+from environments.tensor_graphs.onnx_io import scopes
 from environments.tensor_graphs.onnx_io.reading.graph_builder import GraphBuilder
 from environments.tensor_graphs.onnx_io.reading.inference import session_of
 from environments.tensor_graphs.onnx_io.reading.shape_values import INTEGERS, MAX_ELEMENTS
@@ -41,8 +42,7 @@ def constants_of(
     names = [name for name in node.output if name]
     if not all(_is_short(types.get(name)) for name in names):
         return None
-    has_bodies = any(attribute.HasField("g") for attribute in node.attribute)
-    if has_bodies or not inputs or node.op_type in _RANDOM:
+    if any(scopes.subgraphs(node)) or not inputs or node.op_type in _RANDOM:
         return None
     arrays = {}
     for name, ref in zip(node.input, inputs, strict=False):

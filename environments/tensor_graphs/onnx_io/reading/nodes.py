@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -72,6 +72,10 @@ class NodeReader:
         self.values[name] = ref
         self._builder.value_names.setdefault(ref, name)
 
+    def _refs(self, names: Iterable[str]) -> list[Ref | None]:
+        """Return values that have been read, by the file's names; None for empty ones."""
+        return [self.values[name] if name else None for name in names]
+
     def _read_node(self, node: onnx.NodeProto) -> None:
         if not self._is_known(node):
             self._read_opaque(node)
@@ -81,7 +85,7 @@ class NodeReader:
         used = [k for k, name in enumerate(node.output, 1) if name and self._wiring.num_uses[name]]
         source = SourceNode(
             node.op_type,
-            tuple(self.values[name] if name else None for name in _trimmed(node.input)),
+            tuple(self._refs(_trimmed(node.input))),
             attribute_values(node),
             max(used, default=0),
             tuple(node.output),
@@ -130,8 +134,7 @@ class NodeReader:
 
     def _read_constant(self, node: onnx.NodeProto) -> bool:
         """Read what a node gives as constants; return whether it depends on constants alone."""
-        inputs = [self.values[name] if name else None for name in node.input]
-        arrays = constants_of(self._builder, node, inputs, self._types)
+        arrays = constants_of(self._builder, node, self._refs(node.input), self._types)
         for name, array in (arrays or {}).items():
             self.name(self._edit.add_constant(array), name)
         return arrays is not None
@@ -173,7 +176,7 @@ class NodeReader:
         """Add a node as it is in the file; `first` is the type of its first output, if known."""
         captured = scopes.captured(node)
         names = (*_trimmed(node.input), *captured)
-        inputs = [self.values[name] if name else None for name in names]
+        inputs = self._refs(names)
         number = next(self._builder.numbers)
         attributes = opaque_attributes(node, captured, self._builder.functions, number)
         self._add_opaque(node, inputs, attributes, first)
@@ -198,7 +201,7 @@ class NodeReader:
         """Read a node and its bodies; return whether its bodies can be read as graphs."""
         if node.op_type == "Scan" and self._builder.opset < _SCAN_WITHOUT_BATCH:
             return False
-        own = [self.values[name] if name else None for name in _trimmed(node.input)]
+        own = self._refs(_trimmed(node.input))
         if self._read_branch(node, own):
             return True
         number = next(self._builder.numbers)

@@ -30,7 +30,12 @@ from environments.tensor_graphs.rules.language.notation import (
     rules,
 )
 from environments.tensor_graphs.rules.language.rule import Rule
-from environments.tensor_graphs.rules.library.parts import ROOT_OF_2, ROOT_OF_HALF, half_products
+from environments.tensor_graphs.rules.library.parts import (
+    ROOT_OF_2,
+    ROOT_OF_HALF,
+    cubes,
+    half_products,
+)
 from environments.tensor_graphs.rules.library.transformers import layer_norm
 
 _STEEPNESS = math.sqrt(2 / math.pi)
@@ -233,31 +238,20 @@ def contrib_sum_beside_its_layer_norm(x, y, g, b, e: Attribute):
 # Gelu, as exporters write it.
 
 
-def _gelus(name: str, bent: Callable[[Tensor], Tensor], target: Tensor) -> Iterator[Rule]:
-    x = Tensor(Variable("x"))
-    for place, source in half_products(x, bent(x) + 1.0).items():
+def _gelus(name: str, bent: Tensor, target: Tensor) -> Iterator[Rule]:
+    for place, source in half_products(Tensor(Variable("x")), bent + 1.0).items():
         yield make_rule(f"contrib_{name}_{place}", source, target)
 
 
 def _all_gelus() -> Iterator[Rule]:
     x = Tensor(Variable("x"))
-    yield from _gelus("gelu_by_product", lambda x: op.Erf(x * ROOT_OF_HALF), op.ErfGelu(x))
-    yield from _gelus("gelu_by_quotient", lambda x: op.Erf(x / ROOT_OF_2), op.ErfGelu(x))
-    cubes: dict[str, Callable[[Tensor], Tensor]] = {
-        "power": lambda x: x**3.0,
-        "square": lambda x: x**2.0 * x,
-        "product": lambda x: x * x * x,
-    }
-    for name, cube in cubes.items():
-        for way, steep in (
-            ("product", lambda y: y * _STEEPNESS),
-            ("quotient", lambda y: y / (1 / _STEEPNESS)),
-        ):
-
-            def bent(x, cube=cube, steep=steep):
-                return op.Tanh(steep(x + cube(x) * 0.044715))
-
-            yield from _gelus(f"fast_gelu_by_{way}_of_{name}", bent, op.FastGelu(x))
+    yield from _gelus("gelu_by_product", op.Erf(x * ROOT_OF_HALF), op.ErfGelu(x))
+    yield from _gelus("gelu_by_quotient", op.Erf(x / ROOT_OF_2), op.ErfGelu(x))
+    for name, cube in cubes(x).items():
+        slope = x + cube * 0.044715
+        ways = {"product": slope * _STEEPNESS, "quotient": slope / (1 / _STEEPNESS)}
+        for way, steep in ways.items():
+            yield from _gelus(f"fast_gelu_by_{way}_of_{name}", op.Tanh(steep), op.FastGelu(x))
 
 
 @rules

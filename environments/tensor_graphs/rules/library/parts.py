@@ -95,6 +95,11 @@ def has_fractions(tensor: Tensor) -> Quantity:
     return call("in", tensor.dtype, ("bfloat16", "float16", "float32", "float64"))
 
 
+def cubes(x: Tensor) -> dict[str, Tensor]:
+    """Return the cube of x in all ways to write it."""
+    return {"power": x**3.0, "square": x**2.0 * x, "product": x * x * x}
+
+
 def half_products(x: Tensor, curve: Tensor) -> dict[str, Tensor]:
     """Return x · curve / 2, as Gelu is, in all ways to write it: by where the half stands."""
     return {"last": x * curve * 0.5, "first": (x * 0.5) * curve, "inside": x * (curve * 0.5)}

@@ -30,6 +30,7 @@ from environments.tensor_graphs.rules.language.rule import FusedChain
 from environments.tensor_graphs.rules.library.parts import (
     ROOT_OF_2,
     ROOT_OF_HALF,
+    cubes,
     half_products,
     number,
 )
@@ -99,7 +100,6 @@ def gelu_by_sigmoid(x, u, c: Attribute, k: Attribute):
 
     (1 + tanh u) / 2 is sigmoid 2u.
     """
-    cubes = {"power": x**3.0, "square": x**2.0 * x, "product": x * x * x}
     factored = x * (x * x * number(c * k) + number(k))
     halves = half_products(x, op.Tanh(u) + 1.0)
     return {
@@ -109,7 +109,7 @@ def gelu_by_sigmoid(x, u, c: Attribute, k: Attribute):
         },
         **{
             f"cube_by_{name}_factored": ((x + cube * number(c)) * number(k), factored)
-            for name, cube in cubes.items()
+            for name, cube in cubes(x).items()
         },
     }
 
@@ -143,14 +143,12 @@ def sums_that_stay(x, y, g, b, e, axis: Attribute, epsilon: Attribute):
 
 def fused_chains() -> tuple[FusedChain, ...]:
     """Return the chains; where two overlap, onnxruntime runs the one that comes first."""
-    x, g, b, e = (Tensor(Variable(letter)) for letter in "xgbe")
-    a, axis = Quantity(Name("a")), Quantity(Name("axis"))
+    x, y, g, b, e = (Tensor(Variable(letter)) for letter in "xygbe")
+    a, axis, epsilon = (Quantity(Name(name)) for name in ("a", "axis", "epsilon"))
     by_quotient = half_products(x, op.Erf(x / ROOT_OF_2) + 1.0)
     deviation = op.Sqrt(op.ReduceMean(x**2.0, axes=(axis,)) + e)
     norm = layer_norm(x, g, b, e, axis)
     is_last = axis == x.rank - 1
-    y, epsilon = Tensor(Variable("y")), Quantity(Name("epsilon"))
-    skips = _with_sums(x, y, g, b, e, axis, epsilon)
     chains = {
         "gelu": (by_quotient["last"], op.ErfGelu(x)),
         "gelu_of_half": (by_quotient["first"], op.ErfGelu(x)),
@@ -163,7 +161,7 @@ def fused_chains() -> tuple[FusedChain, ...]:
     }
     slow = [
         FusedChain(make_rule(f"fused_skip_layer_norm{name}", *parts), _SKIP_SLOWNESS)
-        for name, parts in skips.items()
+        for name, parts in _with_sums(x, y, g, b, e, axis, epsilon).items()
     ]
     plain = [FusedChain(make_rule(f"fused_{name}", *parts)) for name, parts in chains.items()]
     return (*slow, *plain)

@@ -66,8 +66,7 @@ class Checker:
         """
         by_graph = {candidate.visited.state.graph: candidate for candidate in early}
         states = [state for state in proposed if state.state.graph not in by_graph]
-        is_late = self._task.share_end_s(1.0) <= time.monotonic()
-        if is_late and any(not candidate.refusal for candidate in early):
+        if self._task.is_over and any(not candidate.refusal for candidate in early):
             states = []
         for candidate in self.checked(states, "proposed"):
             by_graph[candidate.visited.state.graph] = candidate

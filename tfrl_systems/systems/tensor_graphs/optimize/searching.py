@@ -343,7 +343,7 @@ class _Stages:
 
     def _blocked(self, visited: Visited) -> Visited | None:
         """Return a state after the block rules; None if none matches, or all time is over."""
-        if self._task.share_end_s(1.0) <= time.monotonic():
+        if self._task.is_over:
             return None
         if not self._problem.has_block_rules_for(visited.state.graph):
             return None

@@ -55,6 +55,11 @@ class Task:
         """
         return None if self.request.strict or len(self.levels) < 2 else self.levels[1]
 
+    @property
+    def is_over(self) -> bool:
+        """Whether all the time that everything may take has passed."""
+        return time.monotonic() >= self.began_s + self.request.all_seconds
+
     def share_end_s(self, share: float) -> float:
         """Return when a share of the time that is left will be over, by `time.monotonic`."""
         now_s = time.monotonic()

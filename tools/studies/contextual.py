@@ -61,6 +61,7 @@ def botorch(objective: Objective, free: np.ndarray, evaluations: int, seed: int)
     from botorch.models import SingleTaskGP
     from botorch.models.transforms import Standardize
     from botorch.optim import optimize_acqf
+    from gpytorch import settings
     from gpytorch.mlls import ExactMarginalLogLikelihood
 
     torch.manual_seed(seed)
@@ -96,7 +97,7 @@ def botorch(objective: Objective, free: np.ndarray, evaluations: int, seed: int)
                 [generator.uniform(-1, 1, (256, num_tuned)), points[:, :num_tuned]]
             )
             rows = torch.tensor(objective.join(tried, c))
-            with torch.no_grad():
+            with torch.no_grad(), settings.skip_posterior_variances():
                 highest = model.posterior(rows).mean.max()
             batch.append(best(LogExpectedImprovement(model, best_f=highest), c, 64))
         points = np.concatenate([points, np.array(batch)])

@@ -9,6 +9,8 @@ from environments.errors import UserError
 SIZES = ("max_nodes", "max_edges", "max_locations", "max_actions")
 """The fields that set how large an observation is."""
 
+SHOWN_COSTS = ("objective", "roofline")
+
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
@@ -43,6 +45,9 @@ class Settings:
       measure_every: number of steps between measurements of the whole model; 0 for none.
       patience: number of steps without a cheaper graph than all before after which an episode ends;
         0 for no such end.
+      shown_costs: the costs that a policy sees: "objective" for those of the objective, or
+        "roofline" for what the work of an operator takes at best, which needs no measurement. With
+        the latter a policy that learned from measured costs knows them where nothing is measured.
       random_steps: largest number of random steps that are taken before an episode begins; how many
         is drawn from 0 on. Rewards count from the graph that they lead to.
     """
@@ -61,6 +66,7 @@ class Settings:
     truncate: bool = False
     measure_every: int = 0
     patience: int = 0
+    shown_costs: str = "objective"
     random_steps: int = 0
 
     def __post_init__(self) -> None:
@@ -69,6 +75,11 @@ class Settings:
         Raises:
           UserError: a number is too small.
         """
+        if self.shown_costs not in SHOWN_COSTS:
+            raise UserError(
+                f"shown_costs: expected {' or '.join(SHOWN_COSTS)}, found {self.shown_costs!r}; "
+                "correct it"
+            )
         counts = ("measure_every", "patience", "random_steps", *SIZES)
         for name, least in (("max_steps", 1), *((count, 0) for count in counts)):
             number = getattr(self, name)

@@ -9,7 +9,8 @@ Features of a node (`NODE_FEATURES`):
   is_output            whether the model returns one of its outputs
   num_users            lg(number of nodes that use it)
   constant_input_K     whether its input K = 0, 1, 2 is constant
-  cost_share           log1p(1000 c / s) / 7; c is its cost, s the cost of the model's first graph
+  cost_share           log1p(1000 c / s) / 7; c is its cost, s the cost of the model's first graph;
+                       both by the roofline of `analytic` where the setting `shown_costs` says so
   log_cost             lg(cost in microseconds)
   rank                 rank of the first output / 5
   size_K               lg(size of axis K = 0 … 4 of the first output); a named size counts as 1
@@ -102,8 +103,8 @@ def node_row(graph: Graph, node: Node, is_constant: bool) -> tuple[np.ndarray, n
 
     Returns:
       float32 [F], the node's features, with 0 for CHANGING_FEATURES and COST_FEATURES; and float64
-      [3], its work: operations, bytes moved and kernels, all 0 if it does not run. Both are cached,
-      so the caller must not write to them.
+      [4], its work: operations, bytes moved, kernels and the roofline's time in ms, all 0 if it
+      does not run. Both are cached, so the caller must not write to them.
     """
     if is_constant:
         return _row_and_work(CONSTANT, (), (), node.types)
@@ -224,7 +225,7 @@ _ROOFLINE = analytic.AnalyticObjective()
 def _row_and_work(
     op: str, attributes: Attributes, inputs: Types, types: Types
 ) -> tuple[np.ndarray, np.ndarray]:
-    work = np.zeros(3) if op in (INPUT, CONSTANT) else _work(op, inputs, types, attributes)[:3]
+    work = np.zeros(4) if op in (INPUT, CONSTANT) else _work(op, inputs, types, attributes)
     values = dict(attributes) if op in OPERATORS else {}
     if op in ("Conv", "ConvTranspose"):
         # These operators take the size of the kernel from the shape of the weight.

@@ -42,8 +42,8 @@ import numpy as np
 from environments.errors import UserError
 from environments.graph_observation import Arrays, GraphSpace
 from environments.tensor_graphs.observation import features
-from environments.tensor_graphs.observation.tracking import COST
-from environments.tensor_graphs.observation.view import View
+from environments.tensor_graphs.observation.tracking import COST, ROOFLINE
+from environments.tensor_graphs.observation.view import View, part
 from environments.tensor_graphs.operators.numbers import NUMBERS
 from environments.tensor_graphs.rules.language.expressions import Apply, Expression
 from environments.tensor_graphs.rules.language.rule import Rule
@@ -105,6 +105,7 @@ class Observer:
             if getattr(settings, name) < 1:
                 raise UserError(f"{name}: expected 1 or more, found 0; correct it")
         self.settings, self.num_rules = settings, len(rules)
+        self._column = ROOFLINE if settings.shown_costs == "roofline" else COST
         self.space = GraphSpace(
             settings.max_nodes,
             settings.max_edges,
@@ -172,8 +173,8 @@ class Observer:
         ends = ends[: len(edges)]
         values = nodes.values[order]
         columns = slice(features.FIRST_COST, features.FIRST_COST + len(features.COST_FEATURES))
-        costs_ms = nodes.work[order, COST]
-        values[:, columns] = features.cost_columns(costs_ms, view.start_cost_ms)
+        costs_ms, (_, start_ms) = nodes.work[order, self._column], view.totals_ms(self._column)
+        values[:, columns] = features.cost_columns(costs_ms, start_ms)
         arrays = self.space.pad(
             values,
             tracker.edges.values[edges],
@@ -185,10 +186,11 @@ class Observer:
         return {**arrays, **self._allowed(view, rows), **of_rules}
 
     def _globals(self, view: View, steps: float) -> tuple[float, ...]:
+        cost_ms, start_ms = view.totals_ms(self._column)
         return (
-            view.cost,
+            part(cost_ms, start_ms),
             view.memory,
-            features.lg(1000 * view.state.cost_ms),
+            features.lg(1000 * cost_ms),
             steps,
             features.lg(len(view.tracker.nodes)),
             features.lg(float(view.state.num_matches.sum())),
@@ -232,7 +234,9 @@ class Observer:
             parts = list(zip(tables, shares.tolist(), strict=True))
             touched = rows[np.concatenate([table.rows[:count] for table, count in parts])]
             works = np.concatenate([table.works[:count] for table, count in parts])
-            arrays["action_features"][1:total] = features.match_columns(works, view.start_cost_ms)
+            arrays["action_features"][1:total] = features.match_columns(
+                works, view.totals_ms(self._column)[1]
+            )
             arrays["action_nodes"][1:total] = touched[:, : self._num_touched]
             arrays["action_inputs"][1:total] = touched[:, self._num_touched :]
             arrays["actions"][1:total, 0] = np.repeat(present, shares)

@@ -19,8 +19,8 @@ from environments.tensor_graphs.observation import features
 # Larger than the number of inputs of any node; used to number the edges.
 _MOST_INPUTS = 1 << 12
 
-COST, FLOPS, BYTES, KERNELS = range(4)
-"""Columns of `nodes.work`: ms, operations, bytes moved, kernels."""
+COST, FLOPS, BYTES, KERNELS, ROOFLINE = range(5)
+"""Columns of `nodes.work`: ms by the objective, operations, bytes moved, kernels, ms by roofline."""
 
 _FREE = np.iinfo(np.int64).max
 
@@ -30,7 +30,7 @@ class RowTable:
 
     Attributes:
       values: float32 [capacity, width], the features in each place.
-      work: float64 [capacity, 4], four numbers that need more precision than float32 has.
+      work: float64 [capacity, 5], five numbers that need more precision than float32 has.
       ends: int32 [capacity, 2], two node numbers, used for the ends of an edge.
     """
 
@@ -39,7 +39,7 @@ class RowTable:
     def __init__(self, width: int, capacity: int = 64) -> None:
         """Make an empty table; it grows when it is full."""
         self.values = np.zeros((capacity, width), np.float32)
-        self.work = np.zeros((capacity, 4))
+        self.work = np.zeros((capacity, 5))
         self.ends = np.zeros((capacity, 2), np.int32)
         self._keys: np.ndarray = np.full(capacity, _FREE)
         self._places: dict[int, int] = {}
@@ -116,7 +116,7 @@ class Tracker:
     Attributes:
       graph: the current graph.
       nodes: a row per node, by its number. `values` are the features, with 0 for COST_FEATURES;
-        `work` has the columns COST, FLOPS, BYTES and KERNELS.
+        `work` has the columns COST, FLOPS, BYTES, KERNELS and ROOFLINE.
       edges: a row per edge, by its receiver and input. `values` are the features; `ends` are the
         numbers of the sender and the receiver.
       end: a number that is larger than those of all nodes so far.
@@ -234,5 +234,5 @@ class Tracker:
         )
 
     def total(self) -> np.ndarray:
-        """Return the sum of `nodes.work` over all nodes: float64 [4]."""
+        """Return the sum of `nodes.work` over all nodes: float64 [5]."""
         return self.nodes.work[self.nodes.order()].sum(axis=0)

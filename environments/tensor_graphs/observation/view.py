@@ -8,7 +8,7 @@ import numpy as np
 
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.observation import features
-from environments.tensor_graphs.observation.tracking import BYTES, Tracker
+from environments.tensor_graphs.observation.tracking import BYTES, COST, Tracker
 from environments.tensor_graphs.rewriting.engine import State
 from environments.tensor_graphs.rewriting.matching import Match
 
@@ -24,7 +24,7 @@ class View:
       num_steps: number of rules that were applied.
       first: the state where the episode began.
       start_cost_ms: cost of the first graph.
-      work: sums over the current graph's nodes, float64 [4], as `Tracker.total` returns them.
+      work: sums over the current graph's nodes, float64 [5], as `Tracker.total` returns them.
       start_work: the same sums for the first graph.
     """
 
@@ -53,12 +53,18 @@ class View:
     @property
     def cost(self) -> float:
         """RT: the cost divided by that of the first graph."""
-        return _part(self.state.cost_ms, self.start_cost_ms)
+        return part(self.state.cost_ms, self.start_cost_ms)
+
+    def totals_ms(self, column: int) -> tuple[float, float]:
+        """Return what the current graph and the first one cost, by a column of `nodes.work`."""
+        if column == COST:
+            return self.state.cost_ms, self.start_cost_ms
+        return float(self.work[column]), float(self.start_work[column])
 
     @property
     def memory(self) -> float:
         """M: the bytes moved divided by those of the first graph."""
-        return _part(float(self.work[BYTES]), float(self.start_work[BYTES]))
+        return part(float(self.work[BYTES]), float(self.start_work[BYTES]))
 
     def match_tables(
         self, rules: np.ndarray, num_touched: int, num_inputs: int
@@ -124,6 +130,6 @@ class MatchTable:
         return place if place >= 0 and self.matches[place] is match else -1
 
 
-def _part(value: float, start: float) -> float:
+def part(value: float, start: float) -> float:
     """Return value / start; if `start` is 0, return 1 + value, which is 1 at the start."""
     return 1 + (value - start) / (start or 1.0)

@@ -105,6 +105,7 @@ class GraphPolicy:
             may_stop=bool(trained["may_stop"]),
             constants=bool(trained["constants"]),
             truncate=True,
+            shown_costs=trained.get("shown_costs", "objective"),
             **rooms,
         )
         sampler = contexts.uniform([Model(name, graph)])
@@ -232,8 +233,9 @@ def _settings_of(directory: pathlib.Path | str, described: Mapping[str, Any]) ->
             )
     return {
         **numbers,
-        # Policies of older versions have no patience.
+        # Policies of older versions have no patience, and saw the objective's costs.
         "patience": described.get("patience", 0),
+        "shown_costs": described.get("shown_costs", "objective"),
         "head": described.get("head", "numbered"),
         "rules_sha256": described.get("rules_sha256"),
     }

@@ -198,7 +198,8 @@ class Teacher:
         environment = self._environment
         time_step = environment.reset_to(path.start, name)
         savings, steps = Savings(), []
-        for number in range(len(path.steps)):
+        # Behind its steps a lesson stops, where the policy may.
+        for number in range(len(path.steps) + 1):
             observation = {field: time_step.observation[field] for field in NEEDED}
             state: Any = environment.state
             shares, action = _targets(state, observation, path.steps[number:])
@@ -206,7 +207,9 @@ class Teacher:
                 break
             labels = {"targets": shares}
             if self._has_regrets:
-                labels["regrets"] = regrets_of(state, observation, shares, savings)
+                labels["regrets"] = regrets_of(
+                    state, observation, shares, savings, path.end.cost_ms
+                )
             begun = (time_step.step_type, observation, action, labels)
             after = environment.step(action)
             steps.append((*begun, after.step_type, after.reward, after.discount))
@@ -239,10 +242,13 @@ def _targets(
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Return the share of each listed action, float32 [A], and the action of the path's next step.
 
-    The action is None if the observation does not list it.
+    After the last step it is NO-OP. The action is None if the observation does not list it.
     """
     wanted = set(path)
     shares = np.zeros(len(observation["action_mask"]), np.float32)
+    if not path:
+        shares[0] = observation["action_mask"][0]
+        return shares, observation["actions"][0] if shares[0] else None
     following = None
     for row, match in _listed(state, observation):
         step = step_of(match)
@@ -254,17 +260,26 @@ def _targets(
 
 
 def regrets_of(
-    state: Any, observation: dict[str, np.ndarray], shares: np.ndarray, savings: Savings
+    state: Any,
+    observation: dict[str, np.ndarray],
+    shares: np.ndarray,
+    savings: Savings,
+    least_ms: float,
 ) -> np.ndarray:
     """Return how much dearer each listed action makes the graph, float32 [A]; 0 for those wanted.
 
-    The unit is a percent of the present graph's cost.
+    The unit is a percent of the present graph's cost. NO-OP forgoes what is saved up to `least_ms`.
     """
     signatures = NodeSignatures(state.graph)
     regrets = np.zeros(len(shares), np.float32)
     for row, match in _listed(state, observation):
         if not shares[row]:
             regrets[row] = 100 * savings.change_ms(state, signatures, match) / state.cost_ms
+    may_stop = observation["action_mask"][0] and observation["actions"][0, 0] == len(
+        state.matches_by_rule
+    )
+    if may_stop and not shares[0]:
+        regrets[0] = 100 * (1 - least_ms / state.cost_ms)
     return np.clip(regrets, 0, _MAX_REGRET_PERCENT)
 
 

@@ -71,10 +71,12 @@ def test_the_best_path_is_the_lesson_and_its_order_is_free():
 def test_other_steps_cost_what_the_engine_says():
     """At first both slips are not wanted: each saves 0.2 of 4 ms. Later slips save as much of less.
 
-    No step of these rules makes a graph dearer, so a rule that does is added here.
+    To stop forgoes what the path still saves: half at first, which counts as 10%, the most. No step
+    of these rules makes a graph dearer, so a rule that does is added here.
     """
     lessons = teacher_of(make_agent(), has_regrets=True).run(Chunk(0, 0)).trajectory
-    assert not lessons.policy_info["regrets"].any()
+    assert not lessons.policy_info["regrets"][..., 1:].any()
+    assert lessons.policy_info["regrets"][0, :, 0].tolist() == [10] * 4
     environment = make_environment()
     environment.reset()
     seen = {"action_mask": np.array([True] * 3), "actions": np.array([[0, 0], [1, 0], [3, 0]])}
@@ -88,10 +90,10 @@ def test_other_steps_cost_what_the_engine_says():
     class State:
         graph, cost_ms, matches_by_rule = environment.state.graph, 2.0, [["slip"], ["lift"], []]
 
-    regrets = regrets_of(State, seen, np.zeros(3, np.float32), Dearer())
+    regrets = regrets_of(State, seen, np.zeros(3, np.float32), Dearer(), 4.0)
     np.testing.assert_allclose(regrets, [5, 10, 0], rtol=1e-6)
     wanted = np.array([1, 0, 0], np.float32)
-    np.testing.assert_allclose(regrets_of(State, seen, wanted, Dearer()), [0, 10, 0])
+    np.testing.assert_allclose(regrets_of(State, seen, wanted, Dearer(), 4.0), [0, 10, 0])
 
 
 @pytest.mark.ci

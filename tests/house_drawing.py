@@ -72,9 +72,10 @@ SYSTEM_ARROWS: Mapping[str, Mapping[str, frozenset[str]]] = {
         "search": _REWRITING | {"costs", "rules.files"},
         "bound": _REWRITING,
         "rewards": _COSTS,
+        "episode": _REWRITING | {"costs", "model", "observation", "settings"},
         "environment": _REWRITING
         | _COSTS
-        | {"model", "observation", "rewards", "rules.files", "settings"},
+        | {"episode", "model", "observation", "rewards", "rules.files", "settings"},
         "factory": frozenset({"costs", "environment", "model", "settings"}),
         "selection": _REWRITING | _COSTS | {"rules.library", "search"},
     },

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import copy
 from collections.abc import Sequence
 from typing import Any
@@ -16,23 +15,20 @@ from environments import contexts
 from environments.contexts import ContextSampler
 from environments.tensor_graphs import rewards
 from environments.tensor_graphs.costs import objectives
+from environments.tensor_graphs.episode import Episode, Episodes
 from environments.tensor_graphs.execution.backends import backend
 from environments.tensor_graphs.execution.sizes import NONE_OPEN
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.model import Model
-from environments.tensor_graphs.observation.observation import Observer, without_list
-from environments.tensor_graphs.observation.tracking import BYTES, FLOPS, KERNELS, Tracker
-from environments.tensor_graphs.observation.view import View
+from environments.tensor_graphs.observation.observation import without_list
+from environments.tensor_graphs.observation.tracking import BYTES, FLOPS, KERNELS
 from environments.tensor_graphs.rewards import Figures, MeasureFn
-from environments.tensor_graphs.rewriting.engine import Engine, State
+from environments.tensor_graphs.rewriting.engine import State
 from environments.tensor_graphs.rewriting.matching import Match
 from environments.tensor_graphs.rules import files as rule_files
 from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.settings import Settings
 from environments.views import Views
-
-_MAX_STARTS = 64
-"""The number of start states whose matches and features are cached."""
 
 
 class TensorGraphEnvironment(py_environment.PyEnvironment):
@@ -77,6 +73,9 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
       seed: seed of the random generator that draws models and random steps.
       measure_fn: measures whole models; by default end to end with onnxruntime, for about a second.
 
+    Attributes:
+      episodes: begins episodes for who plays without TF-Agents.
+
     Raises:
       UserError: a setting, a rule or the objective cannot be used.
     """
@@ -95,29 +94,21 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
         self._sampler = sampler
         self._generator = np.random.default_rng(seed)
         objective = objectives.make_objective() if objective is None else objective
-        self._engine = Engine(rule_files.load() if rules is None else rules, objective)
-        self._observer = Observer(self._engine.rules, settings)
+        self.episodes = Episodes(rule_files.load() if rules is None else rules, settings, objective)
         self._reward_fn = rewards.make_reward(settings.reward, settings.alpha, settings.beta)
         if settings.measure_every and measure_fn is None:
             sizes = getattr(objective, "sizes", NONE_OPEN)
             measure_fn = rewards.end_to_end(backend(), sizes=sizes)
         self._measure_fn = measure_fn
-        # Cached views of starts of episodes, the most recently used one last.
-        self._starts: collections.OrderedDict[Model | State, View] = collections.OrderedDict()
-        self._view: View | None = None
-        self._best: State | None = None
+        self._episode: Episode | None = None
         self._measured: tuple[Graph | None, float] = None, 1.0
-        self._allowed = np.zeros((0, 0), np.bool_)
         self._figures, self._estimated = Figures(1.0, 1.0, 1.0), 1.0
-        self._num_steps = self._num_invalid = self._num_without_gain = 0
-        self._trail: list[Match] = []
-        self._words = ""
         self._info: dict[str, Any] = {}
 
     @property
     def rules(self) -> tuple[Rule, ...]:
         """The rules; actions number them in this order."""
-        return self._engine.rules
+        return self.episodes.rules
 
     @property
     def no_op(self) -> np.ndarray:
@@ -125,28 +116,34 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
         return np.array((len(self.rules), 0), np.int32)
 
     @property
+    def episode(self) -> Episode:
+        """The current episode, or the last one; there must have been one."""
+        assert self._episode is not None, "no episode has begun"
+        return self._episode
+
+    @property
     def state(self) -> State | None:
         """The current state, or the last one if the episode has ended; None before any episode."""
-        return self._view.state if self._view else None
+        return self._episode.state if self._episode else None
 
     @property
     def context(self) -> str:
         """The context of the current episode, or of the last one; "" before any episode."""
-        return self._view.name if self._view else ""
+        return self._episode.view.name if self._episode else ""
 
     @property
     def best(self) -> State | None:
         """The cheapest state of this episode so far; None before any episode."""
-        return self._best
+        return self._episode.best if self._episode else None
 
     @property
     def trail(self) -> tuple[Match, ...]:
         """The matches that were applied in this episode, in order."""
-        return tuple(self._trail)
+        return tuple(self._episode.trail) if self._episode else ()
 
     def observation_spec(self) -> dict[str, array_spec.ArraySpec]:
         """Return the spec of each array; see `observation` and `graph_observation`."""
-        specs = self._observer.specs()
+        specs = self.episodes.observer.specs()
         return specs if self._settings.masked else without_list(specs)
 
     def action_spec(self) -> array_spec.BoundedArraySpec:
@@ -187,7 +184,7 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
           graph, as if it were a model's first graph.
         """
         self._current_time_step = None
-        self._current_time_step = self._begin(self._first_view(state, name))
+        self._current_time_step = self._begin(self.episodes.begin(state, name))
         return self._current_time_step
 
     def reset_at(self, context: Model | str) -> ts.TimeStep:
@@ -204,7 +201,7 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
         if isinstance(context, str):
             named = getattr(self._sampler, "contexts", {})
             context = named.get(context) or Model.load(context)
-        self._current_time_step = self._begin(self._first_view(context, context.name))
+        self._current_time_step = self._begin(self.episodes.begin(context))
         return self._current_time_step
 
     def fork(self) -> TensorGraphEnvironment:
@@ -215,17 +212,17 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
         """
         twin = copy.copy(self)
         twin._generator = contexts.copy_generator(self._generator)
-        twin._view = self._view.copy() if self._view else None
-        twin._trail = list(self._trail)
+        twin._episode = self._episode.copy() if self._episode else None
         return twin
 
     def describe(self) -> str:
         """Return in words which rule the last step applied where, and what the graph costs."""
-        if self._view is None:
+        if self._episode is None:
             return "no episode has begun"
-        cost = f"{self._view.state.cost_ms:.4g} ms of {self._view.start_cost_ms:.4g}"
-        step = f", step {self._num_steps}, {self._words}" if self._num_steps else ""
-        return f"{self._view.name}{step}: {cost}"
+        view, episode = self._episode.view, self._episode
+        cost = f"{view.state.cost_ms:.4g} ms of {view.start_cost_ms:.4g}"
+        step = f", step {episode.num_steps}, {episode.words}" if episode.num_steps else ""
+        return f"{view.name}{step}: {cost}"
 
     def views(self) -> Views:
         """Return what else can be seen of the episode.
@@ -235,77 +232,60 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
           steps or `reset_to` led elsewhere; costs, what `get_info` tells of the current graph;
           matches, those allowed as (xfer, location).
         """
-        assert self._view is not None, "no episode has begun"
-        view = self._view
+        episode, view = self.episode, self.episode.view
         digest = f"{hash(view.first.graph) & (1 << 64) - 1:016x}"
         return Views(
             {
                 "context": lambda: {"name": view.name if view.is_model else "", "digest": digest},
-                "costs": lambda: self._info_of(view),
-                "matches": lambda: list(map(tuple, np.argwhere(self._allowed[:-1]).tolist())),
+                "costs": lambda: self._info_of(episode),
+                "matches": lambda: list(map(tuple, np.argwhere(episode.allowed[:-1]).tolist())),
             }
         )
 
     def _reset(self) -> ts.TimeStep:
         self._current_time_step = None
         model = self._sampler(self._generator)
-        return self._begin(self._after_random_steps(self._first_view(model, model.name)))
+        return self._begin(self._after_random_steps(model))
 
-    def _after_random_steps(self, view: View) -> View:
-        """Return the view of an episode that begins some random steps away."""
+    def _after_random_steps(self, model: Model) -> Episode:
+        """Begin an episode some random steps away from a model."""
         if not self._settings.random_steps:
-            return view
-        state, taken = view.state, 0
+            return self.episodes.begin(model)
+        state, taken = self.episodes.view(model).state, 0
         for _ in range(int(self._generator.integers(self._settings.random_steps + 1))):
             if not state.matches:
                 break
             state = state.apply(state.matches[int(self._generator.integers(len(state.matches)))])
             taken += 1
-        return self._first_view(state, f"{view.name}+{taken}") if taken else view
+        if not taken:
+            return self.episodes.begin(model)
+        return self.episodes.begin(state, f"{model.name}+{taken}")
 
-    def _begin(self, view: View) -> ts.TimeStep:
-        self._view = view
-        self._best = view.state
+    def _begin(self, episode: Episode) -> ts.TimeStep:
+        self._episode = episode
         self._figures, self._estimated = Figures(1.0, 1.0, 1.0), 1.0
-        self._measured = view.state.graph, 1.0
-        self._num_steps = self._num_invalid = self._num_without_gain = 0
-        self._trail = []
-        return ts.TimeStep(_FIRST, _NO_REWARD, _ONE, self._observe(view))
+        self._measured = episode.state.graph, 1.0
+        return ts.TimeStep(_FIRST, _NO_REWARD, _ONE, episode.observation)
 
     def _step(self, action: np.ndarray) -> ts.TimeStep:
-        assert self._view is not None
         xfer, location = self._checked(action)
         try:
-            return self._act(self._view, xfer, location)
+            return self._act(self.episode, xfer, location)
         except BaseException:
             # The episode cannot go on; the next call of `step` starts another one.
             self._current_time_step = None
             raise
 
-    def _act(self, view: View, xfer: int, location: int) -> ts.TimeStep:
-        self._num_steps += 1
-        self._num_without_gain += 1
-        is_no_op = xfer == len(self.rules)
-        is_valid = bool(self._allowed[xfer, location])
-        is_last = is_valid and is_no_op
-        self._words = "NO-OP" if is_no_op else f"{self.rules[xfer].name}, match {location}"
-        if not is_valid:
-            self._words += ", which is not allowed"
-        if is_valid and not is_no_op:
-            self._apply(view, view.state.matches_by_rule[xfer][location])
-        is_last |= 0 < self._settings.patience <= self._num_without_gain
-        is_last |= self._num_steps >= self._settings.max_steps or not view.state.num_matches.any()
-        before, self._figures = self._figures, self._figures_of(view, is_last)
+    def _act(self, episode: Episode, xfer: int, location: int) -> ts.TimeStep:
+        is_valid = episode.act(xfer, location)
+        before, self._figures = self._figures, self._figures_of(episode)
+        reward = rewards.INVALID
         if is_valid:
-            reward = self._reward_fn(before, self._figures, is_last)
-        else:
-            reward = rewards.INVALID
-            self._num_invalid += 1
-        step_type, discount = (_LAST, _ZERO) if is_last else (_MID, _ONE)
-        observation = self._observe(view)
-        if is_last:
-            self._info = self._info_of(view)
-        return ts.TimeStep(step_type, np.asarray(reward, np.float32), discount, observation)
+            reward = self._reward_fn(before, self._figures, episode.is_over)
+        step_type, discount = (_LAST, _ZERO) if episode.is_over else (_MID, _ONE)
+        if episode.is_over:
+            self._info = self._info_of(episode)
+        return ts.TimeStep(step_type, np.asarray(reward, np.float32), discount, episode.observation)
 
     def _checked(self, action: np.ndarray) -> tuple[int, int]:
         chosen = np.asarray(action)
@@ -317,63 +297,27 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
             )
         return int(chosen[0]), int(chosen[1])
 
-    def _apply(self, view: View, match: Match) -> None:
-        state = view.state.apply(match)
-        view.advance(state)
-        self._trail.append(match)
-        if self._best is None or state.cost_ms < self._best.cost_ms:
-            self._best = state
-            self._num_without_gain = 0
-
-    def _figures_of(self, view: View, is_last: bool) -> Figures:
+    def _figures_of(self, episode: Episode) -> Figures:
         """Return RT and M of the current graph; measure RT if a measurement is due."""
+        view = episode.view
         runtime = self._figures.runtime + view.cost - self._estimated
         self._estimated = view.cost
         n = self._settings.measure_every
-        if n and self._measure_fn and (is_last or self._num_steps % n == 0):
+        if n and self._measure_fn and (episode.is_over or episode.num_steps % n == 0):
             first, graph = view.first.graph, view.state.graph
             if graph is not self._measured[0]:
                 self._measured = graph, self._measure_fn(first, graph)
             runtime = self._measured[1]
         return Figures(runtime, view.memory, min(self._figures.least, runtime))
 
-    def _first_view(self, start: Model | State, name: str) -> View:
-        """Return the view that an episode begins with, from the cache if it is there."""
-        first = self._starts.get(start)
-        if first is None:
-            if isinstance(start, State) and start.engine is self._engine:
-                state = start
-            else:
-                state = self._engine.start(start.graph)
-            tracker = Tracker(state.graph, state.node_costs_ms, self._settings.constants)
-            first = self._starts[start] = View(name, state, tracker, isinstance(start, Model))
-            if len(self._starts) > _MAX_STARTS:
-                self._starts.popitem(last=False)
-        self._starts.move_to_end(start)
-        view = first.copy()
-        view.name = name
-        return view
-
-    def _observe(self, view: View) -> dict[str, np.ndarray]:
-        observation = self._observer.observe(view, self._num_steps / self._settings.max_steps)
-        if not self._settings.may_stop and observation["xfer_mask"][:-1].any():
-            observation["xfer_mask"][-1] = False
-            observation["location_masks"][-1] = False
-            observation["action_mask"][0] = False
-        self._allowed = observation["location_masks"]
-        if not self._settings.masked:
-            observation = without_list(observation)
-            for name in ("xfer_mask", "location_masks"):
-                observation[name] = np.ones_like(observation[name])
-        return observation
-
-    def _info_of(self, view: View) -> dict[str, Any]:
+    def _info_of(self, episode: Episode) -> dict[str, Any]:
+        view = episode.view
         info: dict[str, Any] = {
             "context": view.name,
-            "steps": self._num_steps,
-            "invalid_steps": self._num_invalid,
+            "steps": episode.num_steps,
+            "invalid_steps": episode.num_invalid,
             "cost_ms": view.state.cost_ms,
-            "best_cost_ms": self._best.cost_ms if self._best else view.state.cost_ms,
+            "best_cost_ms": episode.best.cost_ms,
             "start_cost_ms": view.start_cost_ms,
         }
         for prefix, work in (("", view.work), ("start_", view.start_work)):

@@ -20,7 +20,7 @@ from environments.tensor_graphs.observation import features
 _MOST_INPUTS = 1 << 12
 
 COST, FLOPS, BYTES, KERNELS, ROOFLINE = range(5)
-"""Columns of `nodes.work`: ms by the objective, operations, bytes moved, kernels, ms by roofline."""
+"""Columns of `nodes.work`: ms by the objective, operations, bytes, kernels, ms by the roofline."""
 
 _FREE = np.iinfo(np.int64).max
 

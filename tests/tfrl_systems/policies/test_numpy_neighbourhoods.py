@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from environments.tensor_graphs import models, onnx_io
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
+from environments.tensor_graphs.model import Model
 from environments.tensor_graphs.observation import features
 from environments.tensor_graphs.observation.observation import GLOBAL_FEATURES, Observer
 from environments.tensor_graphs.observation.tracking import Tracker
@@ -185,9 +186,10 @@ def test_whole_episodes_take_the_same_steps(name, number):
 
     def steps_of(own):
         policy = GraphPolicy(own, about)
-        environment = policy.make_environment(name, graph, rule_files.load(), AnalyticObjective())
+        episodes = policy.make_episodes(graph, rule_files.load(), AnalyticObjective())
         # The second time, all is remembered.
-        return [[match for match, _ in policy.play(environment, number)] for _ in range(2)]
+        begun = (episodes.begin(Model(name, graph)) for _ in range(2))
+        return [[match for match, _ in policy.play(episode, number)] for episode in begun]
 
     def places(steps):
         return [[(match.rule, match.location) for match in episode] for episode in steps]

@@ -128,10 +128,11 @@ def test_policies_of_graphs(head):
 def make_observations(policy, model):
     """What a policy sees in episodes of different lengths; the graph changes with each step."""
     rules, objective = files.load(), AnalyticObjective()
-    environment = policy.make_environment("model", Model.load(str(model)).graph, rules, objective)
-    seen = [environment.reset().observation]
-    for _ in policy.play(environment, 1):
-        seen.append(environment.current_time_step().observation)
+    loaded = Model.load(str(model))
+    episode = policy.make_episodes(loaded.graph, rules, objective).begin(loaded)
+    seen = [episode.observation]
+    for _ in policy.play(episode, 1):
+        seen.append(episode.observation)
     return [seen[number % len(seen)] for number in range(NUM_THREADS)]
 
 

@@ -178,10 +178,11 @@ def _evaluator(problem: Problem, settings: Settings, agent: Any) -> EvaluateFn:
         figures: dict[str, float] = {}
         counts: dict[str, collections.Counter[str]] = {}
         for name, environment in environments.items():
-            counts[name] = collections.Counter(match.rule for match, _ in policy.play(environment))
-            info = environment.get_info()
-            figures[f"cost/{name}"] = info["best_cost_ms"] / info["start_cost_ms"]
-            figures[f"steps/{name}"] = float(info["steps"])
+            environment.reset()
+            episode = environment.episode
+            counts[name] = collections.Counter(match.rule for match, _ in policy.play(episode))
+            figures[f"cost/{name}"] = episode.best.cost_ms / episode.view.start_cost_ms
+            figures[f"steps/{name}"] = float(episode.num_steps)
         costs = [value for name, value in figures.items() if name.startswith("cost/")]
         rules = Heatmap.of("applications of rules", counts)
         return {"cost": statistics.fmean(costs), **figures, "rules": rules}

@@ -27,26 +27,24 @@ class PolicyPlayer:
         objective: Objective,
     ) -> None:
         self._policy, self._name = policy, name
-        # All episodes share one environment, because its engine remembers what rules make.
-        self._environment = policy.make_environment(name, graph, rules, objective)
+        # All episodes share one engine, because it remembers what rules make.
+        self._episodes = policy.make_episodes(graph, rules, objective)
         self._savings = Savings()
 
     def play(self, number: int, start: Any) -> Iterator[tuple[Match, State]]:
         """Play an episode; see `GraphPolicy.play`."""
-        time_step = self._environment.reset_to(start, self._name)
-        here = start
-        for match, after in self._policy.play(self._environment, number, time_step):
+        episode, here = self._episodes.begin(start, self._name), start
+        for match, after in self._policy.play(episode, number):
             self._savings.observe(here, match, after)
             yield match, after
             here = after
 
     def probe(self, number: int, start: Any) -> Iterator[tuple[Match, State]]:
         """Take single steps in an order drawn from the policy; skip those whose saving is known."""
-        observation = self._environment.reset_to(start, self._name).observation
-        state = self._environment.state
-        assert state is not None
+        episode = self._episodes.begin(start, self._name)
+        state = episode.state
         signatures = NodeSignatures(state.graph)
-        for xfer, location in self._policy.draw_all(observation, number):
+        for xfer, location in self._policy.draw_all(episode.observation, number):
             match = state.matches_by_rule[xfer][location]
             if not self._savings.is_known(signatures, match):
                 yield match, self._savings.apply(state, match)

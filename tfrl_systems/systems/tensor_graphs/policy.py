@@ -7,16 +7,14 @@ import hashlib
 import json
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from environments import contexts
 from environments.errors import UserError
 from environments.tensor_graphs.costs.objectives import Objective
-from environments.tensor_graphs.environment import TensorGraphEnvironment
+from environments.tensor_graphs.episode import Episode, Episodes
 from environments.tensor_graphs.graph.graph import Graph
-from environments.tensor_graphs.model import Model
 from environments.tensor_graphs.observation.observation import VOCABULARY, is_understood
 from environments.tensor_graphs.rewriting.engine import State
 from environments.tensor_graphs.rewriting.matching import Match
@@ -25,9 +23,6 @@ from environments.tensor_graphs.search.episodes import patience_with
 from environments.tensor_graphs.settings import SIZES, Settings
 from tfrl_systems.policies import distributions, policy_files
 from tfrl_systems.policies.numpy_actor import load_network
-
-if TYPE_CHECKING:
-    from tf_agents.trajectories import time_step as ts
 
 # How many times more room an observation has than it had in training.
 _ROOM = 4
@@ -39,13 +34,13 @@ _KINDS = ("graph_actor", "controller")
 
 
 class GraphPolicy:
-    """A policy that plays episodes of `TensorGraphEnvironment`.
+    """A policy that plays episodes.
 
     Args:
       network: maps observations with a leading axis [B] to the parameters of a distribution, by its
         method `parameters`.
       settings: settings of the environment that the policy was trained in, and the network's
-        `head`, if it has one; `make_environment` needs them.
+        `head`, if it has one; `make_episodes` needs them.
       seed: seed of the actions that are drawn.
 
     Attributes:
@@ -82,10 +77,8 @@ class GraphPolicy:
         network = load_network(directory, described["kind"])
         return cls(network, _settings_of(directory, described), seed)
 
-    def make_environment(
-        self, name: str, graph: Graph, rules: Sequence[Rule], objective: Objective
-    ) -> TensorGraphEnvironment:
-        """Make an environment for a model, which may be larger than those that it was trained on.
+    def make_episodes(self, graph: Graph, rules: Sequence[Rule], objective: Objective) -> Episodes:
+        """Prepare episodes on a model, which may be larger than those that it was trained on.
 
         Raises:
           UserError: the policy knows rules by their numbers, and these are other rules.
@@ -108,8 +101,7 @@ class GraphPolicy:
             shown_costs=trained.get("shown_costs", "objective"),
             **rooms,
         )
-        sampler = contexts.uniform([Model(name, graph)])
-        return TensorGraphEnvironment(sampler, settings, rules, objective)
+        return Episodes(rules, settings, objective)
 
     def _check_rules(self, rules: Sequence[Rule]) -> None:
         expected = self.settings.get("rules_sha256")
@@ -120,20 +112,14 @@ class GraphPolicy:
                 "again"
             )
 
-    def play(
-        self,
-        environment: TensorGraphEnvironment,
-        number: int = 0,
-        time_step: ts.TimeStep | None = None,
-    ) -> Iterator[tuple[Match, State]]:
+    def play(self, episode: Episode, number: int = 0) -> Iterator[tuple[Match, State]]:
         """Play an episode, step by step as the caller asks for items.
 
         Args:
-          environment: the environment to play in.
+          episode: the episode, which has just begun.
           number: index of the episode. In episode 0, the policy takes its likeliest actions, and
             where it comes back to a graph, the likeliest of those that it has not taken there; in
             the others it draws them, with random numbers that depend on the seed and the index.
-          time_step: first time step of the episode; None to reset the environment.
 
         Yields:
           Each match that is applied, with the state after it.
@@ -141,23 +127,20 @@ class GraphPolicy:
         # Episodes can be played in turn, or by several threads.
         network = self.network.new_episode()
         generator = np.random.default_rng([self._seed, number])
-        time_step = time_step or environment.reset()
-        num_applied = 0
         taken: dict[Graph, set[int]] = collections.defaultdict(set)
-        while not time_step.is_last():
-            assert environment.state is not None
-            observation = _with_short_list(time_step.observation)
+        while not episode.is_over:
+            observation = _with_short_list(episode.observation)
             parameters = _parameters(network, observation)
             if number == 0:
-                there = taken[environment.state.graph]
+                there = taken[episode.state.graph]
                 action = _likeliest(parameters, observation["action_mask"], there)
             else:
                 action = distributions.draw(parameters, generator)[0]
             network.remember(action[np.newaxis])
-            time_step = environment.step(action)
-            if len(environment.trail) > num_applied:
-                num_applied += 1
-                yield environment.trail[-1], environment.state
+            num_applied = len(episode.trail)
+            episode.act(int(action[0]), int(action[1]))
+            if len(episode.trail) > num_applied:
+                yield episode.trail[-1], episode.state
 
     def draw_all(self, observation: Mapping[str, np.ndarray], number: int) -> np.ndarray:
         """Draw all allowed actions except NO-OP, without replacement: int32 [M, 2], in that order.

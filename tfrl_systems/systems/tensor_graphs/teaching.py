@@ -182,16 +182,15 @@ class Teacher:
 
     def _played(self, start: Any, name: str, number: int, seed: int) -> Path:
         """Play an episode of the policy: by its likeliest actions if `number` is 0."""
-        environment = self._environment
         policy = GraphPolicy(self._actor.network, seed=seed)
         best, num_steps = start, 0
-        begun = environment.reset_to(start, name)
-        for taken, (_, state) in enumerate(policy.play(environment, number, begun), 1):
+        episode = self._environment.episodes.begin(start, name)
+        for taken, (_, state) in enumerate(policy.play(episode, number), 1):
             if state.cost_ms < best.cost_ms:
                 best, num_steps = state, taken
             elif 0 < self._patience <= taken - num_steps:
                 break
-        return Path(start, tuple(map(step_of, environment.trail[:num_steps])), best)
+        return Path(start, tuple(map(step_of, episode.trail[:num_steps])), best)
 
     def _recorded(self, name: str, path: Path, learned_cost: float) -> Iterator[_Row]:
         """Yield the lesson of a path; none if observations have no room for its first step."""

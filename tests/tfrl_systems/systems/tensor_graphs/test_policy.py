@@ -12,6 +12,7 @@ from environments.tensor_graphs import models, onnx_io
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.execution.choosing import Choice
 from environments.tensor_graphs.execution.sizes import NONE_OPEN
+from environments.tensor_graphs.model import Model
 from environments.tensor_graphs.observation import features
 from environments.tensor_graphs.operators.numbers import NUMBERS
 from environments.tensor_graphs.rules import files as rule_files
@@ -59,10 +60,8 @@ def test_there_is_room_for_a_larger_model_than_those_that_it_learned_on(head, lo
     """Four times as much of everything, but for the head that has an output for each location."""
     graph = onnx_io.read(models.make("bert-tiny"))
     policy = GraphPolicy(Chance(), {**SETTINGS, "head": head})
-    environment = policy.make_environment(
-        "bert-tiny", graph, rule_files.load(), AnalyticObjective()
-    )
-    specs = environment.observation_spec()
+    episodes = policy.make_episodes(graph, rule_files.load(), AnalyticObjective())
+    specs = episodes.observer.specs()
     assert specs["nodes"].shape[0] == 4 * 128 + 1
     assert specs["edges"].shape[0] == 4 * 256
     assert specs["action_mask"].shape == (4 * 1024,)
@@ -137,10 +136,10 @@ def test_a_greedy_episode_does_not_go_round_in_rings(may_stop):
 
     def rules_of(names):
         policy = GraphPolicy(Round(), {**SETTINGS, "may_stop": may_stop})
-        environment = policy.make_environment(
-            "squeezenet", graph, [by_name[name] for name in names], AnalyticObjective()
-        )
-        return [match.rule for match, _ in policy.play(environment)]
+        rules = [by_name[name] for name in names]
+        episodes = policy.make_episodes(graph, rules, AnalyticObjective())
+        played = policy.play(episodes.begin(Model("squeezenet", graph)))
+        return [match.rule for match, _ in played]
 
     there, back, aside = names
     assert rules_of(names) == [there, back, aside, there, back]
@@ -188,8 +187,8 @@ def test_a_policy_saved_before_an_operator_was_added_takes_it_for_none(lent_run,
     policy = GraphPolicy.load(directory)
     graph = onnx_io.read(models.make("bert-tiny"))
     objective = AnalyticObjective()
-    environment = policy.make_environment("bert-tiny", graph, rule_files.load(), objective)
-    seen = environment.reset().observation
+    episodes = policy.make_episodes(graph, rule_files.load(), objective)
+    seen = episodes.begin(Model("bert-tiny", graph)).observation
 
     def drawn(number):
         changed = dict(seen)

@@ -93,9 +93,8 @@ def botorch(objective: Objective, free: np.ndarray, evaluations: int, seed: int)
         count = min(-(-evaluations // _NUM_BATCHES), evaluations - len(values))
         batch = []
         for c in generator.uniform(-1, 1, (count, columns - num_tuned)):
-            tried = np.concatenate(
-                [generator.uniform(-1, 1, (256, num_tuned)), points[:, :num_tuned]]
-            )
+            drawn = generator.uniform(-1, 1, (256, num_tuned))
+            tried = np.concatenate([drawn, points[:, :num_tuned]])
             rows = torch.tensor(objective.join(tried, c))
             with torch.no_grad(), settings.skip_posterior_variances():
                 highest = model.posterior(rows).mean.max()

@@ -68,11 +68,11 @@ SYSTEM_ARROWS: Mapping[str, Mapping[str, frozenset[str]]] = {
         "execution": _GRAPHS | {"onnx_io"},
         "costs": _COSTS,
         "settings": frozenset(),
-        "observation": _REWRITING | {"costs", "settings"},
+        "observation": _REWRITING | {"costs", "execution", "settings"},
         "search": _REWRITING | {"costs", "rules.files"},
         "bound": _REWRITING,
         "rewards": _COSTS,
-        "episode": _REWRITING | {"costs", "model", "observation", "settings"},
+        "episode": _REWRITING | _COSTS | {"model", "observation", "settings"},
         "environment": _REWRITING
         | _COSTS
         | {"episode", "model", "observation", "rewards", "rules.files", "settings"},

@@ -1,9 +1,12 @@
 """Make a trained policy the one that comes with the installation.
 
-    python -m tools.ship_policy runs/shipped --ladder runs/ladder
+    python -m tools.ship_policy runs/shipped --ladder runs/ladder --command "tfrl train …"
+    python -m tools.ship_policy runs/walker --graphs runs/graphs --command "tfrl train …"
 
-takes `runs/shipped/policy`, and from the study `ladder` what it saves in projects that it was not
-trained on. Both go into tfrl_systems/systems/inlining/shipped, with the command that trained it.
+takes `runs/shipped/policy` for inlining, and from the study `ladder` what it saves in projects that
+it was not trained on; or `runs/walker/policy` for tensor_graphs, and from the study `graphs` what
+it saves of the cost of models. Both go into the system's room `shipped`, with the command that
+trained it.
 """
 
 from __future__ import annotations
@@ -20,7 +23,9 @@ from environments.files import replace
 from tfrl_systems.policies.policy_files import ARRAYS_NAME, JSON_NAME
 from tfrl_systems.systems.inlining import shipped
 from tfrl_systems.systems.inlining.policies import load_policy
+from tfrl_systems.systems.tensor_graphs import shipped as of_graphs
 from tools import running
+from tools.studies import learning
 from tools.studies.ladder import changes
 from tools.studies.runner import flat
 
@@ -49,20 +54,52 @@ def ladder_of(directory: pathlib.Path, policy: pathlib.Path) -> list[dict[str, o
     return rows
 
 
+def graphs_of(directory: pathlib.Path, policy: pathlib.Path) -> list[dict[str, object]]:
+    """Return what a policy and searches change of each model's cost, in percent, by seconds.
+
+    Raises:
+      UserError: the study `graphs` was not made with this policy.
+    """
+    paths = sorted(directory.glob("records/*.json"))
+    records = [flat(json.loads(path.read_text(encoding="utf-8"))) for path in paths]
+    digest = learning.digest_of(str(policy))
+    if not any(record.get("policy_sha256") == digest for record in records):
+        raise UserError(
+            f"{directory}: expected records of the study graphs with {policy}, found none; "
+            f"run python -m tools.studies graphs --policy {policy} --policy regions -o {directory}"
+        )
+    return [
+        {
+            "model": play["model"],
+            "policy": shipped.NAME if record["policy_sha256"] == digest else record["policy"],
+            **{name: play[name] for name in ("limit_s", "percent", "seconds")},
+        }
+        for record in records
+        if record.get("policy_sha256") in (digest, "")
+        for play in record["plays"]
+    ]
+
+
 def run(options: argparse.Namespace) -> None:
     """Copy the policy, and write how it was made."""
     policy = options.workdir / "policy"
-    made_by = {"command": options.command, "ladder": ladder_of(options.ladder, policy)}
+    if options.ladder is not None:
+        place, figures = shipped.DIRECTORY, {"ladder": ladder_of(options.ladder, policy)}
+    else:
+        place, figures = of_graphs.DIRECTORY, {"graphs": graphs_of(options.graphs, policy)}
     for name in (JSON_NAME, ARRAYS_NAME):
-        shutil.copyfile(policy / name, shipped.DIRECTORY / name)
-    replace(shipped.DIRECTORY / "made_by.json", json.dumps(made_by, indent=1).encode() + b"\n")
+        shutil.copyfile(policy / name, place / name)
+    made_by = {"command": options.command, **figures}
+    replace(place / "made_by.json", json.dumps(made_by, indent=1).encode() + b"\n")
 
 
 def main(arguments: Iterable[str] | None = None) -> int:
     """Run the tool; report errors of the user in one line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("workdir", type=pathlib.Path, help="the run that trained it")
-    parser.add_argument("--ladder", type=pathlib.Path, required=True, help="the study's directory")
+    study = parser.add_mutually_exclusive_group(required=True)
+    study.add_argument("--ladder", type=pathlib.Path, help="the directory of that study")
+    study.add_argument("--graphs", type=pathlib.Path, help="the directory of that study")
     parser.add_argument("--command", required=True, help="the command that trained it")
     return running.exit_status(run, parser.parse_args(arguments and list(arguments)))
 

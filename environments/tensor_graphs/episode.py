@@ -13,6 +13,7 @@ import numpy as np
 
 from environments.graph_observation import Arrays
 from environments.tensor_graphs.costs.objectives import Objective
+from environments.tensor_graphs.execution.sizes import NONE_OPEN, Sizes
 from environments.tensor_graphs.model import Model
 from environments.tensor_graphs.observation.observation import Observer, without_list
 from environments.tensor_graphs.observation.tracking import Tracker
@@ -122,6 +123,7 @@ class Episodes:
         self.rules = self._engine.rules
         self.observer = Observer(self.rules, settings)
         self._shows_constants = settings.constants
+        self._sizes: Sizes = getattr(objective, "sizes", NONE_OPEN)
         # Cached views of starts of episodes, the most recently used one last.
         self._starts: collections.OrderedDict[Model | State, View] = collections.OrderedDict()
 
@@ -143,7 +145,8 @@ class Episodes:
                 state = start
             else:
                 state = self._engine.start(start.graph)
-            tracker = Tracker(state.graph, state.node_costs_ms, self._shows_constants)
+            costs_ms, sizes = state.node_costs_ms, self._sizes
+            tracker = Tracker(state.graph, costs_ms, self._shows_constants, sizes)
             is_model = isinstance(start, Model)
             first = self._starts[start] = View(name, state, tracker, is_model)
             if len(self._starts) > _MAX_STARTS:

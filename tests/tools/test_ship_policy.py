@@ -9,7 +9,9 @@ import pytest
 
 from tfrl_systems.systems.inlining import shipped
 from tfrl_systems.systems.inlining.policies import load_policy
+from tfrl_systems.systems.tensor_graphs import shipped as of_graphs
 from tools import ship_policy
+from tools.studies import learning
 
 
 @pytest.fixture
@@ -44,6 +46,27 @@ def test_the_policy_goes_along_with_its_ladder(workdir, tmp_path, monkeypatch):
     made_by = json.loads((shipped.DIRECTORY / "made_by.json").read_text())
     (row,) = made_by["ladder"]
     assert (row["code"], row["tables"], row["loaded"]) == pytest.approx((-10, 0, -5))
+
+
+def test_one_of_tensor_graphs_goes_along_with_what_it_saves(tmp_path, monkeypatch):
+    """Beside a search; what another policy saves stays behind."""
+    policy = tmp_path / "run" / "policy"
+    shutil.copytree(of_graphs.DIRECTORY, policy)
+    digests = {str(policy): learning.digest_of(str(policy)), "regions": "", "other": "x"}
+    (tmp_path / "graphs" / "records").mkdir(parents=True)
+    for number, (name, digest) in enumerate(digests.items()):
+        play = {"model": "m", "limit_s": 4.0, "percent": -number, "seconds": 0.5}
+        about = {"policy": name, "policy_sha256": digest}
+        record = {"about": about, "measured": {"plays": [play]}, "wall_s": 1.0}
+        path = tmp_path / "graphs" / "records" / f"{number}.json"
+        path.write_text(json.dumps(record))
+    monkeypatch.setattr(of_graphs, "DIRECTORY", tmp_path / "shipped")
+    of_graphs.DIRECTORY.mkdir()
+    graphs = ["--graphs", str(tmp_path / "graphs")]
+    assert ship_policy.main([str(policy.parent), *graphs, "--command", "tfrl train"]) == 0
+    made_by = json.loads((of_graphs.DIRECTORY / "made_by.json").read_text())
+    rows = [(row["policy"], row["percent"]) for row in made_by["graphs"]]
+    assert rows == [("shipped", 0), ("regions", -1)]
 
 
 def test_a_ladder_of_another_policy_is_refused(workdir, tmp_path, capsys):

@@ -55,8 +55,8 @@ class AnalyticObjective:
             return 0.0
         if node.op in VIEWS:
             return self.start_ms
-        inputs = [_at(kind, self.sizes) for kind in input_types(graph, node)]
-        outputs = [_at(kind, self.sizes) for kind in node.types]
+        inputs = [at(kind, self.sizes) for kind in input_types(graph, node)]
+        outputs = [at(kind, self.sizes) for kind in node.types]
         return self.work_ms(work(node.op, inputs, outputs, node.attributes))
 
     def work_ms(self, work: Figures) -> float:
@@ -65,7 +65,7 @@ class AnalyticObjective:
         return work.num_kernels * self.start_ms + busy_ms
 
 
-def _at(kind: TensorType | None, sizes: Sizes) -> TensorType | None:
+def at(kind: TensorType | None, sizes: Sizes) -> TensorType | None:
     """Return a type with numbers for its open sizes."""
     if kind is None or kind.shape is None or kind.is_static:
         return kind

@@ -27,6 +27,7 @@ class Objective(Protocol):
     An objective may also have a method `affected(before, after, change)`. It returns the nodes of
     the graph `after` that the edit added, or whose cost it may have changed. Without this method,
     these are the new nodes, the rewired nodes, and the users of nodes that have become constant.
+    And it may have `sizes`, at which it takes those that the model leaves open.
     """
 
     @property

@@ -1,5 +1,6 @@
 """The features of nodes, edges and matches in observations of a graph.
 
+Sizes that a model leaves open are those that its costs are estimated at; others count as 1.
 Numbers that span orders of magnitude are given as logarithms: lg(x) stands for log1p(x) / 10 below.
 
 Features of a node (`NODE_FEATURES`):
@@ -13,9 +14,9 @@ Features of a node (`NODE_FEATURES`):
                        both by the roofline of `analytic` where the setting `shown_costs` says so
   log_cost             lg(cost in microseconds)
   rank                 rank of the first output / 5
-  size_K               lg(size of axis K = 0 … 4 of the first output); a named size counts as 1
+  size_K               lg(size of axis K = 0 … 4 of the first output)
   elements             lg(number of elements of the first output)
-  is_static            whether all sizes of the first output are known
+  is_static            whether the first output's rank is known, and so all its sizes
   is_float, itemsize   whether its elements are floating-point; lg(bytes of one element)
   num_outputs          lg(number of outputs)
   flops, bytes         lg(floating-point operations), lg(bytes read and written)
@@ -47,12 +48,13 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from environments.tensor_graphs.costs import analytic
+from environments.tensor_graphs.execution.sizes import NONE_OPEN, Sizes
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import (
     CONSTANT,
@@ -98,7 +100,9 @@ _RANK = 5
 _POSITIONS = 4
 
 
-def node_row(graph: Graph, node: Node, is_constant: bool) -> tuple[np.ndarray, np.ndarray]:
+def node_row(
+    graph: Graph, node: Node, is_constant: bool, sizes: Sizes = NONE_OPEN
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the features of a node that stay the same as long as the node exists.
 
     Returns:
@@ -107,9 +111,9 @@ def node_row(graph: Graph, node: Node, is_constant: bool) -> tuple[np.ndarray, n
       does not run. Both are cached, so the caller must not write to them.
     """
     if is_constant:
-        return _row_and_work(CONSTANT, (), (), node.types)
-    inputs = tuple(analytic.input_types(graph, node))
-    return _row_and_work(node.op, node.attributes, inputs, node.types)
+        return _row_and_work(CONSTANT, (), (), _at(node.types, sizes))
+    inputs = _at(analytic.input_types(graph, node), sizes)
+    return _row_and_work(node.op, node.attributes, inputs, _at(node.types, sizes))
 
 
 def changing(graph: Graph, number: int, is_output: bool) -> tuple[float, ...]:
@@ -129,7 +133,7 @@ def cost_columns(costs_ms: np.ndarray, start_cost_ms: float) -> np.ndarray:
     return np.stack((share, np.log1p(1000 * costs_ms) / 10), axis=1).astype(np.float32)
 
 
-def match_work(graph: Graph, match: Match) -> np.ndarray:
+def match_work(graph: Graph, match: Match, sizes: Sizes = NONE_OPEN) -> np.ndarray:
     """Return the work that applying a match adds, minus the work that it removes.
 
     All nodes of the source count as removed, even those that other nodes still use. So the result
@@ -138,12 +142,12 @@ def match_work(graph: Graph, match: Match) -> np.ndarray:
     Returns:
       float64 [4]: operations, bytes moved, kernels, and the roofline's time in ms.
     """
-    work = _made(graph, match).copy()
+    work = _made(graph, match, sizes).copy()
     for number in match.nodes:
         if not graph.is_constant(number):
             node = graph.nodes[number]
-            inputs = tuple(analytic.input_types(graph, node))
-            work -= _work(node.op, inputs, node.types, node.attributes)
+            inputs = _at(analytic.input_types(graph, node), sizes)
+            work -= _work(node.op, inputs, _at(node.types, sizes), node.attributes)
     return work
 
 
@@ -155,22 +159,22 @@ def match_columns(work: np.ndarray, start_cost_ms: float) -> np.ndarray:
     return columns.astype(np.float32)
 
 
-def _made(graph: Graph, match: Match) -> np.ndarray:
+def _made(graph: Graph, match: Match, sizes: Sizes) -> np.ndarray:
     """Return the work of the nodes that applying a match makes, float64 [4] as `match_work`."""
     # A plan is for variables of certain types, each constant or not. So the plan decides the work.
     plan = match.plan
-    work = _plans.get(plan)
+    work = _plans.get((plan, sizes))
     if work is None:
         if len(_plans) >= _MOST_CACHED:
             _plans.clear()
         are_constant = [graph.is_constant(ref.node) for ref in match.refs]
-        variables = [graph.type_of(ref) for ref in match.refs]
-        work = _plans[plan] = _work_of_plan(plan, variables, are_constant)
+        variables = _at([graph.type_of(ref) for ref in match.refs], sizes)
+        work = _plans[plan, sizes] = _work_of_plan(plan, variables, are_constant, sizes)
     return work
 
 
 def _work_of_plan(
-    plan: Plan, variables: list[TensorType | None], are_constant: list[bool]
+    plan: Plan, variables: Types, are_constant: list[bool], sizes: Sizes
 ) -> np.ndarray:
     total = np.zeros(len(MATCH_FEATURES))
     made_of_constants = list(are_constant)
@@ -187,7 +191,8 @@ def _work_of_plan(
                 else plan.steps[place.node - plan.num_variables].types[place.output]
                 for place in step.inputs
             )
-            total += _work(step.op, inputs, step.types, step.attributes)
+            types = _at(step.types, sizes)
+            total += _work(step.op, _at(inputs, sizes), types, step.attributes)
     return total
 
 
@@ -212,12 +217,17 @@ def edge_row(
     return *is_input, lg(output), lg(num_elements(kind)), float(is_constant)
 
 
+def _at(types: Iterable[TensorType | None], sizes: Sizes) -> Types:
+    """Return types with numbers for their open sizes."""
+    return tuple(analytic.at(kind, sizes) for kind in types)
+
+
 def lg(value: float) -> float:
     """Return log1p(value) / 10, the form in which features give large numbers."""
     return math.log1p(value) / 10
 
 
-_plans: dict[Plan, np.ndarray] = {}
+_plans: dict[tuple[Plan, Sizes], np.ndarray] = {}
 _ROOFLINE = analytic.AnalyticObjective()
 
 

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from environments.tensor_graphs.costs import analytic
+from environments.tensor_graphs.execution.sizes import NONE_OPEN, Sizes
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import Change, Node
 from environments.tensor_graphs.observation import features
@@ -119,18 +121,26 @@ class Tracker:
         `work` has the columns COST, FLOPS, BYTES, KERNELS and ROOFLINE.
       edges: a row per edge, by its receiver and input. `values` are the features; `ends` are the
         numbers of the sender and the receiver.
+      sizes: the sizes that the model leaves open.
       end: a number that is larger than those of all nodes so far.
     """
 
-    def __init__(self, graph: Graph, costs_ms: Mapping[int, float], constants: bool = True) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        costs_ms: Mapping[int, float],
+        constants: bool = True,
+        sizes: Sizes = NONE_OPEN,
+    ) -> None:
         """Fill the tables from the whole graph.
 
-        Nodes without a cost cost 0. `constants` says whether constants are shown as nodes at all.
+        Nodes without a cost cost 0. `constants` says whether constants are shown as nodes at all,
+        and `sizes` how large the sizes are that the model leaves open.
         """
         self.graph = graph
         self.nodes = RowTable(len(features.NODE_FEATURES), 2 * len(graph.nodes) + 16)
         self.edges = RowTable(len(features.EDGE_FEATURES), 2 * len(graph.nodes) + 16)
-        self._shows_constants = constants
+        self._shows_constants, self.sizes = constants, sizes
         self._num_edges: dict[int, int] = {}
         self._outputs = {ref.node for ref in graph.outputs}
         self.end = max(graph.nodes, default=-1) + 1
@@ -184,7 +194,7 @@ class Tracker:
                 self._forget(number)
                 continue
             place = self.nodes.put(number)
-            row, work = features.node_row(graph, node, is_constant)
+            row, work = features.node_row(graph, node, is_constant, self.sizes)
             values = self.nodes.values[place]
             values[:] = row
             values[features.FIRST_CHANGING : features.FIRST_COST] = features.changing(
@@ -210,7 +220,7 @@ class Tracker:
                 continue
             place = edges.put(number * _MOST_INPUTS + position)
             is_constant = graph.is_constant(ref.node)
-            kind = graph.type_of(ref)
+            kind = analytic.at(graph.type_of(ref), self.sizes)
             edges.values[place] = features.edge_row(position, ref.output, kind, is_constant)
             edges.ends[place] = ref.node, number
         self._num_edges[number] = len(node.inputs)

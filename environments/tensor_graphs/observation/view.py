@@ -6,6 +6,7 @@ import copy
 
 import numpy as np
 
+from environments.tensor_graphs.execution.sizes import Sizes
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.observation import features
 from environments.tensor_graphs.observation.tracking import BYTES, COST, Tracker
@@ -79,8 +80,8 @@ class View:
             table = self._match_tables.get(rule)
             # The engine keeps the same tuple of matches for rules that the step did not touch.
             if table is None or table.matches is not matches:
-                graph = self.state.graph
-                table = MatchTable(graph, matches, num_touched, num_inputs, table)
+                where = self.state.graph, self.tracker.sizes
+                table = MatchTable(*where, matches, num_touched, num_inputs, table)
                 self._match_tables[rule] = table
             tables.append(table)
         return tables
@@ -101,6 +102,7 @@ class MatchTable:
     def __init__(
         self,
         graph: Graph,
+        sizes: Sizes,
         matches: tuple[Match, ...],
         num_touched: int,
         num_inputs: int,
@@ -122,7 +124,7 @@ class MatchTable:
             touched += [-1] * (num_touched - len(touched))
             inputs = [ref.node for ref in match.refs]
             self.rows[place] = [*touched, *inputs, *[-1] * (num_inputs - len(inputs))]
-            self.works[place] = features.match_work(graph, match)
+            self.works[place] = features.match_work(graph, match, sizes)
 
     def _place_of(self, match: Match) -> int:
         """Return the index of a match; -1 if this very match is not in the table."""

@@ -36,7 +36,7 @@ class FusedFormula:
     longer recognises what is left, runs four operators instead of one.
 
     Attributes:
-      name: that of the formula.
+      name, sizes: those of the formula.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class FusedFormula:
         """
         self._formula = formula
         self._slowness_of_op = slowness or {}
-        self.name = formula.name
+        self.name, self.sizes = formula.name, formula.sizes
         self._slowness = {chain.rule.name: chain.slowness for chain in chains}
         self._compiled = compile_rules([chain.rule for chain in chains])
         # A search applies many matches to one graph, so the graphs used last keep their chains.

@@ -12,7 +12,7 @@ from environments.errors import UserError
 from environments.tensor_graphs.settings import Settings as EnvironmentSettings
 from tfrl_systems.reporting import Reporter, percent
 from tfrl_systems.settings import Settings
-from tfrl_systems.systems.tensor_graphs import tables, texts
+from tfrl_systems.systems.tensor_graphs import shipped, tables, texts
 from tfrl_systems.systems.tensor_graphs.evaluating import Evaluation, evaluate
 from tfrl_systems.systems.tensor_graphs.problem import Benchmarks, Problem
 from tfrl_systems.training.system import FLOAT_SETTINGS, Check, System
@@ -113,6 +113,7 @@ class TensorGraphs(System):
         "taso": "TASO's backtracking with a queue of graphs (alpha 1.05)",
         "beam": "the cheapest few graphs of each depth",
         "random": "random rules",
+        shipped.NAME: "learned from measured costs, and part of the installation",
     }
     verbs = {"optimize": "tfrl_systems.systems.tensor_graphs.optimize.optimization"}
     examples = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from environments.errors import UserError
 from environments.files import is_directory
@@ -13,15 +13,14 @@ from environments.tensor_graphs.bound.exact import Bound, bound
 from environments.tensor_graphs.search import METHODS, Budget, Result
 from tfrl_systems.reporting import Reporter
 from tfrl_systems.settings import option
+from tfrl_systems.systems.tensor_graphs import shipped
+from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
 from tfrl_systems.systems.tensor_graphs.problem import (
     GraphProblem,
     Problem,
     find_model,
     num_operators,
 )
-
-if TYPE_CHECKING:
-    from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
 
 _BOUND_S = 120.0
 _MOST_BOUNDED_OPERATORS = 30
@@ -95,13 +94,13 @@ def _policy_of(name: str, seed: int) -> GraphPolicy | None:
     if name in METHODS:
         return None
     directory = name.removeprefix(_LED)
+    if directory == shipped.NAME:
+        return GraphPolicy.load(shipped.DIRECTORY, seed)
     if not is_directory(directory):
         raise UserError(
-            f"policy: expected one of {', '.join(METHODS)}, or the directory DIR of a learned "
-            f"policy, or {_LED}DIR; found {name!r}"
+            f"policy: expected one of {', '.join((*METHODS, shipped.NAME))}, or the directory DIR "
+            f"of a learned policy, or {_LED}DIR; found {name!r}"
         )
-    from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
-
     return GraphPolicy.load(directory, seed)
 
 

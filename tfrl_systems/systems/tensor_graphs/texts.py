@@ -15,12 +15,14 @@ Learns which rule to apply where, so that graphs of tensor operations cost less.
 With several models, each episode rewrites one of them. A family (transformers, adapters,
 convolutional, branches, recurrent, or families for all) draws a new small model for each episode,
 FAMILY:NUMBER with a number below 1000000. Evaluations during training take numbers from 1000000
-on; none from 2000000 on are used, so these can test what was learned. Give families --objective
-analytic: any other one has to measure the operators of each new model.
+on; none from 2000000 on are used, so these can test what was learned. With --objective analytic
+that takes minutes; any other one has to measure the operators of each new model.
 
 A policy sees what a graph and a rule consist of, so it can be used on models that it never saw.
 bc_max imitates the best of several searches and of its own last policy in each context. It needs
-minutes, and is the agent to take for a policy that is good on other models. world_model needs few
+minutes, and is the agent to take for a policy that is good on other models. What it learns from
+measured costs it can also use where nothing was measured: --set shown_costs=roofline shows it only
+costs that are worked out, and --set may_stop=true teaches it where to stop. world_model needs few
 steps of the real engine: it learns what steps do, and trains the policy on that. Its policy knows
 rules by their numbers, so it is for the models that it learned on.
 """
@@ -29,7 +31,7 @@ Compares how cheap policies make the graphs of models. A graph's cost is the sum
 each measured on this machine (or as --objective says). Nothing is written; see tfrl optimize.
 
   tfrl evaluate tensor_graphs --policy regions --policy taso --model model.onnx --seconds 60
-  tfrl evaluate tensor_graphs --policy greedy --policy regions --model bert-tiny --bound --json
+  tfrl evaluate tensor_graphs --policy shipped --policy regions --model bert-tiny --bound --json
   tfrl evaluate tensor_graphs --policy regions --policy regions:runs/graphs/policy \\
       --policy runs/graphs/policy --model bert-mini
 
@@ -93,8 +95,11 @@ the model runs (dynamic) or come from the samples (static). Outputs stay within 
 E on the samples; what is measured faster than the float model is written. It takes --seconds
 longer.
 
---policy DIR lets a learned policy lead the search: it plays first, and the search goes on from the
-cheapest graph that it finds. With --method policy it plays alone.
+A policy comes with the installation. It has learned from measured costs of other models what pays,
+and sees none, so its steps are tried before anything is measured here.
+
+--policy DIR lets another learned policy lead the search: it plays first, and the search goes on
+from the cheapest graph that it finds. With --method policy it plays alone.
 
 --seconds bounds everything before the candidates are compared and measured. Operators whose
 measurement does not fit in are estimated by a formula. All of it ends within --seconds + 2 x

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 
 import numpy as np
 
 from environments.tensor_graphs import onnx_io
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
+from environments.tensor_graphs.execution.sizes import NONE_OPEN, Sizes
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import INPUT, TensorType
 from environments.tensor_graphs.observation import features
@@ -85,6 +87,46 @@ def test_observing_asks_for_few_costs_and_builds_no_graph():
     num_costs = 0
     Observer(RULES, SETTINGS).observe(view, 0.0)
     assert num_costs == 0
+
+
+def test_costs_by_the_roofline_are_seen_whatever_the_objective_says():
+    """So a policy that learned where costs were measured sees the same where none is known."""
+
+    class Dear(AnalyticObjective):
+        def node_cost_ms(self, graph, number):
+            return 100 * super().node_cost_ms(graph, number)
+
+    def seen_by(objective, shown_costs):
+        state = Engine(RULES, objective).start(random_graph(1))
+        view = View("m", state, Tracker(state.graph, state.node_costs_ms))
+        settings = dataclasses.replace(SETTINGS, shown_costs=shown_costs)
+        return Observer(RULES, settings).observe(view, 0.0)
+
+    plain, dear = (seen_by(costs, "roofline") for costs in (AnalyticObjective(), Dear()))
+    for name, array in plain.items():
+        np.testing.assert_array_equal(array, dear[name], err_msg=name)
+    # That of views is the time to start an operator by both.
+    by_objective = seen_by(AnalyticObjective(), "objective")
+    np.testing.assert_allclose(plain["nodes"], by_objective["nodes"], rtol=1e-5)
+    assert (seen_by(Dear(), "objective")["nodes"] != dear["nodes"]).any()
+
+
+def test_open_sizes_are_those_of_the_costs():
+    """Relu of [N, 64] at N = 7 reads and writes 2 * 7 * 64 floats, and looks as it would fixed."""
+
+    def seen_with(size, sizes):
+        edit = Graph().edit()
+        x = edit.add(INPUT, [], (("name", "x"),), [TensorType("float32", (size, 64))])
+        edit.set_outputs([*add(edit, "Relu", *add(edit, "Relu", x))], ["y"])
+        state = Engine(RULES, AnalyticObjective(sizes=sizes)).start(edit.finish()[0])
+        view = View("m", state, Tracker(state.graph, state.node_costs_ms, sizes=sizes))
+        return Observer(RULES, SETTINGS).observe(view, 0.0), view.work
+
+    seen, work = seen_with("N", Sizes(symbols=(("N", 7),)))
+    fixed, _ = seen_with(7, NONE_OPEN)
+    assert work[BYTES] == 2 * (2 * 7 * 64 * 4)
+    for name, array in fixed.items():
+        np.testing.assert_array_equal(array, seen[name], err_msg=name)
 
 
 def test_a_constant_expression_is_one_node():

@@ -42,30 +42,32 @@ def optimize(request: Optimization, reporter: Reporter) -> Outcome:
     """
     began_s = time.monotonic()
     reading = read(request)
-    try:
-        task = make_task(request, reading, reporter, began_s)
-    except NoInputsError as error:
-        # A copy gets the sizes that --freeze asks for, so these must be known.
-        if request.freeze:
-            raise
-        outcome = _untried(request, reading.original.graph, str(error))
-    else:
-        outcome = _find_faster(task, reading.inputs, reporter)
-    return write_outcome(outcome, began_s)
+    # What is written in the end is a copy of a candidate, which was run from its file.
+    with tempfile.TemporaryDirectory(prefix="tfrl-") as name:
+        try:
+            task = make_task(request, reading, reporter, began_s)
+        except NoInputsError as error:
+            # A copy gets the sizes that --freeze asks for, so these must be known.
+            if request.freeze:
+                raise
+            outcome = _untried(request, reading.original.graph, str(error))
+        else:
+            outcome = _find_faster(task, reading.inputs, pathlib.Path(name), reporter)
+        return write_outcome(outcome, began_s)
 
 
-def _find_faster(task: Task, own: Sequence[Trial], reporter: Reporter) -> Outcome:
+def _find_faster(
+    task: Task, own: Sequence[Trial], directory: pathlib.Path, reporter: Reporter
+) -> Outcome:
     request = task.request
     account, quantized = None, None
-    with tempfile.TemporaryDirectory(prefix="tfrl-") as name:
-        directory = pathlib.Path(name)
-        judge = Judge(task, directory, reporter)
-        proposals = search(task, reporter, judge.look_at)
-        selection = Selection(None, why_not(task, proposals), ())
-        if not selection.reason:
-            selection, account = judge.leave_out(judge.select(proposals.states))
-        if request.quantize:
-            quantized = quantize(task, own, selection, directory, reporter)
+    judge = Judge(task, directory, reporter)
+    proposals = search(task, reporter, judge.look_at)
+    selection = Selection(None, why_not(task, proposals), ())
+    if not selection.reason:
+        selection, account = judge.leave_out(judge.select(proposals.states))
+    if request.quantize:
+        quantized = quantize(task, own, selection, directory, reporter)
     note = task.trials.note
     if note:
         note += "; --inputs FILE.npz compares on yours"

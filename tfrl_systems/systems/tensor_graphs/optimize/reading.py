@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from environments import files
 from environments.errors import UsageError, UserError
 from environments.tensor_graphs import onnx_io
 from environments.tensor_graphs.execution.reference import EXACT_S
 from environments.tensor_graphs.execution.trials import Trial
+from tfrl_systems.systems.tensor_graphs import shipped
 from tfrl_systems.systems.tensor_graphs.optimize.request import Optimization
 from tfrl_systems.systems.tensor_graphs.original import Original, levels_of
-
-if TYPE_CHECKING:
-    from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
+from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
 
 _WITH_POLICY = ("regions", "policy")
+# Objectives whose costs the policy learned from that comes with the installation.
+_ON_CPU = ("onnxruntime", "onnxruntime-extended", "onnxruntime-basic", "onnxruntime-disable")
 # Share of the seconds in which outputs in float64 are computed for more than one input.
 _EXACT = 0.25
 
@@ -29,11 +30,14 @@ class Reading(NamedTuple):
       original: the model.
       inputs: the user's inputs.
       policy: the policy that leads the search; None for a search without one.
+      walker: the policy whose likeliest steps are tried before any search: the one that comes with
+        the installation, where no other is named and costs are those that it learned from.
     """
 
     original: Original
     inputs: Sequence[Trial]
     policy: GraphPolicy | None
+    walker: GraphPolicy | None = None
 
 
 def read(request: Optimization) -> Reading:
@@ -48,7 +52,8 @@ def read(request: Optimization) -> Reading:
     levels = levels_of(request.objective, request.threads)
     exact_s = min(EXACT_S, _EXACT * request.seconds)
     original = Original(str(request.model), request.model, levels, exact_s)
-    return Reading(original, original.load_trials(request.inputs), policy)
+    trials = original.load_trials(request.inputs)
+    return Reading(original, trials, policy, _walker(request))
 
 
 def data_of(path: pathlib.Path) -> set[pathlib.Path]:
@@ -88,7 +93,11 @@ def _load_policy(request: Optimization) -> GraphPolicy | None:
             f"--policy: expected --method {' or '.join(_WITH_POLICY)} with it, found {method}; "
             "give one of them"
         )
-    # Only a policy needs TensorFlow, which takes seconds to import.
-    from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
-
     return GraphPolicy.load(path)
+
+
+def _walker(request: Optimization) -> GraphPolicy | None:
+    is_on_cpu = request.objective in _ON_CPU
+    if request.method != "regions" or request.policy is not None or not is_on_cpu:
+        return None
+    return GraphPolicy.load(shipped.DIRECTORY)

@@ -2,6 +2,8 @@
 
   places     where rules apply; if there is none, nothing else is worth any time
   removal    what only removes computations, which pays without a search
+  walk       the steps of the policy that comes along, which knows of measured costs before any is
+             measured here; where they end is checked and measured as a whole model at once
   formula    a search from there, by costs that are worked out, not measured, but know what
              onnxruntime runs as one kernel; its end is checked and measured as a whole model at
              once, so that this is done on a busy machine too; if it is wrong or seems slower, so is
@@ -15,7 +17,7 @@
 Each stage has an end, counted from the beginning of everything. A stage that takes less leaves its
 time to those after it. Costs that are not known when the time for measuring is over are estimated.
 Where no time is left to measure operators, a search by estimates of them would only repeat that by
-formula, so what this has found is proposed, and the time goes into measuring it as a whole.
+formula, so what the policy or this has found is proposed, and the time goes into measuring it.
 """
 
 from __future__ import annotations
@@ -30,7 +32,6 @@ from typing import Any
 
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.costs.measured import MeasuredObjective
-from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.rules.library.recognition import SLOWNESS, fused_chains
 from environments.tensor_graphs.search import (
     EXHAUSTED,
@@ -43,12 +44,13 @@ from environments.tensor_graphs.search import (
     replay,
 )
 from environments.tensor_graphs.search.fused_formula import FusedFormula
-from environments.tensor_graphs.search.neighbourhoods import nodes_of
 from environments.tensor_graphs.selection.blocking import blocked
 from environments.tensor_graphs.selection.candidates import worth_measuring
 from tfrl_systems.reporting import Reporter
 from tfrl_systems.systems.tensor_graphs.optimize.checkpoint import Checkpoint
+from tfrl_systems.systems.tensor_graphs.optimize.measuring_order import measuring_order
 from tfrl_systems.systems.tensor_graphs.optimize.sizing import Task
+from tfrl_systems.systems.tensor_graphs.optimize.walking import walk
 from tfrl_systems.systems.tensor_graphs.problem import GraphProblem
 
 # The end of each stage, as a share of the seconds that are left when the stages begin.
@@ -128,7 +130,9 @@ class _Stages:
         self._slowdown = 1.0
         # What only removes computations, if it is not where the main search begins.
         self._sure: Visited | None = None
-        # Whether the end of the search by formula is right, and was not measured slower.
+        # Where the policy that comes along leads.
+        self._walked: Visited | None = None
+        # Whether what was looked at last is right, and was not measured slower.
         self._seems_faster = False
 
     def run(self) -> Proposals:
@@ -148,11 +152,16 @@ class _Stages:
             removal = self._remove(by_formula)
         if self._has_others:
             self._sure = removal.best if removal is not None and removal.best.path else None
+            walked = self._walk(by_formula)
+            if walked is not None and self._seems_faster and self._is_late:
+                return self._propose_at_once(by_formula, walked)
             result = self._search_by_formula(by_formula, removal)
-            if result.path and self._is_late:
+            if (result.path or self._walked) and self._is_late:
                 return self._propose_at_once(by_formula, result)
             results.append(result)
-        self._measure_operators(by_formula.start, [result.best for result in results])
+        ends = [result.best for result in results]
+        ends += [self._walked.state] if self._walked else []
+        self._measure_operators(by_formula.start, ends)
         self._problem = by_formula.with_objective(self._problem.objective)
         start, method = self._problem.start, self._request.method
         checkpoint = Checkpoint(self._request.checkpoint, method, start)
@@ -199,6 +208,23 @@ class _Stages:
         result = by_formula.search("removal", budget)
         self._interrupted |= result.stopped == INTERRUPTED
         return Progress(result.expansions, 0.0, result.candidates[0])
+
+    def _walk(self, by_formula: GraphProblem) -> Result | None:
+        """Take the steps of the policy that comes along, and have their end measured."""
+        if self._task.walker is None or self._interrupted:
+            return None
+        self._tell("taking the steps of the policy that comes along")
+        left_s = self._end_s(_FORMULA) - time.monotonic()
+        until_s = time.monotonic() + max(left_s, min(self._request.seconds, _REMOVAL_S))
+        try:
+            result = walk(by_formula, self._task.walker, until_s)
+            if result.path:
+                self._walked = result.candidates[0]
+                self._seems_faster = self._look_at(self._walked)
+        except KeyboardInterrupt:
+            self._interrupted = True
+            return None
+        return result if result.path else None
 
     def _search_by_formula(self, by_formula: GraphProblem, removal: Progress | None) -> Result:
         """Search by formula, and have the best of that measured."""
@@ -286,7 +312,7 @@ class _Stages:
         if self._measured is None:
             return
         measured = self._measured
-        order = [pair for state in cheaper for pair in _changed(start, state)] + _near(start)
+        order = measuring_order(start, cheaper)
         # One is measured however late it is: without any, estimates would be of another machine.
         end_s = self._end_s(_OPERATORS)
         measured.deadline_s = max(end_s, time.monotonic() + _ONE_OPERATOR_S)
@@ -321,8 +347,8 @@ class _Stages:
         for by_estimate in others:
             visited = replay(Visited(self._problem.start), by_estimate.path)
             trails.append(worth_measuring(visited, max_states=_NUM_OF_OTHERS))
-        if self._sure is not None:
-            trails.append([replay(Visited(self._problem.start), self._sure.path)])
+        for end in filter(None, (self._walked, self._sure)):
+            trails.append([replay(Visited(self._problem.start), end.path)])
         ends = [trail[0] for trail in trails if trail]
         if not ends and result.expansions:
             ends = [Visited(self._problem.start)]
@@ -350,32 +376,6 @@ class _Stages:
         replayed = replay(Visited(self._problem.start_with_block_rules), visited.path)
         in_blocks = blocked(replayed)
         return None if in_blocks is replayed else in_blocks
-
-
-def _changed(start: Any, cheaper: Any) -> list[tuple[Graph, int]]:
-    """Return the nodes that differ between two states, each with its graph; the dearest first."""
-    before_ms, after_ms = start.node_costs_ms, cheaper.node_costs_ms
-    nodes = [
-        (cost_ms, start.graph, number)
-        for number, cost_ms in before_ms.items()
-        if number not in after_ms
-    ]
-    nodes += [
-        (cost_ms, cheaper.graph, number)
-        for number, cost_ms in after_ms.items()
-        if before_ms.get(number) != cost_ms
-    ]
-    nodes.sort(key=lambda node: -node[0])
-    return [(graph, number) for _, graph, number in nodes]
-
-
-def _near(start: Any) -> list[tuple[Graph, int]]:
-    """Return all nodes of a state: those that rules may change first, the dearest of them first."""
-    graph, costs_ms = start.graph, start.node_costs_ms
-    near = {number for match in start.matches for number in nodes_of(match)}
-    near |= {user for number in near for user in graph.users(number)}
-    order = sorted(costs_ms, key=lambda number: (number not in near, -costs_ms[number], number))
-    return [(graph, number) for number in order]
 
 
 def nothing_to_search(method: str, start: State) -> Result:

@@ -34,6 +34,7 @@ class Task:
       reference: what candidates are compared with.
       levels: the backend at the levels that take the model, with less and less optimisation.
       policy: the policy that leads the search; None for a search without one.
+      walker: the policy whose likeliest steps are tried before any search; None for none of them.
       single: the backend on one thread, where it otherwise runs on several; else None.
       began_s: when everything began, by `time.monotonic`.
     """
@@ -45,6 +46,7 @@ class Task:
     levels: Sequence[Backend]
     policy: GraphPolicy | None
     began_s: float
+    walker: GraphPolicy | None = None
     single: Backend | None = None
 
     @property
@@ -91,6 +93,7 @@ def make_task(request: Optimization, reading: Reading, reporter: Reporter, began
         original.levels,
         reading.policy,
         began_s,
+        reading.walker,
         levels_of(request.objective)[0] if request.threads > 1 else None,
     )
 

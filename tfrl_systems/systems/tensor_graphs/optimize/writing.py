@@ -14,7 +14,6 @@ from environments import files
 from environments.errors import UserError
 from environments.tensor_graphs import onnx_io
 from environments.tensor_graphs.execution.isolation import remote
-from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.search import INTERRUPTED
 from tfrl_systems.systems.tensor_graphs.optimize.outcome import Outcome
 from tfrl_systems.systems.tensor_graphs.optimize.page import make_page
@@ -35,14 +34,16 @@ def write_outcome(outcome: Outcome, began_s: float) -> Outcome:
     """
     request = outcome.request
     shapes = dict(outcome.choice.points[0].shapes) if request.freeze else None
-    graph = outcome.after if outcome.visited else None
+    chosen = outcome.selection.chosen
     if outcome.quantized is not None and outcome.quantized.content:
         with tempfile.TemporaryDirectory(prefix="tfrl-") as name:
             source = pathlib.Path(name) / "quantised.onnx"
             source.write_bytes(outcome.quantized.content)
-            write(source, request.place, None, shapes)
+            write(source, request.place, request.model, shapes)
+    elif chosen is not None:
+        write(chosen.path, request.place, request.model)
     else:
-        write(request.model, request.place, graph, shapes)
+        write(request.model, request.place, request.model, shapes)
     outcome = dataclasses.replace(outcome, seconds=time.monotonic() - began_s)
     if request.report is not None:
         files.replace(request.report, make_page(outcome).encode())
@@ -53,36 +54,35 @@ def write_outcome(outcome: Outcome, began_s: float) -> Outcome:
 
 
 def write(
-    source: pathlib.Path, output: pathlib.Path, graph: Graph | None, shapes: Shapes | None
+    source: pathlib.Path,
+    output: pathlib.Path,
+    original: pathlib.Path,
+    shapes: Shapes | None = None,
 ) -> None:
-    """Write a model's file and the one with its data, if it has one: both, or nothing.
+    """Copy a model's file and the one with its data, if it has one: both, or nothing.
 
     Args:
-      source: the model that was given.
+      source: the model to copy.
       output: path of the file; one that is there is replaced, with the data that belong to it
         alone.
-      graph: the faster model; None for a copy of the given one.
-      shapes: the shapes of a copy's inputs by name; None to leave them as they are.
+      original: the model that was given.
+      shapes: the shapes of the copy's inputs by name; None to leave them as they are.
 
     Raises:
       UserError: a file cannot be written, or onnxruntime does not load what was written, although
-        it loads the source.
+        it loads what was given.
     """
     before = _own_data(output)
-    check_fn = functools.partial(_check, source, output)
-    if graph is not None:
-        onnx_io.save(graph, output, check_fn=check_fn)
-    else:
-        onnx_io.copy(source, output, shapes, check_fn)
+    onnx_io.copy(source, output, shapes, functools.partial(_check, original, output))
     if before:
-        # The source may be a copy of the output's earlier file, and use the same data.
-        for path in before - _own_data(output) - data_of(source):
+        # What was given may be a copy of the output's earlier file, and use the same data.
+        for path in before - _own_data(output) - data_of(original):
             path.unlink(missing_ok=True)
 
 
-def _check(source: pathlib.Path, output: pathlib.Path, written: pathlib.Path) -> None:
+def _check(original: pathlib.Path, output: pathlib.Path, written: pathlib.Path) -> None:
     why = _why_not(written)
-    if why and not _why_not(source):
+    if why and not _why_not(original):
         raise UserError(f"{output}: not written: {why.replace(str(written), 'the new model')}")
 
 

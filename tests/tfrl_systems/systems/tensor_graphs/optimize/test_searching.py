@@ -18,6 +18,8 @@ from environments.tensor_graphs.costs.measured import MeasuredObjective
 from environments.tensor_graphs.costs.table import CostTable
 from environments.tensor_graphs.execution.backends import backend
 from environments.tensor_graphs.rules import files as rule_files
+from environments.tensor_graphs.search import EXHAUSTED, Result, Visited, replay
+from environments.tensor_graphs.search.results import step_of
 from tests.environments.tensor_graphs.costs.graphs import graph_cost
 from tests.environments.tensor_graphs.execution.models import chain
 from tests.environments.tensor_graphs.search.fakes import ops_of
@@ -65,12 +67,12 @@ class Lines(Reporter):
         yield self.lines.append
 
 
-def run(problem, seconds=60.0, began_s=None, early=None, **fields):
+def run(problem, seconds=60.0, began_s=None, early=None, walker=None, **fields):
     model = pathlib.Path("m.onnx")
     request = Optimization(model=model, output=model, seconds=seconds, expansions=200, **fields)
     began_s = time.monotonic() if began_s is None else began_s
     # Neither is anything run nor written.
-    task = Task(request, problem, None, None, (), None, began_s)
+    task = Task(request, problem, None, None, (), None, began_s, walker)
     reporter, early = Lines(), [] if early is None else early
     proposals = search(task, reporter, lambda state: bool(early.append(state)))
     return proposals, list(dict.fromkeys(line.split(":")[0] for line in reporter.lines))
@@ -160,6 +162,28 @@ def test_where_no_time_is_left_for_operators_what_the_formula_found_is_all_that_
     assert proposals.num_measured == 0 and proposals.num_estimated > 0
     assert proposals.result.path == early[0].path
     assert proposals.result.expansions > 0
+
+
+@pytest.mark.parametrize("seconds_ago", [0, 100])
+def test_where_the_policy_that_comes_along_leads_is_looked_at_first(seconds_ago, monkeypatch):
+    """The stand-in leads one step far, with time for a search behind it and without."""
+    walked = []
+
+    def walk(problem, policy, until_s):
+        assert policy == "walker" and until_s > time.monotonic()
+        path = (step_of(problem.start.matches[0]),)
+        walked.append(replay(Visited(problem.start), path))
+        state, cost_ms = walked[0].state, problem.start.cost_ms
+        return Result("policy", state, path, (walked[0],), cost_ms, 1, 0.1, EXHAUSTED, 1)
+
+    monkeypatch.setattr(searching, "walk", walk)
+    early = []
+    began_s = time.monotonic() - seconds_ago
+    proposals, lines = run(problem_of(adapter()), began_s=began_s, early=early, walker="walker")
+    assert lines[2] == "taking the steps of the policy that comes along"
+    assert early[0] is walked[0] and len(early) > 1
+    graphs = [state.state.graph for state in proposals.states]
+    assert all(state.state.graph in graphs for state in early[:2])
 
 
 @pytest.mark.parametrize(("slowdown", "seconds"), [(1, 1.5), (1.5, 2.25), (40, 3.0)])

@@ -100,7 +100,7 @@ def test_a_copy_of_what_does_not_load_either(source, out):
     model.graph.node[1].domain = "own"
     model.opset_import.add(domain="own", version=1)
     onnx.save(model, source)
-    writing.write(source, out, None, None)
+    writing.write(source, out, source)
     copied = onnx.load(out, load_external_data=False)
     assert [node.domain for node in copied.graph.node] == ["", "own"]
     assert len(files_in(out.parent)) == 3
@@ -108,7 +108,7 @@ def test_a_copy_of_what_does_not_load_either(source, out):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 def test_what_is_interrupted_leaves_what_was_there(error, source, out, monkeypatch):
-    writing.write(source, out, None, None)
+    writing.write(source, out, source)
     before = files_in(out.parent)
     data = source.parent / "data" / "w.bin"
     data.write_bytes(bytes(external_data.OFFSET) + (2 * external_data.WEIGHT).tobytes())
@@ -118,5 +118,5 @@ def test_what_is_interrupted_leaves_what_was_there(error, source, out, monkeypat
 
     monkeypatch.setattr(remote, "isolated", fail)
     with pytest.raises(error):
-        writing.write(source, out, None, None)
+        writing.write(source, out, source)
     assert files_in(out.parent) == before

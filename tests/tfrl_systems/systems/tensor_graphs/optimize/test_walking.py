@@ -1,0 +1,83 @@
+"""The likeliest steps of a policy: to where it stops, or till time is over."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from environments.tensor_graphs import models, onnx_io
+from environments.tensor_graphs.costs.analytic import AnalyticObjective
+from environments.tensor_graphs.execution.choosing import Choice
+from environments.tensor_graphs.execution.sizes import NONE_OPEN
+from environments.tensor_graphs.rules import files as rule_files
+from tfrl_systems.policies.numpy_network import Memoryless
+from tfrl_systems.systems.tensor_graphs import shipped
+from tfrl_systems.systems.tensor_graphs.optimize.walking import walk
+from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
+from tfrl_systems.systems.tensor_graphs.problem import GraphProblem, Rewriting
+
+SETTINGS = {
+    "max_nodes": 128,
+    "max_edges": 256,
+    "max_locations": 200,
+    "max_actions": 1024,
+    "max_steps": 50,
+    "may_stop": True,
+    "constants": False,
+}
+
+
+class Preferring(Memoryless):
+    """Prefers the actions of the first rule, or to stop."""
+
+    def __init__(self, stops):
+        self.stops = stops
+
+    def parameters(self, observation):
+        logits = -observation["actions"][..., 0].astype(np.float32)
+        logits[:, 0] += 10.0 * self.stops
+        logits[~observation["action_mask"]] = -1e9
+        return {"logits": logits, "actions": observation["actions"]}
+
+
+def walked(*rules, until_s=math.inf, stops=False):
+    graph = onnx_io.read(models.make("squeezenet-1.1"))
+    by_name = {rule.name: rule for rule in rule_files.load()}
+    chosen = tuple(by_name[name] for name in rules)
+    fixed = Choice((NONE_OPEN,))
+    problem = GraphProblem("squeezenet", graph, chosen, AnalyticObjective(), fixed, NONE_OPEN)
+    result = walk(problem, GraphPolicy(Preferring(stops), SETTINGS), until_s)
+    assert result.candidates[0].path == result.path
+    return [step.rule for step in result.path]
+
+
+def test_it_goes_on_to_where_no_step_is_left():
+    assert walked("global_average_is_mean") == ["global_average_is_mean"]
+
+
+def test_it_ends_where_the_policy_stops():
+    assert walked("global_average_is_mean", stops=True) == []
+
+
+def test_when_time_is_over_it_keeps_what_was_done():
+    assert len(walked("relu_of_concat", "concat_of_relu", until_s=-math.inf)) == 1
+
+
+def test_the_policy_that_comes_along_says_how_it_was_made():
+    files = [path for path in shipped.DIRECTORY.iterdir() if path.is_file()]
+    assert sum(path.stat().st_size for path in files) <= 400_000
+    made_by = json.loads((shipped.DIRECTORY / "made_by.json").read_text())
+    assert made_by["command"].startswith("tfrl train tensor_graphs --agent bc_max")
+
+
+@pytest.mark.ci
+def test_the_policy_that_comes_along_saves_computations_of_a_transformer():
+    """On a member of a family that it never drew; it sees no costs but those of the roofline."""
+    problem = GraphProblem.of(
+        "m", models.make("transformers:2000000"), Rewriting(objective="analytic")
+    )
+    result = walk(problem, GraphPolicy.load(shipped.DIRECTORY), math.inf)
+    assert result.best.cost_ms < result.start_cost_ms

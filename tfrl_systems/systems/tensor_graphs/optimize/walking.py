@@ -1,0 +1,46 @@
+"""Walking: the likeliest steps of a policy, from the model on, without a search or a measurement.
+
+The policy that comes with the installation has learned from measured costs what pays, and sees
+none. So it knows before anything is measured here what a formula does not.
+"""
+
+from __future__ import annotations
+
+import time
+
+from environments.tensor_graphs.search import EXHAUSTED, OUT_OF_TIME, Result, Visited, replay
+from environments.tensor_graphs.search.results import step_of
+from tfrl_systems.systems.tensor_graphs.player import PolicyPlayer
+from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
+from tfrl_systems.systems.tensor_graphs.problem import GraphProblem
+
+
+def walk(problem: GraphProblem, policy: GraphPolicy, until_s: float) -> Result:
+    """Take the likeliest steps; the result's one candidate is where they lead.
+
+    Args:
+      problem: the model; its costs decide nothing, unless the policy sees them.
+      policy: the policy, which stops where it likes.
+      until_s: the `time.monotonic()` after which no further step is taken.
+    """
+    began_s, start = time.monotonic(), Visited(problem.start)
+    rules = problem.without_contrib().rules
+    player = PolicyPlayer(policy, problem.name, problem.graph, rules, problem.objective)
+    path, stopped = [], EXHAUSTED
+    for match, _ in player.play(0, start.state):
+        path.append(step_of(match))
+        if time.monotonic() > until_s:
+            stopped = OUT_OF_TIME
+            break
+    end = replay(start, path)
+    return Result(
+        method="policy",
+        best=end.state,
+        path=end.path,
+        candidates=(end,),
+        start_cost_ms=start.cost_ms,
+        expansions=len(path),
+        seconds=time.monotonic() - began_s,
+        stopped=stopped,
+        expansions_of_best=len(path),
+    )

@@ -23,7 +23,7 @@ from environments.tensor_graphs.model import Model
 from environments.tensor_graphs.observation.observation import without_list
 from environments.tensor_graphs.observation.tracking import BYTES, FLOPS, KERNELS
 from environments.tensor_graphs.rewards import Figures, MeasureFn
-from environments.tensor_graphs.rewriting.engine import State
+from environments.tensor_graphs.rewriting.engine import Engine, State
 from environments.tensor_graphs.rewriting.matching import Match
 from environments.tensor_graphs.rules import files as rule_files
 from environments.tensor_graphs.rules.language.rule import Rule
@@ -94,7 +94,8 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
         self._sampler = sampler
         self._generator = np.random.default_rng(seed)
         objective = objectives.make_objective() if objective is None else objective
-        self.episodes = Episodes(rule_files.load() if rules is None else rules, settings, objective)
+        engine = Engine(rule_files.load() if rules is None else rules, objective)
+        self.episodes = Episodes(engine, settings)
         self._reward_fn = rewards.make_reward(settings.reward, settings.alpha, settings.beta)
         if settings.measure_every and measure_fn is None:
             sizes = getattr(objective, "sizes", NONE_OPEN)

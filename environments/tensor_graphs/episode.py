@@ -12,7 +12,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from environments.graph_observation import Arrays
-from environments.tensor_graphs.costs.objectives import Objective
 from environments.tensor_graphs.execution.sizes import NONE_OPEN, Sizes
 from environments.tensor_graphs.model import Model
 from environments.tensor_graphs.observation.observation import Observer, without_list
@@ -113,17 +112,17 @@ class Episodes:
       observer: makes the observations.
     """
 
-    def __init__(self, rules: Sequence[Rule], settings: Settings, objective: Objective) -> None:
-        """Prepare to begin episodes.
+    def __init__(self, engine: Engine, settings: Settings) -> None:
+        """Prepare to begin episodes, whose states are those of an engine.
 
         Raises:
-          UserError: a rule or a setting cannot be used.
+          UserError: a setting cannot be used.
         """
-        self._engine = Engine(rules, objective)
-        self.rules = self._engine.rules
+        self._engine = engine
+        self.rules = engine.rules
         self.observer = Observer(self.rules, settings)
         self._shows_constants = settings.constants
-        self._sizes: Sizes = getattr(objective, "sizes", NONE_OPEN)
+        self._sizes: Sizes = getattr(engine.objective, "sizes", NONE_OPEN)
         # Cached views of starts of episodes, the most recently used one last.
         self._starts: collections.OrderedDict[Model | State, View] = collections.OrderedDict()
 
@@ -131,8 +130,8 @@ class Episodes:
         """Begin an episode.
 
         Args:
-          start: a model, or a state of an engine with the same rules and objective. If that is
-            another engine, its matches are searched for again.
+          start: a model, or a state. If that is of another engine with the same rules and
+            objective, its matches are searched for again.
           name: what the context is called; by default the name of the model.
         """
         return Episode(self.view(start, name), self.observer, self.rules)

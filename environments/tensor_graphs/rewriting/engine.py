@@ -43,6 +43,7 @@ class Engine:
 
     Attributes:
       rules: the rules; a state numbers them in this order.
+      objective: gives the cost of each node.
     """
 
     def __init__(
@@ -60,14 +61,14 @@ class Engine:
           RuleError: a rule uses an operator that does not exist, or two rules have the same name.
         """
         self.rules = tuple(rules)
-        self._objective = objective
+        self.objective = objective
         self._compiled = compile_rules(self.rules, admits_fn)
         self._starts = Starts(self._compiled)
 
     def with_objective(self, objective: NodeCost) -> Engine:
         """Return an engine with the same compiled rules and another objective."""
         engine = copy.copy(self)
-        engine._objective = objective
+        engine.objective = objective
         return engine
 
     def start(self, graph: Graph) -> State:
@@ -78,12 +79,12 @@ class Engine:
 
     def costs_ms(self, graph: Graph, nodes: Iterable[int]) -> dict[int, float]:
         """Return the costs of nodes, by number; leave out those that depend on constants alone."""
-        node_cost_ms = self._objective.node_cost_ms
+        node_cost_ms = self.objective.node_cost_ms
         return {n: node_cost_ms(graph, n) for n in nodes if not graph.is_constant(n)}
 
     def touched(self, before: Graph, after: Graph, change: Change) -> set[int]:
         """Return the nodes that an edit added, or whose cost it may have changed."""
-        affected = getattr(self._objective, "affected", None)
+        affected = getattr(self.objective, "affected", None)
         if affected is not None:
             return affected(before, after, change)
         touched = {*change.added, *change.rewired}

@@ -186,7 +186,8 @@ def test_whole_episodes_take_the_same_steps(name, number):
 
     def steps_of(own):
         policy = GraphPolicy(own, about)
-        episodes = policy.make_episodes(graph, rule_files.load(), AnalyticObjective())
+        start = Engine(rule_files.load(), AnalyticObjective()).start(graph)
+        episodes = policy.make_episodes(start)
         # The second time, all is remembered.
         begun = (episodes.begin(Model(name, graph)) for _ in range(2))
         return [[match for match, _ in policy.play(episode, number)] for episode in begun]

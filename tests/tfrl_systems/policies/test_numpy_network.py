@@ -16,6 +16,7 @@ from tf_agents.specs import tensor_spec
 
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.model import Model
+from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.rules import files
 from tests.tfrl_systems import graph_problems
 from tests.tfrl_systems.graph_problems import RULES, random_observation
@@ -128,8 +129,8 @@ def test_policies_of_graphs(head):
 def make_observations(policy, model):
     """What a policy sees in episodes of different lengths; the graph changes with each step."""
     rules, objective = files.load(), AnalyticObjective()
-    loaded = Model.load(str(model))
-    episode = policy.make_episodes(loaded.graph, rules, objective).begin(loaded)
+    start = Engine(rules, objective).start(Model.load(str(model)).graph)
+    episode = policy.make_episodes(start).begin(start)
     seen = [episode.observation]
     for _ in policy.play(episode, 1):
         seen.append(episode.observation)

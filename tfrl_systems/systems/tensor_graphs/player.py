@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
-from environments.tensor_graphs.costs.objectives import Objective
-from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.rewriting.engine import State
 from environments.tensor_graphs.rewriting.matching import Match
-from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.search.neighbourhoods import NodeSignatures
 from environments.tensor_graphs.search.savings import Savings
 from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
 
 
 class PolicyPlayer:
-    """A policy that plays on one model (`search.Player`), with these rules and costs."""
+    """A policy that plays on one model (`search.Player`).
 
-    def __init__(
-        self,
-        policy: GraphPolicy,
-        name: str,
-        graph: Graph,
-        rules: Sequence[Rule],
-        objective: Objective,
-    ) -> None:
+    Args:
+      policy: the policy.
+      name: name of the model.
+      start: the model, with rules that the policy may have learned with.
+    """
+
+    def __init__(self, policy: GraphPolicy, name: str, start: State) -> None:
         self._policy, self._name = policy, name
         # All episodes share one engine, because it remembers what rules make.
-        self._episodes = policy.make_episodes(graph, rules, objective)
+        self._episodes = policy.make_episodes(start)
         self._savings = Savings()
 
     def play(self, number: int, start: Any) -> Iterator[tuple[Match, State]]:

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from environments.errors import UserError
-from environments.tensor_graphs.costs.objectives import Objective
 from environments.tensor_graphs.episode import Episode, Episodes
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.observation.observation import VOCABULARY, is_understood
@@ -77,8 +76,11 @@ class GraphPolicy:
         network = load_network(directory, described["kind"])
         return cls(network, _settings_of(directory, described), seed)
 
-    def make_episodes(self, graph: Graph, rules: Sequence[Rule], objective: Objective) -> Episodes:
+    def make_episodes(self, start: State) -> Episodes:
         """Prepare episodes on a model, which may be larger than those that it was trained on.
+
+        Args:
+          start: the model; the episodes have its engine.
 
         Raises:
           UserError: the policy knows rules by their numbers, and these are other rules.
@@ -86,12 +88,12 @@ class GraphPolicy:
         trained = self.settings
         rooms = {name: _ROOM * trained[name] for name in SIZES}
         if trained.get("head") in _BY_NUMBERS:
-            self._check_rules(rules)
+            self._check_rules(start.engine.rules)
             rooms["max_locations"] = trained["max_locations"]
         max_steps, patience = trained["max_steps"], trained.get("patience", 0)
         if patience:
-            max_steps = max(max_steps, len(graph.nodes))
-            patience = patience_with(graph, patience)
+            max_steps = max(max_steps, len(start.graph.nodes))
+            patience = patience_with(start.graph, patience)
         settings = Settings(
             max_steps=max_steps,
             patience=patience,
@@ -101,7 +103,7 @@ class GraphPolicy:
             shown_costs=trained.get("shown_costs", "objective"),
             **rooms,
         )
-        return Episodes(rules, settings, objective)
+        return Episodes(start.engine, settings)
 
     def _check_rules(self, rules: Sequence[Rule]) -> None:
         expected = self.settings.get("rules_sha256")

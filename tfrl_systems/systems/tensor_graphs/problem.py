@@ -272,7 +272,7 @@ class GraphProblem:
         """Return the problem without the rules for operators that onnxruntime alone has."""
         names = rule_files.contrib_names()
         rules = tuple(rule for rule in self.rules if rule.name not in names)
-        return dataclasses.replace(self, rules=rules)
+        return self if rules == self.rules else dataclasses.replace(self, rules=rules)
 
     def _start(self, rules: tuple[Rule, ...]) -> State:
         try:
@@ -302,8 +302,7 @@ class GraphProblem:
         from tfrl_systems.systems.tensor_graphs.player import PolicyPlayer
 
         # A policy plays with the rules that it may have learned with.
-        rules = self.without_contrib().rules
-        player = PolicyPlayer(policy, self.name, self.graph, rules, self.objective)
+        player = PolicyPlayer(policy, self.name, self.without_contrib().start)
         if method == "policy":
             return follow(self.start, player, num_rollouts, budget, **others)
         return search(self.start, method, budget, guide=player, **others)

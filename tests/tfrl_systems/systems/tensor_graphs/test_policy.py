@@ -12,9 +12,9 @@ from environments.tensor_graphs import models, onnx_io
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.execution.choosing import Choice
 from environments.tensor_graphs.execution.sizes import NONE_OPEN
-from environments.tensor_graphs.model import Model
 from environments.tensor_graphs.observation import features
 from environments.tensor_graphs.operators.numbers import NUMBERS
+from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.rules import files as rule_files
 from environments.tensor_graphs.search import Budget, replay
 from environments.tensor_graphs.search.neighbourhoods import NodeSignatures, signature_of
@@ -52,7 +52,7 @@ def problem_of(name):
 
 def player_on(problem, network):
     policy = GraphPolicy(network, SETTINGS)
-    return PolicyPlayer(policy, problem.name, problem.graph, problem.rules, problem.objective)
+    return PolicyPlayer(policy, problem.name, problem.start)
 
 
 @pytest.mark.parametrize("head, locations", [("local", 800), ("hierarchical", 200)])
@@ -60,7 +60,8 @@ def test_there_is_room_for_a_larger_model_than_those_that_it_learned_on(head, lo
     """Four times as much of everything, but for the head that has an output for each location."""
     graph = onnx_io.read(models.make("bert-tiny"))
     policy = GraphPolicy(Chance(), {**SETTINGS, "head": head})
-    episodes = policy.make_episodes(graph, rule_files.load(), AnalyticObjective())
+    start = Engine(rule_files.load(), AnalyticObjective()).start(graph)
+    episodes = policy.make_episodes(start)
     specs = episodes.observer.specs()
     assert specs["nodes"].shape[0] == 4 * 128 + 1
     assert specs["edges"].shape[0] == 4 * 256
@@ -137,8 +138,8 @@ def test_a_greedy_episode_does_not_go_round_in_rings(may_stop):
     def rules_of(names):
         policy = GraphPolicy(Round(), {**SETTINGS, "may_stop": may_stop})
         rules = [by_name[name] for name in names]
-        episodes = policy.make_episodes(graph, rules, AnalyticObjective())
-        played = policy.play(episodes.begin(Model("squeezenet", graph)))
+        start = Engine(rules, AnalyticObjective()).start(graph)
+        played = policy.play(policy.make_episodes(start).begin(start))
         return [match.rule for match, _ in played]
 
     there, back, aside = names
@@ -187,8 +188,8 @@ def test_a_policy_saved_before_an_operator_was_added_takes_it_for_none(lent_run,
     policy = GraphPolicy.load(directory)
     graph = onnx_io.read(models.make("bert-tiny"))
     objective = AnalyticObjective()
-    episodes = policy.make_episodes(graph, rule_files.load(), objective)
-    seen = episodes.begin(Model("bert-tiny", graph)).observation
+    start = Engine(rule_files.load(), objective).start(graph)
+    seen = policy.make_episodes(start).begin(start).observation
 
     def drawn(number):
         changed = dict(seen)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import pathlib
 import time
 from collections.abc import Callable, Sequence
@@ -47,21 +48,21 @@ class Judge:
             single=task.single,
         )
 
-    def look_at(self, visited: Visited) -> bool:
+    def look_at(self, visited: Visited) -> float:
         """Check and measure a state shortly, so that this is done however long the search takes.
 
         Returns:
-          Whether it is right and seems no slower.
+          The share of the model's time that it is expected to take; infinite where it is wrong.
         """
         seen = {candidate.visited.state.graph for candidate in self._early}
         if self._task.trials.unseen or visited.state.graph in seen:
-            return True
+            return 1.0
         (candidate,) = self._checker.checked([visited], f"early-{len(self._early)}")
         self._selector.until_s = self._task.share_end_s(1.0)
         if not candidate.refusal and self._selector.affordable(_EARLY):
             candidate = self._selector.screened(candidate, self._task.share_end_s(_EARLY))
         self._early.append(candidate)
-        return not candidate.refusal and expected_ratio(candidate) <= 1
+        return math.inf if candidate.refusal else expected_ratio(candidate)
 
     def select(self, proposed: Sequence[Visited]) -> Selection:
         """Choose the fastest state that is right; without measuring, the first that is right."""

@@ -65,6 +65,8 @@ _REMOVAL_S, _LEAST_FORMULA = 3.0, 0.3
 # A time that is too short to tell how busy the machine is.
 _CLOCK_S = 0.01
 _ONE_OPERATOR_S = 0.5
+# Where the steps of the policy that comes along save so much, a search by formula has to wait.
+_ENOUGH = 0.98
 # A search that has found nothing after this share of its time is given up.
 _PATIENCE = 0.7
 # This many states are checked and measured as whole models, and so many of them from the trail of
@@ -72,8 +74,9 @@ _PATIENCE = 0.7
 _NUM_PROPOSED, _NUM_ON_TRAIL, _NUM_OF_OTHERS = 7, 5, 3
 
 Tell = Callable[[str], None]
-LookAt = Callable[[Visited], bool]
-"""Checks and measures a state; returns whether it is right and does not seem slower."""
+LookAt = Callable[[Visited], float]
+"""Checks and measures a state; returns the share of the model's time that it is expected to take,
+infinite where it is wrong."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +98,7 @@ class Proposals:
     seconds: float = 0.0
 
 
-def search(task: Task, reporter: Reporter, look_at: LookAt = lambda _: True) -> Proposals:
+def search(task: Task, reporter: Reporter, look_at: LookAt = lambda _: 1.0) -> Proposals:
     """Search for states that cost less, as the user asks for it.
 
     Args:
@@ -132,8 +135,8 @@ class _Stages:
         self._sure: Visited | None = None
         # Where the policy that comes along leads.
         self._walked: Visited | None = None
-        # Whether what was looked at last is right, and was not measured slower.
-        self._seems_faster = False
+        # What the state that was looked at last is expected to take of the model's time.
+        self._expected_ratio = 1.0
 
     def run(self) -> Proposals:
         formula = AnalyticObjective(sizes=self._problem.sizes)
@@ -153,7 +156,7 @@ class _Stages:
         if self._has_others:
             self._sure = removal.best if removal is not None and removal.best.path else None
             walked = self._walk(by_formula)
-            if walked is not None and self._seems_faster and self._is_late:
+            if walked is not None and self._expected_ratio < _ENOUGH and self._is_late:
                 return self._propose_at_once(by_formula, walked)
             result = self._search_by_formula(by_formula, removal)
             if (result.path or self._walked) and self._is_late:
@@ -220,7 +223,7 @@ class _Stages:
             result = walk(by_formula, self._task.walker, until_s)
             if result.path:
                 self._walked = result.candidates[0]
-                self._seems_faster = self._look_at(self._walked)
+                self._expected_ratio = self._look_at(self._walked)
         except KeyboardInterrupt:
             self._interrupted = True
             return None
@@ -233,8 +236,8 @@ class _Stages:
         if result.path and not self._interrupted:
             self._tell("measuring what the search by formula found")
             try:
-                self._seems_faster = self._look_at(result.candidates[0])
-                if not self._seems_faster and self._sure is not None:
+                self._expected_ratio = self._look_at(result.candidates[0])
+                if self._expected_ratio > 1 and self._sure is not None:
                     self._look_at(self._sure)
             except KeyboardInterrupt:
                 self._interrupted = True
@@ -332,7 +335,7 @@ class _Stages:
     def _propose_at_once(self, by_formula: GraphProblem, result: Result) -> Proposals:
         """Propose what the search by formula ended with, and no more than can be measured."""
         self._problem = by_formula
-        if self._seems_faster:
+        if self._expected_ratio <= 1:
             self._sure = None
         graph, costs_ms = by_formula.start.graph, by_formula.start.node_costs_ms
         num_estimated = len({graph.nodes[number].label for number in costs_ms})

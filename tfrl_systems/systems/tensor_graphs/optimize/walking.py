@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import time
 
-from environments.tensor_graphs.search import EXHAUSTED, OUT_OF_TIME, Result, Visited, replay
-from environments.tensor_graphs.search.results import step_of
+from environments.tensor_graphs.search import EXHAUSTED, OUT_OF_TIME, Result, Visited
 from tfrl_systems.systems.tensor_graphs.player import PolicyPlayer
 from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
 from tfrl_systems.systems.tensor_graphs.problem import GraphProblem
@@ -23,20 +22,19 @@ def walk(problem: GraphProblem, policy: GraphPolicy, until_s: float) -> Result:
       policy: the policy, which stops where it likes.
       until_s: the `time.monotonic()` after which no further step is taken.
     """
-    began_s, start = time.monotonic(), Visited(problem.start)
-    rules = problem.without_contrib().rules
-    player = PolicyPlayer(policy, problem.name, problem.graph, rules, problem.objective)
-    path, stopped = [], EXHAUSTED
-    for match, _ in player.play(0, start.state):
-        path.append(step_of(match))
+    began_s, stopped = time.monotonic(), EXHAUSTED
+    start = problem.without_contrib().start
+    player, end = PolicyPlayer(policy, problem.name, start), Visited(start)
+    for match, state in player.play(0, start):
+        end = Visited(state, end, match)
         if time.monotonic() > until_s:
             stopped = OUT_OF_TIME
             break
-    end = replay(start, path)
+    path = end.path
     return Result(
         method="policy",
         best=end.state,
-        path=end.path,
+        path=path,
         candidates=(end,),
         start_cost_ms=start.cost_ms,
         expansions=len(path),

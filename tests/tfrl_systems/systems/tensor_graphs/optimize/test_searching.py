@@ -67,14 +67,14 @@ class Lines(Reporter):
         yield self.lines.append
 
 
-def run(problem, seconds=60.0, began_s=None, early=None, walker=None, **fields):
+def run(problem, seconds=60.0, began_s=None, early=None, walker=None, ratio=2.0, **fields):
     model = pathlib.Path("m.onnx")
     request = Optimization(model=model, output=model, seconds=seconds, expansions=200, **fields)
     began_s = time.monotonic() if began_s is None else began_s
     # Neither is anything run nor written.
     task = Task(request, problem, None, None, (), None, began_s, walker)
     reporter, early = Lines(), [] if early is None else early
-    proposals = search(task, reporter, lambda state: bool(early.append(state)))
+    proposals = search(task, reporter, lambda state: early.append(state) or ratio)
     return proposals, list(dict.fromkeys(line.split(":")[0] for line in reporter.lines))
 
 
@@ -164,9 +164,9 @@ def test_where_no_time_is_left_for_operators_what_the_formula_found_is_all_that_
     assert proposals.result.expansions > 0
 
 
-@pytest.mark.parametrize("seconds_ago", [0, 100])
-def test_where_the_policy_that_comes_along_leads_is_looked_at_first(seconds_ago, monkeypatch):
-    """The stand-in leads one step far, with time for a search behind it and without."""
+@pytest.fixture
+def walked(monkeypatch):
+    """Where a stand-in for the policy leads: one step far."""
     walked = []
 
     def walk(problem, policy, until_s):
@@ -177,6 +177,12 @@ def test_where_the_policy_that_comes_along_leads_is_looked_at_first(seconds_ago,
         return Result("policy", state, path, (walked[0],), cost_ms, 1, 0.1, EXHAUSTED, 1)
 
     monkeypatch.setattr(searching, "walk", walk)
+    return walked
+
+
+@pytest.mark.parametrize("seconds_ago", [0, 100])
+def test_where_the_policy_that_comes_along_leads_is_looked_at_first(seconds_ago, walked):
+    """With time for a search behind it and without."""
     early = []
     began_s = time.monotonic() - seconds_ago
     proposals, lines = run(problem_of(adapter()), began_s=began_s, early=early, walker="walker")
@@ -184,6 +190,14 @@ def test_where_the_policy_that_comes_along_leads_is_looked_at_first(seconds_ago,
     assert early[0] is walked[0] and len(early) > 1
     graphs = [state.state.graph for state in proposals.states]
     assert all(state.state.graph in graphs for state in early[:2])
+
+
+def test_where_that_pays_and_time_is_over_no_search_follows(walked):
+    began_s = time.monotonic() - 100
+    proposals, lines = run(problem_of(adapter()), began_s=began_s, walker="walker", ratio=0.9)
+    assert lines[-1] == "taking the steps of the policy that comes along"
+    (state,) = proposals.states
+    assert state.state.graph == walked[0].state.graph
 
 
 @pytest.mark.parametrize(("slowdown", "seconds"), [(1, 1.5), (1.5, 2.25), (40, 3.0)])

@@ -23,8 +23,9 @@ from environments.tensor_graphs.settings import SIZES, Settings
 from tfrl_systems.policies import distributions, policy_files
 from tfrl_systems.policies.numpy_actor import load_network
 
-# How many times more room an observation has than it had in training.
-_ROOM = 4
+# How many times more room an observation has than it had in training, and than a model needs
+# before any step.
+_ROOM, _GROWTH = 4, 2
 # Logits that differ by less, relative to the largest, are as good as equal.
 _ROUNDING = 1e-5
 # Heads that know rules and locations by their numbers: rules and number of locations are fixed.
@@ -86,7 +87,8 @@ class GraphPolicy:
           UserError: the policy knows rules by their numbers, and these are other rules.
         """
         trained = self.settings
-        rooms = {name: _ROOM * trained[name] for name in SIZES}
+        needed = _needed(start)
+        rooms = {name: max(_ROOM * trained[name], _GROWTH * needed[name]) for name in SIZES}
         if trained.get("head") in _BY_NUMBERS:
             self._check_rules(start.engine.rules)
             rooms["max_locations"] = trained["max_locations"]
@@ -160,6 +162,17 @@ class GraphPolicy:
         )
         drawn: np.ndarray = observation["actions"][order[is_match[order]]]
         return drawn
+
+
+def _needed(start: State) -> dict[str, int]:
+    """Return how large an observation of a model is before any step."""
+    nodes, num_matches = start.graph.nodes.values(), start.num_matches
+    return {
+        "max_nodes": len(nodes),
+        "max_edges": sum(len(node.inputs) for node in nodes),
+        "max_locations": int(num_matches.max(initial=0)),
+        "max_actions": int(num_matches.sum()) + 1,
+    }
 
 
 def _with_short_list(observation: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

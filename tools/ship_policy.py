@@ -70,7 +70,7 @@ def graphs_of(directory: pathlib.Path, policy: pathlib.Path) -> list[dict[str, o
         )
     return [
         {
-            "model": play["model"],
+            "model": pathlib.PurePath(play["model"]).name.removesuffix(".onnx"),
             "policy": shipped.NAME if record["policy_sha256"] == digest else record["policy"],
             **{name: play[name] for name in ("limit_s", "percent", "seconds")},
         }

@@ -71,8 +71,9 @@ def graphs_of(directory: pathlib.Path, policy: pathlib.Path) -> list[dict[str, o
     return [
         {
             "model": pathlib.PurePath(play["model"]).name.removesuffix(".onnx"),
-            "policy": shipped.NAME if record["policy_sha256"] == digest else record["policy"],
-            **{name: play[name] for name in ("limit_s", "percent", "seconds")},
+            # What the policy leads is named regions:DIR.
+            "policy": record["policy"].replace(str(policy), of_graphs.NAME),
+            **{name: round(play[name], 3) for name in ("limit_s", "percent", "seconds")},
         }
         for record in records
         if record.get("policy_sha256") in (digest, "")

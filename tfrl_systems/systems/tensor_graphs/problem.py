@@ -15,6 +15,7 @@ from environments.errors import UsageError, UserError
 from environments.files import exists
 from environments.tensor_graphs import models, onnx_io
 from environments.tensor_graphs.costs import objectives
+from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.costs.objectives import Objective, make_objective
 from environments.tensor_graphs.execution.backends import Arrays
 from environments.tensor_graphs.execution.choosing import Choice
@@ -27,7 +28,9 @@ from environments.tensor_graphs.operators.operator import FLOAT_TYPES
 from environments.tensor_graphs.rewriting.engine import Engine, State
 from environments.tensor_graphs.rules import files as rule_files
 from environments.tensor_graphs.rules.language.rule import Rule, RuleError
+from environments.tensor_graphs.rules.library.recognition import SLOWNESS, fused_chains
 from environments.tensor_graphs.search import Budget, Result, follow, search
+from environments.tensor_graphs.search.fused_formula import FusedFormula
 from environments.tensor_graphs.selection.blocking import divided
 from tfrl_systems.drivers.requirements import Files, Requirements, here
 from tfrl_systems.settings import option
@@ -267,6 +270,13 @@ class GraphProblem:
         problem = dataclasses.replace(self, objective=objective)
         vars(problem)["start"] = self.start.with_objective(objective)
         return problem
+
+    @functools.cached_property
+    def by_formula(self) -> GraphProblem:
+        """The problem by costs that are worked out, as onnxruntime joins operators to kernels."""
+        formula = AnalyticObjective(sizes=self.sizes)
+        fused = FusedFormula(formula, fused_chains(), SLOWNESS)
+        return dataclasses.replace(self, objective=fused)
 
     def without_contrib(self) -> GraphProblem:
         """Return the problem without the rules for operators that onnxruntime alone has."""

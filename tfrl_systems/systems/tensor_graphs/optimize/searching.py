@@ -32,7 +32,6 @@ from typing import Any
 
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.costs.measured import MeasuredObjective
-from environments.tensor_graphs.rules.library.recognition import SLOWNESS, fused_chains
 from environments.tensor_graphs.search import (
     EXHAUSTED,
     INTERRUPTED,
@@ -43,7 +42,6 @@ from environments.tensor_graphs.search import (
     Visited,
     replay,
 )
-from environments.tensor_graphs.search.fused_formula import FusedFormula
 from environments.tensor_graphs.selection.blocking import blocked
 from environments.tensor_graphs.selection.candidates import worth_measuring
 from tfrl_systems.reporting import Reporter
@@ -139,9 +137,7 @@ class _Stages:
         self._expected_ratio = 1.0
 
     def run(self) -> Proposals:
-        formula = AnalyticObjective(sizes=self._problem.sizes)
-        fused = FusedFormula(formula, fused_chains(), SLOWNESS) if self._measured else formula
-        by_formula = dataclasses.replace(self._problem, objective=fused)
+        by_formula = self._problem.by_formula if self._measured else self._by_roofline()
         self._tell("looking for places where rules apply")
         with self._measuring_slowdown():
             has_matches = bool(by_formula.start.matches)
@@ -183,6 +179,10 @@ class _Stages:
         if self._interrupted:
             result = dataclasses.replace(result, stopped=INTERRUPTED)
         return self._propose(result, results)
+
+    def _by_roofline(self) -> GraphProblem:
+        formula = AnalyticObjective(sizes=self._problem.sizes)
+        return dataclasses.replace(self._problem, objective=formula)
 
     @property
     def _is_late(self) -> bool:

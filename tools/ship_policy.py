@@ -28,8 +28,15 @@ from tools import running
 from tools.studies import learning
 from tools.studies.ladder import changes
 from tools.studies.runner import flat
+from tools.studies.study import Record
 
 _FIGURES = ("code", "tables", "rodata", "loaded", "file", "cpu", "instructions")
+
+
+def _records_in(directory: pathlib.Path) -> list[Record]:
+    """Return all records that a study has kept."""
+    paths = sorted(directory.glob("records/*.json"))
+    return [flat(json.loads(path.read_text(encoding="utf-8"))) for path in paths]
 
 
 def ladder_of(directory: pathlib.Path, policy: pathlib.Path) -> list[dict[str, object]]:
@@ -38,9 +45,7 @@ def ladder_of(directory: pathlib.Path, policy: pathlib.Path) -> list[dict[str, o
     Raises:
       UserError: the study was not made with this policy.
     """
-    paths = sorted(directory.glob("records/*.json"))
-    records = [flat(json.loads(path.read_text(encoding="utf-8"))) for path in paths]
-    fingerprint = load_policy(str(policy)).fingerprint
+    records, fingerprint = _records_in(directory), load_policy(str(policy)).fingerprint
     rows = [
         {name: row[name] for name in ("rung", "project", "compiler", *_FIGURES)}
         for row in changes(records)
@@ -60,9 +65,7 @@ def graphs_of(directory: pathlib.Path, policy: pathlib.Path) -> list[dict[str, o
     Raises:
       UserError: the study `graphs` was not made with this policy.
     """
-    paths = sorted(directory.glob("records/*.json"))
-    records = [flat(json.loads(path.read_text(encoding="utf-8"))) for path in paths]
-    digest = learning.digest_of(str(policy))
+    records, digest = _records_in(directory), learning.digest_of(str(policy))
     if not any(record.get("policy_sha256") == digest for record in records):
         raise UserError(
             f"{directory}: expected records of the study graphs with {policy}, found none; "

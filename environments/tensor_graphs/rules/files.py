@@ -120,6 +120,7 @@ def read(path: str | pathlib.Path | None = None, contrib: bool = False) -> RuleF
     return dataclasses.replace(file, rules=(*file.rules, *added), origins=origins)
 
 
+@functools.cache
 def contrib_names() -> frozenset[str]:
     """Return the names of the rules for operators that onnxruntime alone has."""
     return frozenset(rule.name for rule in library.rules_of(library.CONTRIB))

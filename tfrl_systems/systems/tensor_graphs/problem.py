@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -35,10 +35,8 @@ from environments.tensor_graphs.selection.blocking import divided
 from tfrl_systems.drivers.requirements import Files, Requirements, here
 from tfrl_systems.settings import option
 from tfrl_systems.systems.tensor_graphs.original import Original, levels_of, naming_options
-
-if TYPE_CHECKING:
-    from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
-
+from tfrl_systems.systems.tensor_graphs.player import PolicyPlayer
+from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
 
 Dimensions = tuple[tuple[str, tuple[int, ...]], ...]
 
@@ -309,8 +307,6 @@ class GraphProblem:
         """
         if policy is None:
             return search(self.start, method, budget, **others)
-        from tfrl_systems.systems.tensor_graphs.player import PolicyPlayer
-
         # A policy plays with the rules that it may have learned with.
         player = PolicyPlayer(policy, self.name, self.without_contrib().start)
         if method == "policy":

@@ -30,7 +30,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.costs.measured import MeasuredObjective
 from environments.tensor_graphs.search import (
     EXHAUSTED,
@@ -131,13 +130,13 @@ class _Stages:
         self._slowdown = 1.0
         # What only removes computations, if it is not where the main search begins.
         self._sure: Visited | None = None
-        # Where the policy that comes along leads.
-        self._walked: Visited | None = None
+        # What the policy that comes along came to, if it took a step.
+        self._walked: Result | None = None
         # What the state that was looked at last is expected to take of the model's time.
         self._expected_ratio = 1.0
 
     def run(self) -> Proposals:
-        by_formula = self._problem.by_formula if self._measured else self._by_roofline()
+        by_formula = self._problem.by_formula if self._measured else self._problem
         self._tell("looking for places where rules apply")
         with self._measuring_slowdown():
             has_matches = bool(by_formula.start.matches)
@@ -151,16 +150,15 @@ class _Stages:
             removal = self._remove(by_formula)
         if self._has_others:
             self._sure = removal.best if removal is not None and removal.best.path else None
-            walked = self._walk(by_formula)
-            if walked is not None and self._expected_ratio < _ENOUGH and self._is_late:
-                return self._propose_at_once(by_formula, walked)
+            self._walk(by_formula)
+            if self._walked and self._expected_ratio < _ENOUGH and self._is_late:
+                return self._propose_at_once(by_formula, self._walked)
             result = self._search_by_formula(by_formula, removal)
             if (result.path or self._walked) and self._is_late:
                 return self._propose_at_once(by_formula, result)
             results.append(result)
-        ends = [result.best for result in results]
-        ends += [self._walked.state] if self._walked else []
-        self._measure_operators(by_formula.start, ends)
+        seen = [*results, self._walked] if self._walked else results
+        self._measure_operators(by_formula.start, [result.best for result in seen])
         self._problem = by_formula.with_objective(self._problem.objective)
         start, method = self._problem.start, self._request.method
         checkpoint = Checkpoint(self._request.checkpoint, method, start)
@@ -179,10 +177,6 @@ class _Stages:
         if self._interrupted:
             result = dataclasses.replace(result, stopped=INTERRUPTED)
         return self._propose(result, results)
-
-    def _by_roofline(self) -> GraphProblem:
-        formula = AnalyticObjective(sizes=self._problem.sizes)
-        return dataclasses.replace(self._problem, objective=formula)
 
     @property
     def _is_late(self) -> bool:
@@ -205,29 +199,29 @@ class _Stages:
     def _remove(self, by_formula: GraphProblem) -> Progress:
         """Take what only removes computations; return how far that has come."""
         self._tell("removing computations")
-        left_s = self._end_s(_FORMULA) - time.monotonic()
-        seconds = max(left_s, min(self._request.seconds, _REMOVAL_S))
-        budget = Budget(seconds, self._request.budget.expansions)
+        budget = Budget(self._early_s, self._request.budget.expansions)
         result = by_formula.search("removal", budget)
         self._interrupted |= result.stopped == INTERRUPTED
         return Progress(result.expansions, 0.0, result.candidates[0])
 
-    def _walk(self, by_formula: GraphProblem) -> Result | None:
+    @property
+    def _early_s(self) -> float:
+        """Seconds for what comes before the search by formula, each time it is asked for."""
+        left_s = self._end_s(_FORMULA) - time.monotonic()
+        return max(left_s, min(self._request.seconds, _REMOVAL_S))
+
+    def _walk(self, by_formula: GraphProblem) -> None:
         """Take the steps of the policy that comes along, and have their end measured."""
         if self._task.walker is None or self._interrupted:
-            return None
+            return
         self._tell("taking the steps of the policy that comes along")
-        left_s = self._end_s(_FORMULA) - time.monotonic()
-        until_s = time.monotonic() + max(left_s, min(self._request.seconds, _REMOVAL_S))
         try:
-            result = walk(by_formula, self._task.walker, until_s)
+            result = walk(by_formula, self._task.walker, time.monotonic() + self._early_s)
             if result.path:
-                self._walked = result.candidates[0]
-                self._expected_ratio = self._look_at(self._walked)
+                self._walked = result
+                self._expected_ratio = self._look_at(result.candidates[0])
         except KeyboardInterrupt:
             self._interrupted = True
-            return None
-        return result if result.path else None
 
     def _search_by_formula(self, by_formula: GraphProblem, removal: Progress | None) -> Result:
         """Search by formula, and have the best of that measured."""
@@ -333,7 +327,7 @@ class _Stages:
             measured.deadline_s = -math.inf
 
     def _propose_at_once(self, by_formula: GraphProblem, result: Result) -> Proposals:
-        """Propose what the search by formula ended with, and no more than can be measured."""
+        """Propose what the policy or the search by formula ended with, and no more."""
         self._problem = by_formula
         if self._expected_ratio <= 1:
             self._sure = None
@@ -350,8 +344,8 @@ class _Stages:
         for by_estimate in others:
             visited = replay(Visited(self._problem.start), by_estimate.path)
             trails.append(worth_measuring(visited, max_states=_NUM_OF_OTHERS))
-        for end in filter(None, (self._walked, self._sure)):
-            trails.append([replay(Visited(self._problem.start), end.path)])
+        paths = [early.path for early in (self._walked, self._sure) if early is not None]
+        trails += [[replay(Visited(self._problem.start), path)] for path in paths]
         ends = [trail[0] for trail in trails if trail]
         if not ends and result.expansions:
             ends = [Visited(self._problem.start)]

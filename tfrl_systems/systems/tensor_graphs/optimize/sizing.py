@@ -6,7 +6,6 @@ import dataclasses
 import shlex
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from environments.errors import UsageError
 from environments.tensor_graphs.execution.backends import Backend
@@ -17,10 +16,8 @@ from tfrl_systems.reporting import Reporter
 from tfrl_systems.systems.tensor_graphs.optimize.reading import Reading
 from tfrl_systems.systems.tensor_graphs.optimize.request import Optimization
 from tfrl_systems.systems.tensor_graphs.original import levels_of
+from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
 from tfrl_systems.systems.tensor_graphs.problem import GraphProblem
-
-if TYPE_CHECKING:
-    from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
 
 
 @dataclasses.dataclass(frozen=True)

@@ -75,6 +75,11 @@ run_tests() {
   return "${PIPESTATUS[0]}"
 }
 
+check_types() {
+  "$PYTHON" -m mypy && "$PYTHON" -m tools.notebook_scripts "$logs" &&
+    "$PYTHON" -m mypy "$logs"/*_notebook.py
+}
+
 show_types() {
   wait "$types"
   local status=$?
@@ -93,7 +98,7 @@ if [ "$stack" = default ]; then
   run formatter "$PYTHON" -m ruff format --check
   run linter "$PYTHON" -m ruff check
   # The types take a minute of one core, so they are checked while the tests run.
-  "$PYTHON" -m mypy >"$logs/types" 2>&1 </dev/null &
+  check_types >"$logs/types" 2>&1 </dev/null &
   types=$!
 fi
 if [ "$#" != 0 ]; then

@@ -63,11 +63,9 @@ class Start:
     def may_match(self, graph: Graph, node: int) -> bool:
         """Whether a match may begin at a node; a quick check before the pattern is tried.
 
-        The node must not be constant. If all expressions share an input, that input must have as
-        many users as there are expressions.
+        If all expressions share an input, that input must have as many users as there are
+        expressions.
         """
-        if graph.is_constant(node):
-            return False
         if self.shared is None:
             return True
         ref = graph.nodes[node].inputs[self.shared]

@@ -20,13 +20,18 @@ from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import Change
 from environments.tensor_graphs.rewriting.joins import Start
 from environments.tensor_graphs.rewriting.matching import CompiledRule, Match, is_acyclic
+from environments.tensor_graphs.rewriting.patterns import Nodes, Used, used_by
 
 _location = operator.attrgetter("location")
+_rank = operator.itemgetter(0)
 
 _Root = tuple[str, int]
 """An operator and its number of inputs."""
 
 _RuleStart = tuple[CompiledRule, Start]
+
+_Place = tuple[int, CompiledRule, Start, tuple[int, ...]]
+"""A start's rank, its rule, itself, and the numbers of the nodes that are its operators."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,44 +55,68 @@ class _RuleMatches:
 _NONE = _RuleMatches()
 
 
+class _Branch:
+    """Starts whose patterns have the same operators so far, counted as `Pattern.operators` does.
+
+    Attributes:
+      starts: those that have no more operators, each with its rank among all starts.
+      below: for the place of the next operator, the branch for each operator there.
+    """
+
+    __slots__ = ("below", "starts")
+
+    def __init__(self) -> None:
+        self.starts: list[tuple[int, _RuleStart]] = []
+        self.below: dict[tuple[int, int], dict[Used, _Branch]] = {}
+
+    def add(self, rank: int, rule: CompiledRule, start: Start) -> None:
+        """Add a start, behind the operators of its pattern."""
+        branch = self
+        for register, index, used in start.pattern.operators:
+            by_used = branch.below.setdefault((register, index), {})
+            branch = by_used.setdefault(used, _Branch())
+        branch.starts.append((rank, (rule, start)))
+
+    def find(self, nodes: Nodes, numbers: tuple[int, ...]) -> Iterator[_Place]:
+        """Yield the starts whose operators are there, below operators with these numbers."""
+        for rank, start in self.starts:
+            yield rank, *start, numbers
+        for (register, index), by_used in self.below.items():
+            ref = nodes[numbers[register]].inputs[index]
+            if ref is not None and (branch := by_used.get(used_by(nodes, ref))) is not None:
+                yield from branch.find(nodes, (*numbers, ref.node))
+
+
 class Starts:
-    """The starts of all rules, sorted by the operators of their patterns.
+    """The starts of all rules, as a tree by the operators of their patterns.
+
+    Patterns have many operators in common, and most do not fit a node. So all patterns are compared
+    with it at once, operator by operator.
 
     Attributes:
       depth: depth of the deepest rule, in edges; see `CompiledRule`.
     """
 
     def __init__(self, rules: Collection[CompiledRule]) -> None:
-        """Sort the starts by the root's operator, and by an operator below it if there is one."""
-        self._plain: dict[_Root, list[_RuleStart]] = {}
-        self._with_child: dict[_Root, dict[int, dict[str, list[_RuleStart]]]] = {}
+        """Make the tree."""
         self.depth = max((rule.depth for rule in rules), default=0)
+        self._roots: dict[_Root, _Branch] = {}
+        ranks = itertools.count()
         for rule in rules:
             for start in rule.starts:
-                pattern = start.pattern
-                root = pattern.op, pattern.num_inputs
-                if pattern.child is None:
-                    self._plain.setdefault(root, []).append((rule, start))
-                else:
-                    position, op = pattern.child
-                    by_op = self._with_child.setdefault(root, {}).setdefault(position, {})
-                    by_op.setdefault(op, []).append((rule, start))
+                root = start.pattern.op, start.pattern.num_inputs
+                self._roots.setdefault(root, _Branch()).add(next(ranks), rule, start)
 
-    def at(self, graph: Graph, number: int) -> list[_RuleStart]:
-        """Return the starts that fit a node: in its operator, and in the one below it if given."""
+    def at(self, graph: Graph, number: int) -> list[_Place]:
+        """Return the starts whose operators are at a node and below it, in the order of the rules.
+
+        None begins at a constant node.
+        """
         node = graph.nodes[number]
-        inputs = node.inputs
-        root = node.op, len(inputs)
-        starts = self._plain.get(root, [])
-        by_position = self._with_child.get(root)
-        if by_position is None:
-            return starts
-        starts = list(starts)
-        for position, by_op in by_position.items():
-            ref = inputs[position]
-            if ref is not None:
-                starts += by_op.get(graph.nodes[ref.node].op, ())
-        return starts
+        branch = self._roots.get((node.op, len(node.inputs)))
+        if branch is None or graph.is_constant(number):
+            return []
+        return sorted(branch.find(graph.nodes, (number,)), key=_rank)
 
 
 class MatchIndex:
@@ -176,10 +205,11 @@ class MatchIndex:
         opset = getattr(self.graph.header, "opset", 0)
         begun = _by_distance(near, self._starts.depth)
         for number, edges in near.items():
-            for rule, start in self._starts.at(self.graph, number):
+            for _, rule, start, numbers in self._starts.at(self.graph, number):
                 if rule.depth < edges:
                     continue
-                for match in rule.matches_from(self.graph, start, number, begun[rule.depth], opset):
+                begun_at = begun[rule.depth]
+                for match in rule.matches_from(self.graph, start, numbers, begun_at, opset):
                     same = matches.setdefault(rule.number, {})
                     key = match.replaced, match.refs, match.values
                     twin = same.setdefault(key, match)

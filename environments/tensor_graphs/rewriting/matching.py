@@ -110,14 +110,19 @@ class CompiledRule:
         ]
 
     def matches_from(
-        self, graph: Graph, start: Start, node: int, near: Container[int], opset: int = 0
+        self,
+        graph: Graph,
+        start: Start,
+        numbers: tuple[int, ...],
+        near: Container[int],
+        opset: int = 0,
     ) -> Iterator[Match]:
-        """Find the matches in which a node is the root of the expression that a start begins with.
+        """Find the matches of the expression that a start begins with, where its operators are.
 
         Args:
           graph: the graph to search.
           start: one of `starts`.
-          node: number of the node.
+          numbers: the nodes that are the expression's operators, from the root down.
           near: all nodes that the caller begins at. A match with several of them as roots is found
             only from the one that comes first in the source.
           opset: version of ONNX's operators that the graph's model uses.
@@ -125,12 +130,12 @@ class CompiledRule:
         Yields:
           The matches. Those with `needs_check` may still create a cycle.
         """
-        if not start.may_match(graph, node):
+        if not start.may_match(graph, numbers[0]):
             return
         bound = Found([None] * len(self._variables), [None] * len(self._names), [])
-        if not start.pattern.match(graph.nodes, node, bound):
+        if not start.pattern.match_below(graph.nodes, numbers, bound):
             return
-        wholes: list[tuple[tuple[int, ...], Found]] = [((node,), bound)]
+        wholes: list[tuple[tuple[int, ...], Found]] = [(numbers[:1], bound)]
         for join in start.joins:
             wholes = [more for whole in wholes for more in joined(graph, join, near, *whole)]
         for roots, whole in wholes:

@@ -20,7 +20,10 @@ from environments.tensor_graphs.rules.language.expressions import Apply, Array, 
 Nodes = Mapping[int, Node] | Sequence[Node]
 """Nodes by number."""
 
-_VARIABLE, _APPLY, _ARRAY, _ABSENT = range(4)
+Used = tuple[str, int, int]
+"""An operator, the index of its output that is used, and its number of inputs."""
+
+_VARIABLE, _ARRAY, _ABSENT = range(3)
 _MAX_KNOWN = 1 << 14
 _UNIFORM: dict[Attributes, bool] = {}
 """Whether all elements of a constant are equal, by the digest of the constant."""
@@ -52,8 +55,8 @@ class Pattern:
       op: operator of the root.
       output: index of the root's output that the expression stands for.
       num_inputs: number of inputs of the root.
-      child: position and operator of the root's first input that is an operator; None if there is
-        none.
+      operators: for each operator below the root: the number of the operator that uses it (0 is the
+        root), the position of that input, and what it must be.
       depth: number of edges from the root to the farthest leaf.
       paths: for each variable, by its number: the positions of inputs along the shortest path from
         the root.
@@ -71,23 +74,15 @@ class Pattern:
         self.depth = 0
         self._variables = {name: number for number, name in enumerate(variables)}
         self._names = {name: number for number, name in enumerate(names)}
-        self._steps: list[tuple[Any, ...]] = []
+        self.operators: list[tuple[int, int, Used]] = []
+        self._leaves: list[tuple[Any, ...]] = []
         self._checks: list[tuple[int, _AttributeCheck]] = []
         self.num_inputs = len(root.inputs)
         self._compile(root)
-        self.child = next(
-            (
-                (index, operand.op)
-                for index, operand in enumerate(root.inputs)
-                if isinstance(operand, Apply)
-            ),
-            None,
-        )
 
     def _compile(self, root: Apply) -> None:
         todo: list[tuple[Apply, int, tuple[int, ...]]] = [(root, 0, ())]
-        num_nodes = 1
-        leaves: list[tuple[Any, ...]] = []
+        num_nodes, leaves = 1, self._leaves
         for applied, register, path in todo:
             check = _AttributeCheck(applied, self._names)
             if not check.is_idle:
@@ -96,8 +91,8 @@ class Pattern:
                 longer = (*path, index)
                 self.depth = max(self.depth, len(longer))
                 if isinstance(operand, Apply):
-                    step = (operand.op, operand.output, len(operand.inputs))
-                    self._steps.append((_APPLY, register, index, step))
+                    used = (operand.op, operand.output, len(operand.inputs))
+                    self.operators.append((register, index, used))
                     todo.append((operand, num_nodes, longer))
                     num_nodes += 1
                 elif operand is None:
@@ -108,7 +103,6 @@ class Pattern:
                     number = self._variables[operand.name]
                     self.paths.setdefault(number, longer)
                     leaves.append((_VARIABLE, register, index, number))
-        self._steps += leaves
 
     def _array(self, array: Array) -> tuple[int | None, Any]:
         (value,) = array.arguments
@@ -130,21 +124,21 @@ class Pattern:
         node = nodes[root]
         if node.op != self.op or len(node.inputs) != self.num_inputs:
             return False
-        taken = [node]
-        bound.nodes.append(root)
+        numbers = [root]
+        for register, index, used in self.operators:
+            ref = nodes[numbers[register]].inputs[index]
+            if ref is None or used_by(nodes, ref) != used:
+                return False
+            numbers.append(ref.node)
+        return self.match_below(nodes, numbers, bound)
+
+    def match_below(self, nodes: Nodes, numbers: Sequence[int], bound: Found) -> bool:
+        """Whether all else fits too where the operators do, which are `numbers`, the root first."""
+        bound.nodes.extend(numbers)
         refs = bound.refs
-        for kind, register, index, what in self._steps:
-            ref = taken[register].inputs[index]
-            if kind == _APPLY:
-                op, output, num_inputs = what
-                if ref is None or ref.output != output:
-                    return False
-                node = nodes[ref.node]
-                if node.op != op or len(node.inputs) != num_inputs:
-                    return False
-                taken.append(node)
-                bound.nodes.append(ref.node)
-            elif kind == _VARIABLE:
+        for kind, register, index, what in self._leaves:
+            ref = nodes[numbers[register]].inputs[index]
+            if kind == _VARIABLE:
                 if ref is None or (refs[what] is not None and refs[what] != ref):
                     return False
                 refs[what] = ref
@@ -153,7 +147,15 @@ class Pattern:
                     return False
             elif ref is None or not _is_array(nodes[ref.node], what, bound.values):
                 return False
-        return all(check.bind(nodes, taken[place], bound.values) for place, check in self._checks)
+        return all(
+            check.bind(nodes, nodes[numbers[place]], bound.values) for place, check in self._checks
+        )
+
+
+def used_by(nodes: Nodes, ref: Ref) -> Used:
+    """Return what `Pattern.operators` says of the node that a reference points to."""
+    node = nodes[ref.node]
+    return node.op, ref.output, len(node.inputs)
 
 
 class _AttributeCheck:

@@ -9,11 +9,11 @@ from typing import NamedTuple
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import Change
-from environments.tensor_graphs.rewriting.match_index import MatchIndex
+from environments.tensor_graphs.rewriting.match_index import MatchIndex, Starts
 from environments.tensor_graphs.rewriting.matching import Match, compile_rules
 from environments.tensor_graphs.rules.language.rule import FusedChain
 
-_MOST_GRAPHS = 4
+_MOST_GRAPHS = 32
 
 
 class _Chain(NamedTuple):
@@ -57,6 +57,7 @@ class FusedFormula:
         self.name, self.sizes = formula.name, formula.sizes
         self._slowness = {chain.rule.name: chain.slowness for chain in chains}
         self._compiled = compile_rules([chain.rule for chain in chains])
+        self._starts = Starts(self._compiled)
         # A search applies many matches to one graph, so the graphs used last keep their chains.
         self._latest: deque[tuple[MatchIndex, Chains]] = deque(maxlen=_MOST_GRAPHS)
 
@@ -87,7 +88,7 @@ class FusedFormula:
                 self._latest.remove(entry)
                 self._latest.append(entry)
                 return entry
-        index = MatchIndex(graph, self._compiled)
+        index = MatchIndex(graph, self._compiled, self._starts)
         return index, self._keep(index)
 
     def _keep(self, index: MatchIndex) -> Chains:

@@ -150,7 +150,7 @@ class _Stages:
             removal = self._remove(by_formula)
         if self._has_others:
             self._sure = removal.best if removal is not None and removal.best.path else None
-            self._walk(by_formula)
+            self._walk(by_formula, removal)
             if self._walked and self._expected_ratio < _ENOUGH and self._is_late:
                 return self._propose_at_once(by_formula, self._walked)
             result = self._search_by_formula(by_formula, removal)
@@ -210,14 +210,18 @@ class _Stages:
         left_s = self._end_s(_FORMULA) - time.monotonic()
         return max(left_s, min(self._request.seconds, _REMOVAL_S))
 
-    def _walk(self, by_formula: GraphProblem) -> None:
-        """Take the steps of the policy that comes along, and have their end measured."""
+    def _walk(self, by_formula: GraphProblem, removal: Progress | None) -> None:
+        """Take the steps of the policy that comes along, and have their end measured.
+
+        If what only removes computations gets farther even by formula, no measurement is spent.
+        """
         if self._task.walker is None or self._interrupted:
             return
         self._tell("taking the steps of the policy that comes along")
         try:
             result = walk(by_formula, self._task.walker, time.monotonic() + self._early_s)
-            if result.path:
+            reached = removal.best_cost_ms if removal is not None else math.inf
+            if result.path and result.best.cost_ms <= reached:
                 self._walked = result
                 self._expected_ratio = self._look_at(result.candidates[0])
         except KeyboardInterrupt:

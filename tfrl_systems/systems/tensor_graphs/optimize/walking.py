@@ -7,11 +7,15 @@ none. So it knows before anything is measured here what a formula does not.
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from environments.tensor_graphs.search import EXHAUSTED, OUT_OF_TIME, Result, Visited
 from tfrl_systems.systems.tensor_graphs.player import PolicyPlayer
 from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
 from tfrl_systems.systems.tensor_graphs.problem import GraphProblem
+
+# A policy that comes back so often to what it has seen has no plan for this model.
+_MOST_RETURNS = 24
 
 
 def walk(problem: GraphProblem, policy: GraphPolicy, until_s: float) -> Result:
@@ -25,8 +29,13 @@ def walk(problem: GraphProblem, policy: GraphPolicy, until_s: float) -> Result:
     began_s, stopped = time.monotonic(), EXHAUSTED
     start = problem.without_contrib().start
     player, end = PolicyPlayer(policy, problem.name, start), Visited(start)
+    seen, num_returns = {_view_of(start)}, 0
     for match, state in player.play(0, start):
         end = Visited(state, end, match)
+        num_returns += _view_of(state) in seen
+        seen.add(_view_of(state))
+        if num_returns > _MOST_RETURNS:
+            break
         if time.monotonic() > until_s:
             stopped = OUT_OF_TIME
             break
@@ -42,3 +51,8 @@ def walk(problem: GraphProblem, policy: GraphPolicy, until_s: float) -> Result:
         stopped=stopped,
         expansions_of_best=len(path),
     )
+
+
+def _view_of(state: Any) -> tuple[float, bytes]:
+    """Return what tells states apart, in less time than it takes to hash a graph."""
+    return state.cost_ms, state.num_matches.tobytes()

@@ -13,6 +13,7 @@ import onnx
 import pytest
 
 from environments.tensor_graphs import models, onnx_io
+from environments.tensor_graphs import search as searches
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.costs.measured import MeasuredObjective
 from environments.tensor_graphs.costs.table import CostTable
@@ -164,17 +165,26 @@ def test_where_no_time_is_left_for_operators_what_the_formula_found_is_all_that_
     assert proposals.result.expansions > 0
 
 
-@pytest.fixture
-def walked(monkeypatch):
-    """Where a stand-in for the policy leads: one step far."""
+def greedily(start):
+    return searches.search(start, "greedy").candidates[0]
+
+
+def at_a_loss(start):
+    match = max(start.matches, key=lambda match: start.apply(match).cost_ms)
+    return replay(Visited(start), (step_of(match),))
+
+
+@pytest.fixture(params=[greedily])
+def walked(monkeypatch, request):
+    """Where a stand-in for the policy leads."""
     walked = []
 
     def walk(problem, policy, until_s):
         assert policy == "walker" and until_s > time.monotonic()
-        path = (step_of(problem.start.matches[0]),)
-        walked.append(replay(Visited(problem.start), path))
-        state, cost_ms = walked[0].state, problem.start.cost_ms
-        return Result("policy", state, path, (walked[0],), cost_ms, 1, 0.1, EXHAUSTED, 1)
+        end = request.param(problem.start)
+        walked.append(end)
+        cost_ms = problem.start.cost_ms
+        return Result("policy", end.state, end.path, (end,), cost_ms, 1, 0.1, EXHAUSTED, 1)
 
     monkeypatch.setattr(searching, "walk", walk)
     return walked
@@ -190,6 +200,14 @@ def test_where_the_policy_that_comes_along_leads_is_looked_at_first(seconds_ago,
     assert early[0] is walked[0] and len(early) > 1
     graphs = [state.state.graph for state in proposals.states]
     assert all(state.state.graph in graphs for state in early[:2])
+
+
+@pytest.mark.parametrize("walked", [at_a_loss], indirect=True)
+def test_where_the_policy_leads_to_higher_costs_nothing_is_measured_there(walked):
+    early = []
+    proposals, _ = run(problem_of(adapter()), early=early, walker="walker")
+    graphs = {state.state.graph for state in (*early, *proposals.states)}
+    assert walked[0].state.graph not in graphs
 
 
 def test_where_that_pays_and_time_is_over_no_search_follows(walked):

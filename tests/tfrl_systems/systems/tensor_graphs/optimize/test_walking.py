@@ -62,6 +62,11 @@ def test_it_ends_where_the_policy_stops():
     assert walked("global_average_is_mean", stops=True) == []
 
 
+def test_a_policy_that_goes_back_and_forth_is_stopped():
+    """Relu goes below Concat and above it again; with one step an episode would take 50."""
+    assert 2 < len(walked("relu_of_concat", "concat_of_relu")) < SETTINGS["max_steps"]
+
+
 def test_when_time_is_over_it_keeps_what_was_done():
     assert len(walked("relu_of_concat", "concat_of_relu", until_s=-math.inf)) == 1
 

@@ -1,4 +1,4 @@
-"""Costs by formula, where a backend runs some chains of operators as one kernel."""
+"""Costs by formula that know how onnxruntime runs operators: chains as one, broadcasts in runs."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from environments.tensor_graphs.costs.analytic import AnalyticObjective
+from environments.tensor_graphs.costs.analytic import AnalyticObjective, at, input_types
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import Change
 from environments.tensor_graphs.rewriting.match_index import MatchIndex, Starts
 from environments.tensor_graphs.rewriting.matching import Match, compile_rules
 from environments.tensor_graphs.rules.language.rule import FusedChain
+from environments.tensor_graphs.search.broadcasting import BROADCASTING, RUN_MS, num_runs
 
 _MOST_GRAPHS = 32
 
@@ -67,11 +68,24 @@ class FusedFormula:
         chain = chains.get(number, _Chain((number,), 1.0))
         if number != chain.root:
             return 0.0
+        if len(chain.nodes) == 1:
+            return self._single_cost_ms(graph, number) + self._broadcasting_ms(graph, number)
         return chain.slowness * max(self._single_cost_ms(graph, n) for n in chain.nodes)
 
     def _single_cost_ms(self, graph: Graph, number: int) -> float:
         slowness = self._slowness_of_op.get(graph.nodes[number].op, 1.0)
         return slowness * self._formula.node_cost_ms(graph, number)
+
+    def _broadcasting_ms(self, graph: Graph, number: int) -> float:
+        """Return what the runs of a broadcast take, beyond the first; see `broadcasting`."""
+        node = graph.nodes[number]
+        if node.op not in BROADCASTING or graph.is_constant(number):
+            return 0.0
+        kinds = [at(kind, self.sizes) for kind in input_types(graph, node)]
+        if any(kind is None or kind.shape is None for kind in kinds):
+            return 0.0
+        first, second = (kind.shape for kind in kinds)  # type: ignore[union-attr]
+        return RUN_MS * (num_runs(first, second) - 1)  # type: ignore[arg-type]
 
     def affected(self, before: Graph, after: Graph, change: Change) -> set[int]:
         """Return the nodes of `after` that the edit added, or whose cost it may have changed."""

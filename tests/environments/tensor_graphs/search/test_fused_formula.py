@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 
 from environments.tensor_graphs import onnx_io
@@ -11,6 +12,7 @@ from environments.tensor_graphs.execution.backends import backend
 from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.rules import library
 from environments.tensor_graphs.rules.library.recognition import fused_chains
+from environments.tensor_graphs.search.broadcasting import RUN_MS
 from environments.tensor_graphs.search.fused_formula import FusedFormula
 from tests.environments.tensor_graphs.costs.graphs import graph_cost, graph_of
 
@@ -110,3 +112,12 @@ def test_an_operator_may_cost_more_than_the_formula_says():
     )
     slow = FusedFormula(AnalyticObjective(), fused_chains(), {"Tanh": 3.0})
     assert graph_cost(slow, nodes) == pytest.approx(relu_ms + 3 * tanh_ms)
+
+
+@pytest.mark.parametrize(("channels", "num_rows"), [("x", 0), ("w", 63)])
+def test_each_further_run_of_a_broadcast_costs_as_much(channels, num_rows):
+    """A factor for each of 8 channels in 64 rows, and one of the same shape."""
+    header = '<ir_version: 8, opset_import: ["" : 17]> g (float[64,8] x, float[8] w) => (y)'
+    plain = onnx_io.read(onnx.parser.parse_model(f"{header} {{ y = Mul(x, {channels}) }}"))
+    expected = graph_cost(AnalyticObjective(), plain) + num_rows * RUN_MS
+    assert graph_cost(fused(), plain) == pytest.approx(expected)

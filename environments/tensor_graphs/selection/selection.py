@@ -370,8 +370,11 @@ def expected_ratio(candidate: Candidate) -> float:
 def _why_none(candidates: Sequence[Candidate]) -> str:
     if not candidates:
         return "no rule lowers the estimated cost"
-    refusal = next(candidate.refusal for candidate in candidates if candidate.refusal)
-    return f"no candidate computes what the model does ({refusal})"
+    refusals = [candidate.refusal for candidate in candidates if candidate.refusal]
+    untimely = [refusal for refusal in refusals if refusal.startswith(NO_TIME)]
+    if untimely:
+        return untimely[0]
+    return f"no candidate computes what the model does ({refusals[0]})"
 
 
 def _why_slow(comparison: Comparison) -> str:

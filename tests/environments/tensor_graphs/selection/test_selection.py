@@ -21,6 +21,7 @@ from environments.tensor_graphs.search import Step, Visited, search
 from environments.tensor_graphs.selection import selection
 from environments.tensor_graphs.selection.candidates import Candidate, verify, worth_measuring
 from environments.tensor_graphs.selection.selection import (
+    NO_TIME,
     Measurement,
     Row,
     Selector,
@@ -90,6 +91,14 @@ def test_a_wrong_one_is_refused_however_fast_it_is(adapted, tmp_path):
     assert "relative error" in candidate.refusal
     selection = select(path, [candidate], trials, 0.1)
     assert selection.chosen is None and "no candidate computes" in selection.reason
+
+
+def test_what_there_was_no_time_for_is_not_called_wrong(adapted, tmp_path):
+    path, visited = adapted
+    trials = trials_of(random_inputs(adapter()))
+    (candidate,) = verified(path, [visited], trials, tmp_path)
+    late = dataclasses.replace(candidate, refusal=f"{NO_TIME} it at batch=2")
+    assert select(path, [late], trials, 0.1).reason == f"{NO_TIME} it at batch=2"
 
 
 def test_an_equal_one_is_no_gain(tmp_path, monkeypatch):

@@ -177,6 +177,15 @@ def train_eagerly(agent: tf_agent.TFAgent, experience: trajectory.Trajectory) ->
         tf.config.run_functions_eagerly(False)
 
 
+def updates_of(agent: tf_agent.TFAgent, monkeypatch: Any) -> list[tuple]:
+    """What each update to come learns from: the arguments of `get_loss`."""
+    updates, get_loss = [], agent.get_loss
+    monkeypatch.setattr(
+        agent, "get_loss", lambda *args, **more: updates.append(args) or get_loss(*args, **more)
+    )
+    return updates
+
+
 def state(agent: tf_agent.TFAgent) -> list[tf.Variable]:
     """All that learning changes: networks, normalisers, the optimizer's state, and the counter."""
     return [*agent.collect_policy.trainable_variables, *agent.variables, *agent.optimizer.variables]

@@ -33,6 +33,7 @@ from environments.tensor_graphs.rules.language.notation import op, rule
 from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.settings import Settings
 from tfrl_systems.drivers.episode_runner import EpisodeRunner
+from tfrl_systems.drivers.jobs import Chunk
 from tfrl_systems.policies import variables
 from tfrl_systems.policies.numpy_actor import NumpyActor
 
@@ -181,3 +182,12 @@ def batch(*observations: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         name: np.stack([observation[name] for observation in observations])
         for name in observations[0]
     }
+
+
+@functools.cache
+def experience(module: ModuleType, **settings: Any) -> Any:
+    """The experience of an agent that has learned nothing."""
+    agent = make_agent(module, **settings)
+    runner = MakeRunner(NumpyActor.from_policy(agent.collect_policy), 6)()
+    runner.load(data_of(agent))
+    return runner.run(Chunk(0, 0)).with_usual_length().trajectory

@@ -14,7 +14,7 @@ from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory
 
 from environments.errors import UserError
-from tfrl_systems.networks import actors, adam, graph_actors, graph_encoder
+from tfrl_systems.networks import actors, adam, graph_actors, graph_encoder, mixture
 
 NETWORKS: tuple[type[actors.Actor], ...] = (
     graph_actors.GraphActorNetwork,
@@ -138,6 +138,7 @@ def make_parts(
     action_spec: Any,
     has_spread: bool = False,
     two_policies: bool = False,
+    components: int = 1,
 ) -> tuple[Any, Any, adam.Adam]:
     """Make networks and optimizer; only the configuration's seed decides the initial weights.
 
@@ -147,13 +148,14 @@ def make_parts(
       action_spec: action spec of the environment.
       has_spread: whether the value network learns how far returns lie from their mean, too.
       two_policies: whether it has a value for each of two policies; see `ppo.TwoPolicyAgent`.
+      components: how many answers the policy has; see `networks.mixture`.
 
     Returns:
       The actor network and the value network, from `graph_actors` if observations are graphs with a
       list of actions, else from `actors`; and the optimizer of both.
     """
     std = config.action_std, config.state_dependent_std
-    actor = make_actor(config, time_step_spec, action_spec, *std)
+    actor = make_actor(config, time_step_spec, action_spec, *std, components)
     _, generator = _generators(config)
     value = actor.make_value(config, generator, has_spread, two_policies)
     value.create_variables()
@@ -167,12 +169,16 @@ def make_actor(
     action_spec: Any,
     action_std: float = Config.action_std,
     state_dependent_std: bool = False,
+    components: int = 1,
 ) -> Any:
     """Make the actor network of `make_parts`, for agents that need nothing else."""
     generator, _ = _generators(config)
     specs: tuple[Any, Any] = tensor_spec.from_spec((time_step_spec.observation, action_spec))
-    network_type = next(network_type for network_type in NETWORKS if network_type.suits(*specs))
-    actor = network_type(*specs, config, generator, state_dependent_std)
+    if components > 1:
+        actor = mixture.MixtureNetwork(*specs, config, generator, state_dependent_std, components)
+    else:
+        suiting = next(network_type for network_type in NETWORKS if network_type.suits(*specs))
+        actor = suiting(*specs, config, generator, state_dependent_std)
     actor.create_variables()
     actor.set_std(action_std)
     return actor
@@ -193,6 +199,7 @@ def set_progress(config: Config, optimizer: adam.Adam, actor: Any, progress: flo
         share = (progress - _SEARCH_ENDS) / (_LAST_STD_BEGINS - _SEARCH_ENDS)
         std = falling(config.search_action_std, config.final_action_std, share)
     actor.set_std(std)
+    actor.set_even_share(max(1 - progress / _SEARCH_ENDS, 0.0))
 
 
 def falling(start: float, end: float, progress: float) -> float:

@@ -194,6 +194,8 @@ def make_agent(
         "warm_start": not config.warm_start,
         # The model needs each real step, and dreams are not compared.
         "group": config.group == 1,
+        # Its policy is the controller, whose actor has one answer.
+        "components": config.components == 1,
         "fit_learning_rate": config.fit_learning_rate > 0,
     }
     policy_gradients.check("world_model", config, ranges)

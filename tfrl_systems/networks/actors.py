@@ -151,6 +151,9 @@ class Actor(network.Network):
     def set_std(self, share: float) -> None:
         """Set the standard deviation of float actions, as a share of half their range."""
 
+    def set_even_share(self, share: float) -> None:
+        """Set the share of actions that are drawn from all components of a mixture alike."""
+
     def once(self) -> contextlib.AbstractContextManager[None]:
         """Return a context in which what actor and value network share is computed once.
 
@@ -159,7 +162,7 @@ class Actor(network.Network):
         return contextlib.nullcontext()
 
 
-class _Perceptron(network.Network):
+class Perceptron(network.Network):
     """A perceptron over the joined inputs: hidden layers, then a linear layer."""
 
     def __init__(
@@ -191,7 +194,14 @@ class _Perceptron(network.Network):
                 tf.Variable(bias.astype(np.float32), name=f"{part}/bias"),
             ]
 
-    def _outputs(self, observation: Any) -> tf.Tensor:
+    def named_layers(self) -> dict[str, tf.Variable]:
+        """Return kernel_0, bias_0, … of all layers."""
+        return {
+            f"{('kernel', 'bias')[number % 2]}_{number // 2}": variable
+            for number, variable in enumerate(self._layers)
+        }
+
+    def outputs(self, observation: Any) -> tf.Tensor:
         """Return the last layer's sums, float32 [..., num_outputs]."""
         outer_rank = nest_utils.get_outer_rank(observation, self.input_tensor_spec)
         hidden, outer_shape = inputs.joined(observation, self.inputs, outer_rank)
@@ -203,7 +213,7 @@ class _Perceptron(network.Network):
         return tf.reshape(outputs, tf.concat([outer_shape, [outputs.shape[-1]]], axis=0))
 
 
-class ActorNetwork(_Perceptron, Actor):
+class ActorNetwork(Perceptron, Actor):
     """A perceptron from observations to a distribution over actions.
 
     Args:
@@ -260,7 +270,7 @@ class ActorNetwork(_Perceptron, Actor):
         self, observation: Any, step_type: Any = (), network_state: Any = (), training: bool = False
     ) -> tuple[tfp.distributions.Distribution, Any]:
         """Return the action's distribution and no state; observations [B, ...] or [B, T, ...]."""
-        outputs = self._outputs(observation)
+        outputs = self.outputs(observation)
         if self._actions.num_places:
             return NumberedActions.of(outputs, self._permits.of(observation)), network_state
         if self._log_std is None:
@@ -286,6 +296,12 @@ class ActorNetwork(_Perceptron, Actor):
         if self._log_std is not None:
             self._set_log_std_fn(np.full(self._log_std.shape, math.log(share), np.float32))
 
+    def set_first_actions(self, shares: np.ndarray) -> None:
+        """Set the float actions [n] of the untrained policy, as shares of half their range."""
+        bias = np.zeros(self._layers[-1].shape, np.float32)
+        bias[: self._actions.size] = np.arctanh(shares)
+        self._layers[-1].assign(bias)
+
     @property
     def can_be_normalized(self) -> bool:
         """Return whether no observation is an integer."""
@@ -308,14 +324,11 @@ class ActorNetwork(_Perceptron, Actor):
 
     def named_variables(self) -> dict[str, tf.Variable]:
         """Return kernel_0, bias_0, … of all layers, and log_std if actions are floats."""
-        named = {
-            f"{('kernel', 'bias')[number % 2]}_{number // 2}": variable
-            for number, variable in enumerate(self._layers)
-        }
+        named = self.named_layers()
         return named if self._log_std is None else {**named, "log_std": self._log_std}
 
 
-class ValueNetwork(_Perceptron):
+class ValueNetwork(Perceptron):
     """A network from observations to values, and to |return - value| with `has_spread`."""
 
     def __init__(
@@ -331,11 +344,11 @@ class ValueNetwork(_Perceptron):
         self, observation: Any, step_type: Any = (), network_state: Any = (), training: bool = False
     ) -> tuple[tf.Tensor, Any]:
         """Return values [B] or [B, T], and no state."""
-        return self._outputs(observation)[..., 0], network_state
+        return self.outputs(observation)[..., 0], network_state
 
     def value_and_log_spread(
         self, observation: Any, step_type: Any = (), training: bool = False
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return values, and logarithms of the usual |return - value|, each [B] or [B, T]."""
-        outputs = self._outputs(observation)
+        outputs = self.outputs(observation)
         return outputs[..., 0], outputs[..., 1]

@@ -3,7 +3,8 @@
 A distribution is the dict of its parameters, named as in TensorFlow Probability and as PPO needs
 them in its policy info:
 
-    normal, independent components    loc, scale_diag [B, n]
+    normal, independent coordinates   loc, scale_diag [B, n]
+    `networks.mixture` of these       logits [B, K], loc, scale_diag [B, K, n]
     categorical                       logits [B, num_actions]
     the same over a list of actions   logits, and actions [B, num_actions, n]
     `networks.numbered_actions`       rule_logits [B, R], place_logits [B, S] or [B, R, S],
@@ -34,10 +35,14 @@ def draw(parameters: Parameters, generator: np.random.Generator) -> np.ndarray:
     if "rule_logits" in parameters:
         rules = _draw_one(parameters["rule_logits"], generator)
         return np.stack([rules, _draw_one(_places_of(parameters, rules), generator)], axis=1)
-    if "logits" not in parameters:
-        loc = parameters["loc"]
+    if "loc" in parameters:
+        loc, scale = parameters["loc"], parameters["scale_diag"]
+        if "logits" in parameters:
+            components = _draw_one(parameters["logits"], generator)
+            rows = np.arange(len(components))
+            loc, scale = loc[rows, components], scale[rows, components]
         noise: np.ndarray = generator.standard_normal(loc.shape, np.float32)
-        noise *= parameters["scale_diag"]
+        noise *= scale
         noise += loc
         return noise
     return _at(_draw_one(parameters["logits"], generator), parameters)
@@ -48,21 +53,32 @@ def mode(parameters: Parameters) -> np.ndarray:
     if "rule_logits" in parameters:
         rules = parameters["rule_logits"].argmax(axis=1)
         return np.stack([rules, _places_of(parameters, rules).argmax(axis=1)], axis=1)
-    if "logits" not in parameters:
+    if "loc" in parameters and "logits" not in parameters:
         return parameters["loc"]
-    return _at(parameters["logits"].argmax(axis=1), parameters)
+    best = parameters["logits"].argmax(axis=1)
+    if "loc" in parameters:
+        means: np.ndarray = parameters["loc"][np.arange(len(best)), best]
+        return means
+    return _at(best, parameters)
 
 
 def entropy(parameters: Parameters) -> np.ndarray:
-    """Return the entropy of each row's distribution in nats, float64 [B]."""
+    """Return the entropy of each row's distribution in nats, float64 [B].
+
+    Of a mixture it is that of component and action, the action's own where means lie apart.
+    """
     if "rule_logits" in parameters:
         shares = _normalised_shares(parameters["rule_logits"])
         counts = np.maximum(parameters["num_places"], 1)
         of_places = _entropies(_cut_off(_by_rule(parameters), counts))
         return _entropies(parameters["rule_logits"]) + np.sum(shares * of_places, axis=1)
-    if "logits" not in parameters:
+    if "loc" in parameters:
         scale = parameters["scale_diag"].astype(np.float64)
-        return np.log(scale).sum(axis=1) + scale.shape[1] * _HALF_LOG_2_PI_E
+        own = np.log(scale).sum(axis=-1) + scale.shape[-1] * _HALF_LOG_2_PI_E
+        if "logits" not in parameters:
+            return own
+        shares = _normalised_shares(parameters["logits"])
+        return _entropies(parameters["logits"]) + np.sum(shares * own, axis=1)
     return _entropies(parameters["logits"])
 
 

@@ -15,6 +15,7 @@ from environments.errors import UserError
 from tfrl_systems.policies import distributions, policy_files, variables
 from tfrl_systems.policies.numpy_controller import NumpyController
 from tfrl_systems.policies.numpy_graph import NumpyGraphNetwork
+from tfrl_systems.policies.numpy_mixture import NumpyMixture
 from tfrl_systems.policies.numpy_network import NumpyNetwork
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ NETWORKS: Mapping[str, type] = {
     "actor": NumpyNetwork,
     "graph_actor": NumpyGraphNetwork,
     "controller": NumpyController,
+    "mixture": NumpyMixture,
 }
 """The network class of each kind; `describe` and policy.json name the kind."""
 
@@ -149,7 +151,9 @@ def read_policy(policy: tf_policy.TFPolicy) -> tuple[Any, dict[str, tf.Variable]
 
     if isinstance(policy, ControllerPolicy):
         return policy, dict(policy.named_variables())
-    networks = [submodule for submodule in policy.submodules if isinstance(submodule, Actor)]
+    actors = [submodule for submodule in policy.submodules if isinstance(submodule, Actor)]
+    parts = {id(part) for actor in actors for part in actor.submodules}
+    networks = [actor for actor in actors if id(actor) not in parts]
     normalisers = [
         submodule
         for submodule in policy.submodules

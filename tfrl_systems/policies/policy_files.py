@@ -41,6 +41,7 @@ FIELDS = {
         "masked",
     ),
     "controller": ("actions", "memory_size", "latents", "permits", "actor"),
+    "mixture": ("actions", "components", "answers", "judge"),
     "networks": ("num_models", "features", "baseline_feature", "margin"),
 }
 """The fields that policy.json must have, by the kind of policy."""

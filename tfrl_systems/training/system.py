@@ -28,6 +28,7 @@ GRAPH_SETTINGS = ("graph_width", "graph_rounds", "graph_block", "head", "max_log
 """Settings of agents that need observations of graphs."""
 FLOAT_SETTINGS = (
     *("action_std", "search_action_std", "final_action_std", "state_dependent_std"),
+    "components",
     *("num_waves", "magnify"),
 )
 """Settings of agents that need float actions."""

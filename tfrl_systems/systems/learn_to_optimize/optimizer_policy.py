@@ -16,14 +16,15 @@ import numpy as np
 from environments.errors import UserError
 from tfrl_systems.policies import policy_files
 from tfrl_systems.policies.numpy_actor import load_network
-from tfrl_systems.policies.numpy_network import NumpyNetwork
 from tfrl_systems.systems.learn_to_optimize import polishing
 
 if TYPE_CHECKING:
     import onnx
 
+    from tfrl_systems.systems.learn_to_optimize.onnx_policy import Network
 
-_KINDS = ("actor", "controller")
+
+_KINDS = ("actor", "controller", "mixture")
 
 
 def load_description(directory: pathlib.Path | str) -> dict[str, Any]:
@@ -63,7 +64,7 @@ class OptimizerPolicy:
 
     def __init__(
         self,
-        network: NumpyNetwork,
+        network: Network,
         num_tuned: int,
         polish: int = 0,
         function: polishing.RowFunction | None = None,

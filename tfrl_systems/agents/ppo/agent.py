@@ -1,103 +1,27 @@
-"""PPO: policy gradients in several small steps on the same experience.
-
-J. Schulman, F. Wolski, P. Dhariwal, A. Radford, O. Klimov: Proximal Policy Optimization Algorithms
-(2017), with the clipped objective (7), the advantages of its (11) and (12),
-
-    δ_t = r_t + γ d_t V(s_{t+1}) - V(s_t),    Â_t = δ_t + γ λ d_t Â_{t+1},
-
-where the discount d_t is 0 at the end of an episode. The value network learns R̂_t = Â_t + V(s_t).
-
-It is Algorithm 3 of the thesis (3.3), which leaves open what R̂ is and how many steps K there are,
-but for this: the objective is a mean over steps, not a sum over each trajectory, so that the step
-size does not depend on their length. Advantages are brought to mean 0 and variance 1. One Adam
-takes the steps of policy and value network together, since they share an encoder; the latter's loss
-has a weight. Settings add entropy, relative advantages, and scaled rewards and observations.
-
-Losses, advantages, normalisers and policies are those of TF-Agents' `PPOClipAgent`, but for this: a
-step of training sees every step in which an action was taken, even an episode's last one, and
-nothing else, while TF-Agents' means and variances count padding, and it skips steps whose return
-and advantage are 0. The epochs are a loop in the graph, which is traced once. And relative
-advantages and two policies have losses of their own. With groups, advantages are those that the
-experience brings along, as in Z. Shao et al.: DeepSeekMath (2024), without its further terms.
-"""
+"""The agent with one policy and one value function, and what the others share with it."""
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tree
 from tf_agents.agents import tf_agent
 from tf_agents.agents.ppo import ppo_agent, ppo_clip_agent, ppo_utils
-from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory
 from tf_agents.utils import common
 
 from tfrl_systems.agents import policy_gradients
+from tfrl_systems.agents.ppo.config import Config
 from tfrl_systems.networks.array_function import ArrayFunction
 
 # Added to errors of values before their logarithm is taken, which does not exist at 0. Small beside
 # normalised rewards.
 _LEAST_ERROR = 1e-4
 
-COLLECTS = "episodes"
 
-
-@dataclasses.dataclass(frozen=True)
-class Config(policy_gradients.Config):
-    """Settings of a PPO agent, beside those that policy gradient agents share.
-
-    Attributes:
-      num_epochs: how many times the agent learns from the experience of an iteration.
-      minibatch_size: steps of experience that one step of Adam sees, drawn without replacement; 0
-        for all. With graphs it bounds the memory: one of a thousand nodes takes about 10 MB.
-      clip: how far the ratio of new to old probability may leave 1 before its gradient is cut off.
-      gae_lambda: from 0 (advantages rely on the value network) to 1 (they rely on the returns).
-      relative_advantages: whether advantages are divided by their usual size at the observation,
-        which the value network learns beside the value. For some c an action can change orders of
-        magnitude less than for others, and noise can be stronger; the division lets the policy
-        learn all c alike.
-      normalize_observations: whether float observations are brought to mean 0 and variance 1 by
-        running statistics, which are part of the policy. Integers and graphs are never normalised.
-      normalize_rewards: whether rewards are divided by their running standard deviation.
-      two_policies: for graph observations: whether rule and location are chosen by two policies,
-        whose ratios are clipped each by itself, and which have a value function each, as in the
-        thesis (3.3). If not, the pair is one action.
-    """
-
-    num_epochs: int = 10
-    minibatch_size: int = 0
-    clip: float = 0.2
-    gae_lambda: float = 0.95
-    relative_advantages: bool = False
-    normalize_observations: bool = False
-    normalize_rewards: bool = True
-    two_policies: bool = dataclasses.field(default=False, metadata={"is_later": True})
-
-
-def make_agent(config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec) -> PPOAgent:
-    """Make a PPO agent (see `agents`)."""
-    policy_gradients.check("ppo", config, ranges(config))
-    agent_type = TwoPolicyAgent if config.two_policies else PPOAgent
-    return agent_type(config, *tensor_spec.from_spec((time_step_spec, action_spec)))
-
-
-def ranges(config: Config) -> dict[str, bool]:
-    """Return for each of PPO's own settings whether it is within its range."""
-    return {
-        "num_epochs": config.num_epochs >= 1,
-        "minibatch_size": config.minibatch_size >= 0,
-        "clip": config.clip > 0,
-        "gae_lambda": 0 <= config.gae_lambda <= 1,
-        # Both need a value network that learns.
-        "relative_advantages": config.group == 1 or not config.relative_advantages,
-        "two_policies": config.group == 1 or not config.two_policies,
-    }
-
-
-class _Learned(NamedTuple):
+class Learned(NamedTuple):
     """The steps that an update learns from, all with leading axes [1, N].
 
     Attributes:
@@ -113,18 +37,6 @@ class _Learned(NamedTuple):
     log_probabilities: tf.Tensor
     returns: tf.Tensor
     advantages: tf.Tensor
-
-
-class _Chosen(NamedTuple):
-    """What value functions learn if there are two policies.
-
-    Attributes:
-      returns: the returns of both, [1, N, 2].
-      rules: the rules that were chosen, [1, N].
-    """
-
-    returns: tf.Tensor
-    rules: tf.Tensor
 
 
 class PPOAgent(ppo_clip_agent.PPOClipAgent):
@@ -149,6 +61,7 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
             action_spec,
             has_spread=config.relative_advantages,
             two_policies=config.two_policies,
+            components=config.components,
         )
         super().__init__(
             time_step_spec,
@@ -197,10 +110,10 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
         self.train_step_counter.assign_add(1)
         return loss
 
-    def _learned(self, steps: trajectory.Trajectory) -> _Learned:
+    def _learned(self, steps: trajectory.Trajectory) -> Learned:
         """Return what the updates learn from steps [1, N] that have returns and advantages."""
         info = steps.policy_info
-        return _Learned(
+        return Learned(
             ts.TimeStep(steps.step_type, steps.reward, steps.discount, steps.observation),
             steps.action,
             common.log_probability(self._drawn_from(info), steps.action, self._action_spec),
@@ -219,7 +132,7 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
         size = self._config.minibatch_size
         return -(-tf.shape(advantages)[1] // size) if size else 1
 
-    def _part(self, learned: _Learned, number: tf.Tensor, num_parts: tf.Tensor | int) -> _Learned:
+    def _part(self, learned: Learned, number: tf.Tensor, num_parts: tf.Tensor | int) -> Learned:
         """Return what update `number` learns from: all steps, or one of an epoch's minibatches.
 
         The sizes of minibatches differ by at most one. The order of the steps differs between
@@ -236,7 +149,7 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
         places = order[part * num_steps // num_parts : (part + 1) * num_steps // num_parts]
         return tree.map_structure(lambda array: tf.gather(array, places, axis=1), learned)
 
-    def _update(self, learned: _Learned) -> tf_agent.LossInfo:
+    def _update(self, learned: Learned) -> tf_agent.LossInfo:
         """Do one step of Adam; return the loss before it."""
         variables = [*self._actor_net.trainable_variables, *self._value_net.trainable_variables]
         with tf.GradientTape() as tape, self.actor_network.once():
@@ -263,7 +176,7 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
         if not self._config.relative_advantages:
             return super().value_estimation_loss(time_steps, returns, *args, **kwargs)
         values, log_spread = self._values(time_steps.observation, (), training=True)
-        return self._config.value_weight * _relative_loss(values, log_spread, returns)
+        return self._config.value_weight * relative_loss(values, log_spread, returns)
 
     def _values(
         self, observation: Any, step_type: Any, training: bool
@@ -304,96 +217,12 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
         return policy_gradients.taken_steps(whole)
 
 
-class TwoPolicyAgent(PPOAgent):
-    """A PPO agent with one policy for the rule x, and one for the location l given x.
-
-    The thesis (3.2.3 and 3.3) says that both share a trunk, that each has a value network, and that
-    two sets of results are collected. It does not say what the second policy is rewarded for, nor
-    what its value network sees. Here both have the environment's rewards; the first value function
-    is V(s), the second V(s, x):
-
-        L = E [min(r_x Â_x, clip(r_x) Â_x) + min(r_l Â_l, clip(r_l) Â_l)],
-        r_x = π(x | s) / π_k(x | s),    r_l = π(l | s, x) / π_k(l | s, x)
-    """
-
-    def _learned(self, steps: trajectory.Trajectory) -> _Learned:
-        learned, info = super()._learned(steps), steps.policy_info
-        advantages = info["advantage"] * tf.exp(-info["log_spread"])
-        return learned._replace(
-            log_probabilities=_log_probabilities(self._drawn_from(info), steps.action),
-            returns=_Chosen(info["return"], steps.action[..., 0]),
-            advantages=tf.stack(
-                [policy_gradients.normalised(advantages[..., k]) for k in range(2)], axis=-1
-            ),
-        )
-
-    def policy_gradient_loss(
-        self,
-        time_steps: ts.TimeStep,
-        actions: tf.Tensor,
-        sample_action_log_probs: tf.Tensor,
-        advantages: tf.Tensor,
-        current_policy_distribution: Any,
-        *args: Any,
-        **kwargs: Any,
-    ) -> tf.Tensor:
-        """Return the sum of both policies' losses; all have a last axis of 2."""
-        logs = _log_probabilities(current_policy_distribution, actions)
-        ratios = tf.exp(logs - sample_action_log_probs)
-        clip = self._config.clip
-        clipped = tf.clip_by_value(ratios, 1 - clip, 1 + clip)
-        self._clip_fraction = tf.reduce_mean(tf.cast(tf.abs(ratios - 1) > clip, tf.float32))
-        objectives = tf.minimum(ratios * advantages, clipped * advantages)
-        return -tf.reduce_mean(tf.reduce_sum(objectives, axis=-1))
-
-    def value_estimation_loss(
-        self, time_steps: ts.TimeStep, returns: _Chosen, *args: Any, **kwargs: Any
-    ) -> tf.Tensor:
-        """Return the sum of the losses of both value functions."""
-        seen, losses = time_steps.observation, 0.0
-        for k, (values, log_spread) in enumerate(self._both(seen, returns.rules, (), True)):
-            own = returns.returns[..., k]
-            if self._config.relative_advantages:
-                losses += _relative_loss(values, log_spread, own)
-            else:
-                losses += tf.reduce_mean((own - values) ** 2)
-        return self._config.value_weight * losses
-
-    def _both(
-        self, observation: Any, rules: tf.Tensor, step_type: Any, training: bool
-    ) -> list[tuple[tf.Tensor, tf.Tensor]]:
-        """Return the values and log spreads of V(s) and of V(s, x); without spreads, they are 0."""
-        values = self.value_network
-        if self._config.relative_advantages:
-            first = values.value_and_log_spread(observation, step_type, training)
-        else:
-            alone, _ = values(observation, step_type, training=training)
-            first = alone, tf.zeros_like(alone)
-        return [first, values.of_locations(observation, rules, step_type, training)]
-
-    def _preprocess(self, experience: trajectory.Trajectory) -> trajectory.Trajectory:
-        """Return steps [B, T + 1] with returns, advantages and log spreads [B, T + 1, 2]."""
-        seen = experience.observation, experience.action[..., 0], experience.step_type
-        _, _, next_time_steps = self._collected_as_transition(experience)
-        columns: dict[str, list[tf.Tensor]] = {"return": [], "advantage": [], "log_spread": []}
-        for values, log_spread in self._both(*seen, training=False):
-            returns, advantages = self.compute_return_and_advantage(next_time_steps, values)
-            for name, column in (("return", returns), ("advantage", advantages)):
-                columns[name].append(tf.pad(column, [[0, 0], [0, 1]]))
-            columns["log_spread"].append(log_spread)
-        info = {name: tf.stack(column, axis=-1) for name, column in columns.items()}
-        info["dist_params"] = experience.policy_info["dist_params"]
-        return experience.replace(policy_info=info)
-
-
-def _relative_loss(values: tf.Tensor, log_spread: tf.Tensor, returns: tf.Tensor) -> tf.Tensor:
+def relative_loss(values: tf.Tensor, log_spread: tf.Tensor, returns: tf.Tensor) -> tf.Tensor:
     """Return the squared error of values, and that of the logarithms of their usual error."""
     errors = returns - values
-    log_errors = tf.math.log(tf.abs(tf.stop_gradient(errors)) + _LEAST_ERROR)
-    return tf.reduce_mean(errors**2) + tf.reduce_mean((log_spread - log_errors) ** 2)
+    return tf.reduce_mean(errors**2) + tf.reduce_mean((log_spread - log_sizes(errors)) ** 2)
 
 
-def _log_probabilities(distribution: Any, actions: tf.Tensor) -> tf.Tensor:
-    """Return the log-probabilities [..., 2] of the rule, and of the location given the rule."""
-    of_rules = distribution.rule_log_prob(actions)
-    return tf.stack([of_rules, distribution.log_prob(actions) - of_rules], axis=-1)
+def log_sizes(errors: tf.Tensor) -> tf.Tensor:
+    """Return the logarithms of errors' sizes, through which no gradient flows."""
+    return tf.math.log(tf.abs(tf.stop_gradient(errors)) + _LEAST_ERROR)

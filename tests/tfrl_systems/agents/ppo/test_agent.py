@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -14,7 +12,6 @@ import tree
 from tf_agents.trajectories import time_step as ts
 
 from environments import contexts
-from environments.errors import UserError
 from environments.tensor_graphs.environment import TensorGraphEnvironment
 from tests.tfrl_systems import actor_problems
 from tests.tfrl_systems.actor_problems import (
@@ -24,13 +21,14 @@ from tests.tfrl_systems.actor_problems import (
     snapshot,
     train_eagerly,
     two_episodes,
+    updates_of,
 )
 from tests.tfrl_systems.graph_problems import (
     RULES,
     SIZES,
     Hill,
-    MakeRunner,
     data_of,
+    experience,
     make_agent,
     relus,
 )
@@ -43,15 +41,6 @@ from tfrl_systems.policies.numpy_actor import NumpyActor
 PLAIN_PPO = PLAIN | {"gae_lambda": 0.5, "normalize_rewards": False, "num_epochs": 1}
 SMALL = {"hidden_sizes": (4,), "num_epochs": 3}
 TINY = {"graph_width": 4, "graph_rounds": 1}
-
-
-def updates_of(agent, monkeypatch) -> list[tuple]:
-    """What each update to come learns from: the arguments of `get_loss`."""
-    updates, get_loss = [], agent.get_loss
-    monkeypatch.setattr(
-        agent, "get_loss", lambda *args, **more: updates.append(args) or get_loss(*args, **more)
-    )
-    return updates
 
 
 def normalised(values):
@@ -124,51 +113,6 @@ def test_the_clipped_objective_of_algorithm_3_by_hand():
     np.testing.assert_allclose(slopes, np.array([0, -1.5, 0.5, 0]) / -4, atol=1e-6)
 
 
-class Pair(NamedTuple):
-    """A distribution that says which log-probabilities it has."""
-
-    of_rules: Any
-    of_pairs: Any
-
-    def rule_log_prob(self, action):
-        return self.of_rules
-
-    def log_prob(self, action):
-        return self.of_pairs
-
-
-def test_two_policies_are_clipped_each_by_itself():
-    """Two steps: the rule's ratio, the location's, and their advantages.
-
-    r_x    Â_x   min     r_l    Â_l   min     sum
-    2       1    1.2     1/2     1    0.5     1.7
-    1/2    -1   -0.8     1       3    3       2.2
-
-    The loss is -(1.7 + 2.2) / 2. As one action, both ratios of the first step are 2 · 1/2 = 1.
-    """
-    agent = make_agent(ppo, two_policies=True, **TINY)
-    now = Pair(np.log(np.float32([[0.4, 0.1]])), np.log(np.float32([[0.04, 0.05]])))
-    before = np.log(np.float32([[[0.2, 0.2], [0.2, 0.5]]]))
-    advantages = np.float32([[[1, 1], [-1, 3]]])
-    loss = agent.policy_gradient_loss(None, None, before, advantages, now)
-    assert loss.numpy() == pytest.approx(-(1.7 + 2.2) / 2, rel=1e-5)
-
-
-@pytest.mark.parametrize("is_relative", [False, True])
-def test_two_policies_learn_from_returns_of_their_own(is_relative, monkeypatch):
-    """Whatever an update learns from has a column for the rule and one for the location."""
-    settings = {"two_policies": True, "num_epochs": 1, "relative_advantages": is_relative, **TINY}
-    agent = make_agent(ppo, head="hierarchical", **settings)
-    updates = updates_of(agent, monkeypatch)
-    loss = train_eagerly(agent, experience(head="hierarchical"))
-    ((_, actions, logs, chosen, advantages, *_),) = updates
-    assert logs.shape == advantages.shape == chosen.returns.shape == (*actions.shape[:2], 2)
-    np.testing.assert_array_equal(chosen.rules, actions[..., 0])
-    np.testing.assert_allclose(np.mean(advantages, axis=1), 0, atol=1e-5)
-    np.testing.assert_allclose(np.var(advantages, axis=1), 1, atol=1e-3)
-    assert np.isfinite(loss.loss) and np.all(logs.numpy() <= 0)
-
-
 @pytest.mark.ci
 def test_it_learns_from_a_hundred_less_what_is_allowed():
     """At first 5 of 24 pairs are: slip and lift at locations 0 and 1, and NO-OP at 0."""
@@ -187,11 +131,6 @@ def test_it_learns_from_a_hundred_less_what_is_allowed():
         refused.append(np.mean(np.asarray(played.reward)[is_taken] == -100))
         train_eagerly(agent, played)
     assert refused[0] > 0.7 and refused[-1] < 0.3
-
-
-def test_two_policies_need_pairs():
-    with pytest.raises(UserError, match="two_policies: expected graphs with pairs"):
-        actor_problems.make_agent(ppo, two_policies=True)
 
 
 def test_a_step_that_went_as_expected_counts():
@@ -215,15 +154,6 @@ def test_minibatches_are_parts_of_one_size_that_cover_everything(monkeypatch):
     assert sorted(epochs[0]) == sorted(epochs[1]) == list(range(17))
 
 
-@functools.cache
-def experience(**settings):
-    """Of an agent that has learned nothing, on graphs."""
-    agent = make_agent(ppo, **TINY | settings)
-    runner = MakeRunner(NumpyActor.from_policy(agent.collect_policy), 6)()
-    runner.load(data_of(agent))
-    return runner.run(Chunk(0, 0)).with_usual_length().trajectory
-
-
 def test_one_minibatch_learns_what_all_do():
     """But for the order of the steps, and so the last bits of their sums."""
     sizes = (0, 10**6)
@@ -241,7 +171,7 @@ def test_an_update_encodes_what_it_learns_from_once(monkeypatch):
     monkeypatch.setattr(
         graph_encoder, "graphs_of", lambda seen: encoded.append(1) or graphs_of(seen)
     )
-    train_eagerly(agent, experience())
+    train_eagerly(agent, experience(ppo, **TINY))
     assert len(encoded) == 2
 
 
@@ -251,7 +181,7 @@ def test_an_update_knows_what_the_policy_had_when_it_acted(head, monkeypatch):
     agent = make_agent(ppo, head=head, num_epochs=1, **TINY)
     updates = updates_of(agent, monkeypatch)
     unchanged = make_agent(ppo, head=head, **TINY).actor_network
-    train_eagerly(agent, experience(head=head))
+    train_eagerly(agent, experience(ppo, head=head, **TINY))
     ((time_steps, actions, collected, *_),) = updates
     current = unchanged(time_steps.observation)[0].log_prob(actions)
     np.testing.assert_allclose(collected, current, rtol=1e-4, atol=1e-5)

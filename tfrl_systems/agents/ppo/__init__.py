@@ -17,8 +17,9 @@ Losses, advantages, normalisers and policies are those of TF-Agents' `PPOClipAge
 step of training sees every step in which an action was taken, even an episode's last one, and
 nothing else, while TF-Agents' means and variances count padding, and it skips steps whose return
 and advantage are 0. The epochs are a loop in the graph, which is traced once. And relative
-advantages and two policies have losses of their own. With groups, advantages are those that the
-experience brings along, as in Z. Shao et al.: DeepSeekMath (2024), without its further terms.
+advantages, mixtures and two policies have losses of their own. With groups, advantages are those
+that the experience brings along, as in Z. Shao et al.: DeepSeekMath (2024), without its further
+terms.
 """
 
 from __future__ import annotations

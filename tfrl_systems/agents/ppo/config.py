@@ -22,7 +22,8 @@ class Config(policy_gradients.Config):
         magnitude less than for others, and noise can be stronger; the division lets the policy
         learn all c alike.
       normalize_observations: whether float observations are brought to mean 0 and variance 1 by
-        running statistics, which are part of the policy. Integers and graphs are never normalised.
+        running statistics, which are part of the policy. Integers and graphs are never normalised,
+        nor what several components see.
       normalize_rewards: whether rewards are divided by their running standard deviation.
       components: for float actions: how many answers the policy has for each observation, of which
         it takes the one that it expects most from (`networks.mixture`). Where the best answer jumps
@@ -52,7 +53,6 @@ def ranges(config: Config) -> dict[str, bool]:
         "gae_lambda": 0 <= config.gae_lambda <= 1,
         # What follows needs a value network that learns.
         "relative_advantages": config.group == 1 or not config.relative_advantages,
-        "components": config.components == 1
-        or (config.components > 1 and config.group == 1 and not config.two_policies),
-        "two_policies": config.group == 1 or not config.two_policies,
+        "components": config.components == 1 or (config.components > 1 and config.group == 1),
+        "two_policies": (config.group == 1 and config.components == 1) or not config.two_policies,
     }

@@ -107,12 +107,13 @@ def _conv(
     view = _windows(_padded(x, window["pads"]), kernel, counts, **window)
     num, channels, num_axes = x.shape[0], x.shape[1] // group, len(kernel)
     view = view.reshape(num, group, channels, *counts, *kernel)
-    # [N, group, *counts, C / group, *kernel] · [group, C / group · kernel, M / group]
+    # [group, M / group, C / group · kernel] · [N, group, C / group · kernel, counts]. The windows lie
+    # side by side in memory before they are copied, those of one kernel far apart.
     spatial = range(3, 3 + num_axes)
-    view = view.transpose(0, 1, *spatial, 2, *range(3 + num_axes, 3 + 2 * num_axes))
-    columns = view.reshape(num, group, math.prod(counts), -1)
-    weight = w.reshape(group, w.shape[0] // group, -1).swapaxes(1, 2)
-    y = f.matmul(columns, weight).swapaxes(2, 3).reshape(num, w.shape[0], *counts)
+    view = view.transpose(0, 1, 2, *range(3 + num_axes, 3 + 2 * num_axes), *spatial)
+    columns = view.reshape(num, group, -1, math.prod(counts))
+    weight = w.reshape(group, w.shape[0] // group, -1)
+    y = f.matmul(weight, columns).reshape(num, w.shape[0], *counts)
     return y if b is None else f.add(y, b.reshape(-1, *[1] * num_axes))
 
 

@@ -233,10 +233,20 @@ def as_json(settings: Settings) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for config in settings.values():
         fields |= dataclasses.asdict(config)
-        for field in dataclasses.fields(config):
-            if field.metadata.get("is_later") and fields[field.name] == field.default:
-                del fields[field.name]
+    for name, default in later_defaults(settings).items():
+        if fields[name] == default:
+            del fields[name]
     return fields
+
+
+def later_defaults(settings: Settings) -> dict[str, Any]:
+    """Return the defaults of all fields with the metadata `LATER`, which earlier runs had."""
+    return {
+        field.name: field.default
+        for config in settings.values()
+        for field in dataclasses.fields(config)
+        if field.metadata.get("is_later")
+    }
 
 
 def describe(settings: Settings, without: Collection[str] = ()) -> str:

@@ -146,7 +146,8 @@ def train(
     run = plan(system, agent=agent, seed=seed, settings=values, **problem)
     collect = collect or default_collect(record)
     directory = pathlib.Path(workdir)
-    with open_workdir(directory, run.identity(record.describe(run)), resume=resume) as opened:
+    identity = run.identity(record.describe(run))
+    with open_workdir(directory, identity, run.later_defaults, resume=resume) as opened:
         result = opened.result()
         if result is not None and result["iterations"] == run.settings["loop"].iterations:
             reporter.say(f"{workdir}: already finished")

@@ -160,13 +160,14 @@ class Workdir:
             )
         return result
 
-    def begin(self, settings: Settings, *, resume: bool) -> None:
+    def begin(self, settings: Settings, defaults: Settings, *, resume: bool) -> None:
         """Claim the directory for a run with these settings.
 
         A run that has saved no iteration has nothing to lose, so any other run may replace it.
 
         Args:
           settings: all settings that decide the result, as JSON values.
+          defaults: what some of them were where a run does not say it.
           resume: whether to continue the run in the directory, if there is one.
 
         Raises:
@@ -180,7 +181,8 @@ class Workdir:
                     f"{self.path}: expected a directory without a run, found one; go on with it "
                     "by --resume, or name another with --workdir"
                 )
-            _check_same(self.path, _read_json(recorded), settings)
+            before = {**defaults, **_read_json(recorded)}
+            _check_same(self.path, before, {**defaults, **settings})
         elif not recorded.exists() and any(
             entry.name != _SCRATCH_NAME for entry in self.path.iterdir()
         ):
@@ -230,7 +232,9 @@ class Workdir:
 
 
 @contextlib.contextmanager
-def open_workdir(path: pathlib.Path, settings: Settings, *, resume: bool) -> Iterator[Workdir]:
+def open_workdir(
+    path: pathlib.Path, settings: Settings, defaults: Settings | None = None, *, resume: bool
+) -> Iterator[Workdir]:
     """Open the directory of a run, for this process alone.
 
     If a UserError ends the run before its first checkpoint, the directory is as it was before.
@@ -238,6 +242,7 @@ def open_workdir(path: pathlib.Path, settings: Settings, *, resume: bool) -> Ite
     Args:
       path: the directory, which is made if it is missing.
       settings: see `Workdir.begin`.
+      defaults: see `Workdir.begin`.
       resume: see `Workdir.begin`.
 
     Yields:
@@ -262,7 +267,7 @@ def open_workdir(path: pathlib.Path, settings: Settings, *, resume: bool) -> Ite
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         workdir = Workdir(path)
         with _undone_without_checkpoints(workdir, new_directories):
-            workdir.begin(settings, resume=resume)
+            workdir.begin(settings, defaults or {}, resume=resume)
             yield workdir
     except BlockingIOError as error:
         raise UserError(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfrl_systems.agents.table import Agent
-from tfrl_systems.settings import Settings, as_json
+from tfrl_systems.settings import Settings, as_json, later_defaults
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,3 +41,8 @@ class TrainingRun:
             del settings[name]
         names = {"environment": self.system, "agent": self.agent, "seed": self.seed}
         return {**names, **described, **settings}
+
+    @property
+    def later_defaults(self) -> dict[str, Any]:
+        """What settings were in runs of before there were such settings; see `settings`."""
+        return later_defaults(self.settings)

@@ -40,6 +40,17 @@ def test_a_directory_is_for_one_process_and_one_run(tmp_path):
         pass
 
 
+def test_a_run_without_a_setting_had_its_default(tmp_path):
+    with open_workdir(tmp_path, SETTINGS, resume=False) as workdir:
+        save(workdir)
+    defaults = {"group": 1}
+    with open_workdir(tmp_path, SETTINGS, defaults, resume=True) as workdir:
+        assert workdir.last()
+    wrong = pytest.raises(UserError, match="resume with group = 1 as the run began, found 4")
+    with wrong, open_workdir(tmp_path, {**SETTINGS, "group": 4}, defaults, resume=True):
+        pass
+
+
 def test_a_killed_runs_remains_give_way(tmp_path):
     (tmp_path / ".unfinished" / "policy").mkdir(parents=True)
     (tmp_path / ".unfinished" / "run.json").write_text("{")

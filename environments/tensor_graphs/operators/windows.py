@@ -107,8 +107,8 @@ def _conv(
     view = _windows(_padded(x, window["pads"]), kernel, counts, **window)
     num, channels, num_axes = x.shape[0], x.shape[1] // group, len(kernel)
     view = view.reshape(num, group, channels, *counts, *kernel)
-    # [group, M / group, C / group · kernel] · [N, group, C / group · kernel, counts]. To copy windows
-    # that are neighbours side by side takes a third of the time that it takes to copy each whole.
+    # [group, M / group, C / group · kernel] · [N, group, C / group · kernel, counts].
+    # What lies side by side in x is copied side by side: three times as fast as window by window.
     spatial = range(3, 3 + num_axes)
     view = view.transpose(0, 1, 2, *range(3 + num_axes, 3 + 2 * num_axes), *spatial)
     columns = view.reshape(num, group, -1, math.prod(counts))

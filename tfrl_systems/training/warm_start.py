@@ -18,7 +18,12 @@ def copy_actor(network: Any, directory: str) -> None:
     Raises:
       UserError: the directory holds no policy, or one whose network has other variables.
     """
-    described = policy_files.load_policy_json(directory)
+    described, kind = policy_files.load_policy_json(directory), network.describe()["kind"]
+    if described["kind"] != kind:
+        raise UserError(
+            f"{directory}: expected a policy of the kind {kind}, as this run learns one, found "
+            f"{described['kind']}; name another, or give PPO one answer (--set components=1)"
+        )
     arrays = policy_files.load_arrays(directory, described)
     named = network.named_variables()
     wanted = {name: tuple(variable.shape) for name, variable in named.items()}

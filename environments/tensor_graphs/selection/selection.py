@@ -371,10 +371,8 @@ def _why_none(candidates: Sequence[Candidate]) -> str:
     if not candidates:
         return "no rule lowers the estimated cost"
     refusals = [candidate.refusal for candidate in candidates if candidate.refusal]
-    untimely = [refusal for refusal in refusals if refusal.startswith(NO_TIME)]
-    if untimely:
-        return untimely[0]
-    return f"no candidate computes what the model does ({refusals[0]})"
+    wrong = f"no candidate computes what the model does ({refusals[0]})"
+    return next((refusal for refusal in refusals if refusal.startswith(NO_TIME)), wrong)
 
 
 def _why_slow(comparison: Comparison) -> str:

@@ -144,13 +144,15 @@ def test_a_run_of_directions_by_hand(lent_run):
 def test_a_run_can_begin_with_the_policy_of_another(run, finished, tmp_path):
     """The network is the same; steps that are next to nothing leave it as it was."""
     begun = {"warm_start": str(finished[0] / "policy"), "learning_rate": 1e-9, "iterations": 1}
-    run(tmp_path / "run", "reinforce", final_learning_rate=1e-9, **begun)
+    run(tmp_path / "run", "ppo", final_learning_rate=1e-9, **begun)
     c = np.linspace(-1, 1, 5)[:, np.newaxis]
     policies = [
         OptimizerPolicy.load(workdir / "policy") for workdir in (finished[0], tmp_path / "run")
     ]
     np.testing.assert_allclose(policies[1](c), policies[0](c), atol=1e-5)
     with pytest.raises(UserError, match="expected a policy with the network of this run, found"):
+        run(tmp_path / "wider", "ppo", hidden_sizes=(5,), **begun)
+    with pytest.raises(UserError, match=r"of the kind actor, .* found mixture; .*components=1"):
         run(tmp_path / "other", "es", **begun)
     with pytest.raises(UserError, match="world_model: expected warm_start within its range"):
         run(tmp_path / "dreamed", "world_model", **begun)

@@ -172,17 +172,18 @@ def read_policy(policy: tf_policy.TFPolicy) -> tuple[Any, dict[str, tf.Variable]
     return networks[0], named
 
 
-def load_network(directory: pathlib.Path | str, kind: str = "actor") -> Any:
-    """Load the actor network of a saved policy of a kind of `NETWORKS`, without TensorFlow.
+def load_network(directory: pathlib.Path | str) -> Any:
+    """Load the network of a saved policy, one of `NETWORKS`, without TensorFlow.
 
     Raises:
       UserError: there is no policy, one of another kind, or its files are damaged.
     """
     described = policy_files.load_policy_json(directory)
-    if described["kind"] != kind:
+    kind = described["kind"]
+    if kind not in NETWORKS:
         raise UserError(
-            f"{directory}: expected a policy of the kind {kind}, found one of {described['kind']}; "
-            "name another"
+            f"{directory}: expected a policy of a kind of {', '.join(NETWORKS)}, found one of "
+            f"{kind}; name another"
         )
     arrays = policy_files.load_arrays(directory, described)
     try:

@@ -145,4 +145,4 @@ def _load(system: Any, name: str, environment: py_environment.PyEnvironment, see
             f"{name}: expected a policy of {system.name}, found one of "
             f"{described.get('environment')}; name another"
         )
-    return _greedy(load_network(name, described["kind"]))
+    return _greedy(load_network(name))

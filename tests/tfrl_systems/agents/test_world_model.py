@@ -89,7 +89,7 @@ def test_a_controller_that_only_dreamed_solves_the_chain(learned):
 def test_it_is_the_same_in_numpy_and_tensorflow(learned, tmp_path):
     """Actions and memories along an episode: TF-Agents' policy, the saved one, and NumPy's."""
     export.save_policy(tmp_path / "policy", learned.policy, {"environment": "chain"})
-    network = load_network(tmp_path / "policy", "controller")
+    network = load_network(tmp_path / "policy")
     saved = tf.saved_model.load(str(tmp_path / "policy"))
     state = learned.policy.get_initial_state(1)
     saved_state = saved.get_initial_state(1)

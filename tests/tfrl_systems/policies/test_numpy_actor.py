@@ -277,7 +277,7 @@ def test_what_is_not_allowed_is_never_done(name):
 def test_a_saved_policy_of_graphs_does_the_same(tmp_path):
     agent = graph_problems.make_agent(ppo, graph_width=4, graph_rounds=1)
     save_policy(tmp_path / "policy", agent.policy, {"environment": "tensor_graphs"})
-    network = load_network(tmp_path / "policy", "graph_actor")
+    network = load_network(tmp_path / "policy")
     seen = graph_problems.batch(graph_problems.make_environment().reset().observation)
     saved = tf.saved_model.load(str(tmp_path / "policy"))
     step = tree.map_structure(tf.constant, ts.restart(seen, 1))

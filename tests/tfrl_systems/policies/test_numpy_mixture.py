@@ -81,7 +81,7 @@ def test_a_saved_policy_answers_alike_in_tensorflow_numpy_and_onnx(agent, tmp_pa
     export.save_policy(directory, agent.policy, ABOUT)
     saved = tf.saved_model.load(str(directory))
     action = saved.action(ts.restart(tf.constant(SEEN), 50)).action
-    np.testing.assert_allclose(load_network(directory, "mixture").mode(SEEN), action, atol=1e-5)
+    np.testing.assert_allclose(load_network(directory).mode(SEEN), action, atol=1e-5)
     policy = OptimizerPolicy.load(directory)
     session = onnxruntime.InferenceSession(policy.to_onnx().SerializeToString())
     free = SEEN[:, 3:]

@@ -93,7 +93,7 @@ class OptimizerPolicy:
             one of `polish` and `function` is given.
         """
         described = load_description(directory)
-        network = load_network(directory, described["kind"]).first_step()
+        network = load_network(directory).first_step()
         num_tuned = described["dimensions"] - described["free"]
         if (network.num_inputs, network.num_actions) != (described["dimensions"], num_tuned):
             raise UserError(

@@ -74,7 +74,7 @@ class GraphPolicy:
                 f"found {described.get('vocabulary')}: operators or features are others by now; "
                 "train again"
             )
-        network = load_network(directory, described["kind"])
+        network = load_network(directory)
         return cls(network, _settings_of(directory, described), seed)
 
     def make_episodes(self, start: State) -> Episodes:

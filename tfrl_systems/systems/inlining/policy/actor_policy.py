@@ -42,9 +42,10 @@ class ActorPolicy:
         """Read a policy without importing TensorFlow; see `CallSitePolicy.load`."""
         network = load_network(directory)
         described = policy_files.load_policy_json(directory)
-        inputs, actions = described["inputs"], described["actions"]
+        is_actor = described["kind"] == "actor"
+        inputs, actions = (described[name] if is_actor else {} for name in ("inputs", "actions"))
         is_ours = all(len(field["path"]) == field["size"] == 1 for field in inputs)
-        if not is_ours or (actions["kind"], actions["size"]) != ("categorical", 2):
+        if not is_ours or (actions.get("kind"), actions.get("size")) != ("categorical", 2):
             raise UserError(
                 f"{directory}: expected a policy that decides 0 or 1 from named numbers, found "
                 f"one of {described.get('environment', 'something else')}; name another"

@@ -23,8 +23,11 @@ def num_runs(first: Sequence[int], second: Sequence[int]) -> int:
 
     A run ends before the axis where one operand, which was as long as the result so far, has but 1,
     or the other way round. Axes where both have 1 say nothing, but for one case: a shape of fewer
-    axes that has only said 1 counts as long, and the next axis ends the run.
+    axes that has only said 1 counts as long, and the next axis ends the run. Where nothing is
+    computed, that is one run.
     """
+    if 0 in first or 0 in second:
+        return 1
     pairs = list(itertools.zip_longest(reversed(first), reversed(second), fillvalue=1))
     # An operand without axes is compared by one axis of the other.
     num_shared = max(1, min(len(first), len(second)))

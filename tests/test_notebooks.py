@@ -11,11 +11,11 @@ import sys
 
 import pytest
 
-from tests.checkout import ROOT, copy_sources
+from tests.checkout import copy_sources
 from tests.house_rules import Source, scripts_import_no_command_line
 from tests.requirements import needs_colab_stack
+from tools.notebook_scripts import NOTEBOOKS, python_of
 
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 # For a machine that does much else; alone on two cores a notebook takes less than one minute.
 TIMEOUT_S = 600
 MAX_CELL_LINES = 40
@@ -66,13 +66,6 @@ def read_notebook(path):
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     return notebook
-
-
-def python_of(cell):
-    """The source of a cell, its magic commands turned into Python."""
-    from IPython.core import inputtransformer2
-
-    return inputtransformer2.TransformerManager().transform_cell(cell.source)
 
 
 def code_cells(notebook):
@@ -182,7 +175,7 @@ def test_it_is_committed_without_outputs(path):
 def test_it_only_uses_the_packages(path):
     """No classes and no functions: whatever is worth defining belongs into the packages."""
     for cell in code_cells(read_notebook(path)):
-        tree = ast.parse(python_of(cell))
+        tree = ast.parse(python_of(cell.source))
         defined = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
         assert not any(isinstance(node, defined) for node in ast.walk(tree)), cell.source
 
@@ -190,7 +183,7 @@ def test_it_only_uses_the_packages(path):
 @every_notebook
 def test_it_imports_no_command_line(path):
     for cell in code_cells(read_notebook(path)):
-        source = Source(f"notebooks/{path.name}", python_of(cell))
+        source = Source(f"notebooks/{path.name}", python_of(cell.source))
         assert not list(scripts_import_no_command_line(source)), cell.source
 
 

@@ -192,21 +192,17 @@ class MixtureNetwork(actors.Actor):
     ) -> tuple[Mixture, Any]:
         """Return the mixture and no state; observations [B, ...] or [B, T, ...]."""
         answers, _ = self._answers(observation)
-        values, log_spreads = self.judged(observation)
+        log_weights, _, _ = self.judged(observation)
         parts = (
-            tf.reshape(array, tf.concat([tf.shape(values), [self._actions.size]], axis=0))
+            tf.reshape(array, tf.concat([tf.shape(log_weights), [self._actions.size]], axis=0))
             for array in (answers.loc, answers.scale.diag)
         )
-        return Mixture(self._log_weights(values, log_spreads), *parts), network_state
+        return Mixture(log_weights, *parts), network_state
 
-    def judged(self, observation: Any) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return Q_k, and logarithms of the usual |return - Q_k|, each [..., K]."""
+    def judged(self, observation: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Return log w_k, Q_k, and logarithms of the usual |return - Q_k|, each [..., K]."""
         values, log_spreads = tf.split(self._judge(observation)[0], 2, axis=-1)
-        return values, log_spreads
-
-    def component_weights(self, observation: Any) -> tf.Tensor:
-        """Return the weights of components, [..., K]."""
-        return tf.exp(self._log_weights(*self.judged(observation)))
+        return self._log_weights(values, log_spreads), values, log_spreads
 
     def _log_weights(self, values: tf.Tensor, log_spreads: tf.Tensor) -> tf.Tensor:
         best = tf.argmax(values, axis=-1, output_type=tf.int32)[..., tf.newaxis]
@@ -266,7 +262,7 @@ class MixtureValue(network.Network):
     def __init__(self, actor: MixtureNetwork) -> None:
         super().__init__(input_tensor_spec=actor.input_tensor_spec, state_spec=(), name="value")
         # A bound method: variables of what an attribute holds would be trained twice.
-        self._judged_fn, self._weights_fn = actor.judged, actor.component_weights
+        self._judged_fn = actor.judged
 
     def call(
         self, observation: Any, step_type: Any = (), network_state: Any = (), training: bool = False
@@ -278,11 +274,12 @@ class MixtureValue(network.Network):
         self, observation: Any, step_type: Any = (), training: bool = False
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return means over components of `of_components`, each [B] or [B, T]."""
-        weights = self._weights_fn(observation)
-        values, log_spreads = self._judged_fn(observation)
+        log_weights, values, log_spreads = self._judged_fn(observation)
+        weights = tf.exp(log_weights)
         mean_value = tf.reduce_sum(weights * values, axis=-1)
         return mean_value, tf.reduce_sum(weights * log_spreads, axis=-1)
 
     def of_components(self, observation: Any) -> tuple[tf.Tensor, tf.Tensor]:
         """Return Q_k, and logarithms of the usual |return - Q_k|, each [..., K]."""
-        return self._judged_fn(observation)
+        _, values, log_spreads = self._judged_fn(observation)
+        return values, log_spreads

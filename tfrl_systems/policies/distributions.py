@@ -53,7 +53,7 @@ def mode(parameters: Parameters) -> np.ndarray:
     if "rule_logits" in parameters:
         rules = parameters["rule_logits"].argmax(axis=1)
         return np.stack([rules, _places_of(parameters, rules).argmax(axis=1)], axis=1)
-    if "loc" in parameters and "logits" not in parameters:
+    if "logits" not in parameters:
         return parameters["loc"]
     best = parameters["logits"].argmax(axis=1)
     if "loc" in parameters:

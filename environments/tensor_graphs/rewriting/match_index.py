@@ -28,8 +28,6 @@ _rank = operator.itemgetter(0)
 _Root = tuple[str, int]
 """An operator and its number of inputs."""
 
-_RuleStart = tuple[CompiledRule, Start]
-
 _Place = tuple[int, CompiledRule, Start, tuple[int, ...]]
 """A start's rank, its rule, itself, and the numbers of the nodes that are its operators."""
 
@@ -66,7 +64,7 @@ class _Branch:
     __slots__ = ("below", "starts")
 
     def __init__(self) -> None:
-        self.starts: list[tuple[int, _RuleStart]] = []
+        self.starts: list[tuple[int, CompiledRule, Start]] = []
         self.below: dict[tuple[int, int], dict[Used, _Branch]] = {}
 
     def add(self, rank: int, rule: CompiledRule, start: Start) -> None:
@@ -75,12 +73,12 @@ class _Branch:
         for register, index, used in start.pattern.operators:
             by_used = branch.below.setdefault((register, index), {})
             branch = by_used.setdefault(used, _Branch())
-        branch.starts.append((rank, (rule, start)))
+        branch.starts.append((rank, rule, start))
 
     def find(self, nodes: Nodes, numbers: tuple[int, ...]) -> Iterator[_Place]:
         """Yield the starts whose operators are there, below operators with these numbers."""
-        for rank, start in self.starts:
-            yield rank, *start, numbers
+        for rank, rule, start in self.starts:
+            yield rank, rule, start, numbers
         for (register, index), by_used in self.below.items():
             ref = nodes[numbers[register]].inputs[index]
             if ref is not None and (branch := by_used.get(used_by(nodes, ref))) is not None:

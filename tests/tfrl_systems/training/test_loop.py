@@ -141,15 +141,19 @@ def test_a_run_of_directions_by_hand(lent_run):
     assert result["environment_steps"] == 6 * 3 * 2 * 4 * 2
 
 
-def test_a_run_can_begin_with_the_policy_of_another(run, finished, tmp_path):
+@pytest.mark.parametrize(("components", "agent"), [(1, "reinforce"), (8, "ppo")])
+def test_a_run_can_begin_with_the_policy_of_another(run, tmp_path, components, agent):
     """The network is the same; steps that are next to nothing leave it as it was."""
-    begun = {"warm_start": str(finished[0] / "policy"), "learning_rate": 1e-9, "iterations": 1}
-    run(tmp_path / "run", "ppo", final_learning_rate=1e-9, **begun)
+    run(tmp_path / "first", "ppo", components=components)
+    begun = {"warm_start": str(tmp_path / "first" / "policy"), "iterations": 1}
+    run(tmp_path / "run", agent, learning_rate=1e-9, final_learning_rate=1e-9, **begun)
     c = np.linspace(-1, 1, 5)[:, np.newaxis]
-    policies = [
-        OptimizerPolicy.load(workdir / "policy") for workdir in (finished[0], tmp_path / "run")
-    ]
+    policies = [OptimizerPolicy.load(tmp_path / name / "policy") for name in ("first", "run")]
     np.testing.assert_allclose(policies[1](c), policies[0](c), atol=1e-5)
+
+
+def test_a_policy_of_another_network_is_refused(run, finished, tmp_path):
+    begun = {"warm_start": str(finished[0] / "policy"), "iterations": 1}
     with pytest.raises(UserError, match="expected a policy with the network of this run, found"):
         run(tmp_path / "wider", "ppo", hidden_sizes=(5,), **begun)
     with pytest.raises(UserError, match=r"of the kind actor, .* found mixture; .*components=1"):

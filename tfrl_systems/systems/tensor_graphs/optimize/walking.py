@@ -32,8 +32,9 @@ def walk(problem: GraphProblem, policy: GraphPolicy, until_s: float) -> Result:
     seen, num_returns = {_view_of(start)}, 0
     for match, state in player.play(0, start):
         end = Visited(state, end, match)
-        num_returns += _view_of(state) in seen
-        seen.add(_view_of(state))
+        view = _view_of(state)
+        num_returns += view in seen
+        seen.add(view)
         if num_returns > _MOST_RETURNS:
             break
         if time.monotonic() > until_s:

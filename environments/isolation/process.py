@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from environments.errors import UserError
@@ -94,21 +94,41 @@ class Process:
           CrashError: the process ended instead.
           UserError: the answer is an error.
         """
+        self.send(**request)
+        return self.answer()
+
+    def send(self, **request: Any) -> None:
+        """Send a request, whose answer `answer` returns.
+
+        Raises:
+          CrashError: the process ended instead.
+        """
         self.start()
-        assert self._end is not None
         forgotten, self._forgotten = self._forgotten, []
+        with self._in_step() as end:
+            wire.send(end, {**request, "forget": forgotten})
+
+    def answer(self) -> dict[str, Any]:
+        """Wait for the answer to what was sent; see `ask`."""
+        with self._in_step() as end:
+            answer: dict[str, Any] = wire.receive(end)
+        if "error" in answer:
+            raise UserError(answer["error"])
+        return answer
+
+    @contextlib.contextmanager
+    def _in_step(self) -> Iterator[socket.socket]:
+        """Lend the socket; end the process if a request or an answer stays incomplete."""
+        if self._end is None:
+            raise CrashError(f"{self._subject} ended before it answered")
         try:
-            wire.send(self._end, {**request, "forget": forgotten})
-            answer: dict[str, Any] = wire.receive(self._end)
+            yield self._end
         except (EOFError, OSError):
             raise CrashError(f"{self._subject} {self._why_it_ended()}") from None
         except BaseException:
             # The answer may still come, and would be read as that to the next request.
             self.kill()
             raise
-        if "error" in answer:
-            raise UserError(answer["error"])
-        return answer
 
     def _why_it_ended(self) -> str:
         assert self._process is not None

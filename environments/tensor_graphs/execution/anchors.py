@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeGuard
 
 import numpy as np
@@ -102,6 +102,8 @@ class _Tracer:
         self._graph = precise.graph
         self._nodes = self._graph.nodes
         self._symbols = dict(sizes.symbols)
+        # By node, whether it can be traced.
+        self._reaching: dict[int, bool] = {}
         # What the inputs of bodies stand for.
         self._outer: dict[int, Ref] = {}
         for node in self._nodes.values():
@@ -124,21 +126,52 @@ class _Tracer:
     def _targets(self, node: Node) -> Iterator[tuple[Ref, np.ndarray]]:
         """Yield the values that a node subtracts from or compares with constants, and these."""
         refs = node.inputs
-        if node.op == "Clip":
+        if node.op == "Clip" and self._reaches_input(refs[0]):
             for name in ("min", "max"):
-                if refs[0] and np.isfinite(bound := float(node.attribute(name))):
+                if np.isfinite(bound := float(node.attribute(name))):
                     yield refs[0], np.asarray(bound)
-        elif node.op == "BatchNormalization" and refs[0] and self._is_constant(refs[3]):
+        elif (
+            node.op == "BatchNormalization"
+            and self._reaches_input(refs[0])
+            and self._is_constant(refs[3])
+        ):
             with contextlib.suppress(ImpreciseError):
                 mean = self._precise.value(refs[3])
                 yield refs[0], mean.reshape(-1, *(1,) * (len(self._shape(refs[0])) - 2))
         elif node.op in _COMPARED or node.op == "Add":
             for own, constant in ((refs[0], refs[1]), (refs[1], refs[0])):
-                if own and self._is_constant(constant) and not self._is_constant(own):
+                if self._is_constant(constant) and self._reaches_input(own):
                     with contextlib.suppress(ImpreciseError):
                         value = self._precise.value(constant)
                         if value.dtype.kind in "fiu":
                             yield own, -value if node.op == "Add" else value
+
+    def _reaches_input(self, ref: Ref | None) -> TypeGuard[Ref]:
+        """Whether all operators on the way from an input of the model to a value can be undone.
+
+        Most ways end soon, at a Conv or a MatMul. To know this beforehand spares arrays as large as
+        the value, and constants.
+        """
+        if ref is None:
+            return False
+        passed, number = [], ref.node
+        while number not in self._reaching:
+            passed.append(number)
+            node = self._nodes[number]
+            if number in self._outer:
+                number = self._outer[number].node
+            elif node.is_model_input:
+                self._reaching[number] = True
+            else:
+                try:
+                    before = node.inputs[self._place_before(node)]
+                except ImpreciseError:
+                    self._reaching[number] = False
+                else:
+                    assert before is not None
+                    number = before.node
+        self._reaching.update(dict.fromkeys(passed, self._reaching[number]))
+        return self._reaching[number]
 
     def _traced(self, ref: Ref, target: np.ndarray) -> tuple[str, np.ndarray]:
         """Return the input, and what it must be for a value to be the target.
@@ -166,37 +199,45 @@ class _Tracer:
 
     def _undone(self, node: Node, output: Ref, wanted: np.ndarray) -> tuple[Ref, np.ndarray]:
         """Return an input of a node, and what it must be for an output to be as wanted."""
-        places = [
-            place for place, ref in enumerate(node.inputs) if ref and not self._is_constant(ref)
-        ]
-        if node.op in _MOVING and places:
-            return self._moved(node, places, output, wanted)
-        if len(places) != 1:
-            raise ImpreciseError(f"{node.op} of several values")
-        (place,) = places
+        place = self._place_before(node)
         ref = node.inputs[place]
         assert ref is not None
+        if node.op in _MOVING:
+            return self._moved(node, place, output, wanted)
         if node.op in _UNDONE:
             return ref, _UNDONE[node.op](wanted)
-        if (node.op, place) not in _UNDONE_BY:
-            raise ImpreciseError(f"{node.op} cannot be undone")
         constant, shape = node.inputs[1 - place], self._shape(ref)
         assert constant is not None
         value = self._precise.value(constant)
         before = _UNDONE_BY[node.op, place](wanted, value.astype(np.float64))
         return ref, _placed(before, np.broadcast_to(_tags(shape), before.shape), shape)
 
-    def _moved(
-        self, node: Node, places: Sequence[int], output: Ref, wanted: np.ndarray
-    ) -> tuple[Ref, np.ndarray]:
-        """Undo an operator that moves elements: see where it moves the numbers of all elements."""
+    def _place_before(self, node: Node) -> int:
+        """Return the place of the input that can be told from the output.
+
+        Raises:
+          ImpreciseError: none can.
+        """
+        places = [
+            place for place, ref in enumerate(node.inputs) if ref and not self._is_constant(ref)
+        ]
         if node.op == "Gather" and 1 in places:
             raise ImpreciseError("what is gathered is not known")
+        if places and (node.op in _MOVING or len(places) == 1):
+            place = places[0]
+            if node.op in _MOVING or node.op in _UNDONE or (node.op, place) in _UNDONE_BY:
+                return place
+        raise ImpreciseError(f"{node.op} cannot be undone")
+
+    def _moved(
+        self, node: Node, moved_place: int, output: Ref, wanted: np.ndarray
+    ) -> tuple[Ref, np.ndarray]:
+        """Undo an operator that moves elements: see where it moves the numbers of all elements."""
         arrays = []
         for place, source in enumerate(node.inputs):
             if source is None:
                 continue
-            if place == places[0]:
+            if place == moved_place:
                 ref, shape = source, self._shape(source)
                 arrays.append(_tags(shape))
             elif node.op == "Concat":

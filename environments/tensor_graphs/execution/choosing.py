@@ -47,10 +47,12 @@ class Choice:
     Attributes:
       points: the combinations of sizes; the first one leads the search, all are measured.
       chosen: names of the sizes that were not given.
+      optional: half and double of these, which are measured only as far as there is time.
     """
 
     points: tuple[Sizes, ...]
     chosen: tuple[str, ...] = ()
+    optional: tuple[Sizes, ...] = ()
 
 
 def choose(
@@ -94,9 +96,9 @@ def choose(
     for point in points[1:]:
         if reason := why_not(point):
             raise _does_not_run(model, point, reason)
-    if missing and not own:
-        points += _half_and_double(sizes, first, missing, why_not)
-    return Choice(tuple(dict.fromkeys([*points, *own])), tuple(chosen))
+    further = [] if own else _half_and_double(sizes, first, missing, why_not)
+    optional = tuple(point for point in further if point not in points)
+    return Choice(tuple(dict.fromkeys([*points, *optional, *own])), tuple(chosen), optional)
 
 
 def _by_name(sizes: OpenSizes, requested: Given, model: str) -> dict[str, tuple[int, ...]]:

@@ -25,6 +25,7 @@ _NUM_KINDS = 2
 _SCALES = (1.0, 0.1, 3.0)
 _COMPARING = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
 _MOST_COMPARED = 16
+_NO_INTEGERS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE)
 _SHARE_OF_ENDS = 0.25
 _DRAWS: Mapping[str, Callable[[np.random.Generator, tuple[int, ...], float], np.ndarray]] = {
     "normal numbers": lambda random, shape, scale: scale * random.standard_normal(shape),
@@ -67,7 +68,7 @@ def random_inputs(
     """
     random = np.random.default_rng([seed, 1])
     weights = {weight.name for weight in model.graph.initializer}
-    bounds, compared = _bounds(model), _compared(model)
+    bounds, compared = _known_integers(model)
     inputs = {}
     for value in model.graph.input:
         if value.name not in weights:
@@ -100,7 +101,7 @@ def whole_range_inputs(
     and errors are those of `random_inputs`.
     """
     random = np.random.default_rng([seed, 2])
-    inputs, bounds, compared = random_inputs(model, seed, sizes), _bounds(model), _compared(model)
+    inputs, (bounds, compared) = random_inputs(model, seed, sizes), _known_integers(model)
     for name, array in inputs.items():
         if array.dtype.kind in "iu" and name not in bounds and name not in compared:
             info = np.iinfo(array.dtype)
@@ -198,6 +199,14 @@ def _type(value: onnx.ValueInfoProto, sizes: Sizes) -> tuple[np.dtype[Any], tupl
             raise ValueError(f"input {value.name!r} leaves a size open")
         shape = tuple(size.dim_value for size in tensor.shape.dim)
     return helper.tensor_dtype_to_np_dtype(tensor.elem_type), shape
+
+
+def _known_integers(model: onnx.ModelProto) -> tuple[dict[str, int], dict[str, list[int]]]:
+    """Return `_bounds` and `_compared`, or nothing if the model has no integers as inputs."""
+    types = (value.type.tensor_type.elem_type for value in model.graph.input)
+    if all(kind in _NO_INTEGERS for kind in types):
+        return {}, {}
+    return _bounds(model), _compared(model)
 
 
 def _bounds(model: onnx.ModelProto) -> dict[str, int]:

@@ -192,7 +192,7 @@ class Bench:
                 share = seconds / num_processes, math.ceil(pairs / num_processes), until_s
                 turns += self._measured([*programs, programs[0]][:3], *share)
             is_close = len(turns) >= FEW_PAIRS and _comparison_of(turns).is_close
-            is_over = time.monotonic() >= (until_s if is_close else enough_s)
+            is_over = time.monotonic() >= (until_s if is_close else min(until_s, enough_s))
             is_enough = count >= (2 * num_processes if is_close else num_processes)
             if is_enough or (is_over and len(turns) >= FEW_PAIRS):
                 break

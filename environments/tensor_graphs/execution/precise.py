@@ -34,6 +34,9 @@ from environments.tensor_graphs.operators.operator import FLOAT_TYPES
 
 Values = list[np.ndarray]
 
+# Outputs for one input may take so long.
+_ONE_INPUT_S = 16.0
+
 _FAILURES = (ArithmeticError, IndexError, MemoryError, TypeError, UserError, ValueError)
 
 
@@ -127,6 +130,34 @@ class Precise:
         model.graph.input.extend(inputs)
         model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in used)
         return model
+
+
+class Budgeted:
+    """A model in float64 that takes a certain time, for however many inputs.
+
+    Args:
+      precise: the model.
+      seconds: once it has taken so many, it computes no further outputs.
+
+    Attributes:
+      spent_s: how many it has taken so far.
+    """
+
+    def __init__(self, precise: Precise, seconds: float) -> None:
+        self._precise, self._seconds = precise, seconds
+        self.spent_s = 0.0
+
+    def run(self, inputs: Arrays) -> dict[str, np.ndarray] | None:
+        """Return the outputs; None if they cannot be computed, or not in time."""
+        if self.spent_s > self._seconds:
+            return None
+        began_s = time.monotonic()
+        try:
+            return self._precise.run(inputs, began_s + _ONE_INPUT_S)
+        except ImpreciseError:
+            return None
+        finally:
+            self.spent_s += time.monotonic() - began_s
 
 
 @dataclasses.dataclass

@@ -19,6 +19,8 @@ is usual among all trials; and _FACTOR is larger.
 
 from __future__ import annotations
 
+import contextlib
+import math
 import statistics
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,9 +28,11 @@ from typing import Any
 
 import numpy as np
 
+from environments.errors import UserError
 from environments.tensor_graphs.execution.backends import Arrays, Program
 from environments.tensor_graphs.execution.differences import compare_outputs
-from environments.tensor_graphs.execution.precise import ImpreciseError, Precise
+from environments.tensor_graphs.execution.isolation.ahead import Ahead
+from environments.tensor_graphs.execution.precise import Budgeted, Precise
 
 _FACTOR, _FACTOR_OF_FEW = 10.0, 100.0
 # Relative to the largest number. A float64 has no better type to compare it with.
@@ -118,8 +122,6 @@ def _usual_among_alike(errors: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 EXACT_S = 8.0
 """Values in float64 take some 30 times as long as a run, so they are not computed for more inputs
 once that has taken so many seconds."""
-# Those of one input may take so long.
-_ONE_INPUT_S = 16.0
 
 
 class Reference:
@@ -127,6 +129,7 @@ class Reference:
 
     Attributes:
       program: the program.
+      run_s: wall time of its shortest run so far; infinite before any.
     """
 
     def __init__(
@@ -137,14 +140,14 @@ class Reference:
         `exact_s` is as `EXACT_S`.
         """
         self.program = program
-        self._precise = precise
-        self._most_exact_s = exact_s
+        self.run_s = math.inf
+        self._precise = None if precise is None else Budgeted(precise, exact_s)
+        self._ahead: Ahead | None = None
         # The inputs are kept too, so that no others can get their id.
         self._outputs: dict[int, tuple[Arrays, dict[str, Any]]] = {}
         self._roundings: dict[int, dict[str, float]] = {}
         self._exact: dict[int, dict[str, np.ndarray] | None] = {}
         self._errors: dict[int, dict[str, float]] = {}
-        self._exact_s = 0.0
 
     @classmethod
     def of(cls, program: Program | Reference) -> Reference:
@@ -154,7 +157,9 @@ class Reference:
     def run(self, inputs: Arrays) -> dict[str, Any]:
         """Return the outputs; see `Program.run`."""
         if id(inputs) not in self._outputs:
+            began_s = time.monotonic()
             self._outputs[id(inputs)] = inputs, self.program.run(inputs)
+            self.run_s = min(self.run_s, time.monotonic() - began_s)
         return self._outputs[id(inputs)][1]
 
     def rounding(self, inputs: Arrays) -> dict[str, float]:
@@ -165,20 +170,28 @@ class Reference:
 
     def exact(self, inputs: Arrays) -> dict[str, np.ndarray] | None:
         """Return the outputs in float64; None if they cannot be computed, or not in time."""
+        self._collect()
         if id(inputs) not in self._exact:
             self.run(inputs)
-            began_s = time.monotonic()
-            self._exact[id(inputs)] = self._computed(inputs, began_s)
-            self._exact_s += time.monotonic() - began_s
+            precise = self._precise
+            self._exact[id(inputs)] = None if precise is None else precise.run(inputs)
         return self._exact[id(inputs)]
 
-    def _computed(self, inputs: Arrays, began_s: float) -> dict[str, np.ndarray] | None:
-        if self._precise is None or self._exact_s > self._most_exact_s:
-            return None
-        try:
-            return self._precise.run(inputs, began_s + _ONE_INPUT_S)
-        except ImpreciseError:
-            return None
+    def expect(self, ahead: Ahead) -> None:
+        """Take outputs in float64 from another process, as soon as the first of them is needed."""
+        self._ahead = ahead
+
+    def _collect(self) -> None:
+        if self._precise is None or self._ahead is None:
+            return
+        ahead, self._ahead = self._ahead, None
+        # What that process cannot say is computed here.
+        with contextlib.suppress(UserError):
+            outputs, spent_s = ahead.collect()
+            self._precise.spent_s += spent_s
+            for inputs, values in zip(ahead.trials, outputs, strict=True):
+                self.run(inputs)
+                self._exact[id(inputs)] = values
 
     def usual_errors(self, trials: Iterable[Arrays]) -> dict[str, float]:
         """Return how far outputs usually are from float64; see `usual_error`."""

@@ -54,7 +54,12 @@ class Sizes:
 
         A size that depends on the values of inputs counts as 1 unless `symbols` has it.
         """
-        return size if isinstance(size, int) else dimensions.value(size, self._by_symbol)
+        if isinstance(size, int):
+            return size
+        number = self._values.get(size)
+        if number is None:
+            number = self._values[size] = dimensions.value(size, self._values)
+        return number
 
     def shape(self, name: str) -> tuple[int, ...] | None:
         """Return the shape of an input; None if it is no tensor of known rank."""
@@ -68,7 +73,8 @@ class Sizes:
         return ", ".join(f"{name}={size}" for name, size in self.named) or "as the file gives them"
 
     @functools.cached_property
-    def _by_symbol(self) -> Mapping[str, int]:
+    def _values(self) -> dict[str, int]:
+        """The size of each symbol, and of what was worked out from them."""
         return dict(self.symbols)
 
 

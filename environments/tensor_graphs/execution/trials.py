@@ -187,7 +187,10 @@ def _telling(
             Trial(sizes, random_inputs(model, seed, sizes, kind)) for seed in range(_NUM_TRIALS)
         ]
         try:
-            runs = [reference.run(trial.inputs) for trial in trials]
+            runs = [reference.run(trial.inputs) for trial in trials[:2]]
+            # If no output tells anything on two inputs, others of this kind are not worth a run.
+            if len(silent_outputs(runs)) < len(runs[0]):
+                runs += [reference.run(trial.inputs) for trial in trials[2:]]
             silent = silent_outputs(runs)
             if len(silent) < len(runs[0]):
                 silent |= _rounded_outputs(reference, trials)

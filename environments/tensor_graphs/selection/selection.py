@@ -20,8 +20,8 @@ import functools
 import math
 import pathlib
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any
 
 from environments.tensor_graphs.execution.backends import Backend, Timer
 from environments.tensor_graphs.execution.measuring import (
@@ -35,6 +35,7 @@ from environments.tensor_graphs.execution.reference import Reference
 from environments.tensor_graphs.execution.sizes import Sizes
 from environments.tensor_graphs.execution.trials import Trial, Trials
 from environments.tensor_graphs.selection.candidates import Candidate, verified
+from environments.tensor_graphs.selection.measurement import Measurement, Row, is_no_slower
 
 _SCREENING = 0.1
 """Part of the time of a final measurement that each of the first, short ones takes."""
@@ -61,63 +62,6 @@ NO_TIME = "there was no time to measure"
 
 OnProgress = Callable[[str], None]
 """Called with a line that says what is being done."""
-
-
-class Row(NamedTuple):
-    """A comparison of a candidate with the original, both fully optimised by the backend.
-
-    Attributes:
-      sizes: the sizes at which both ran.
-      comparison: how fast they are.
-      is_single: whether both ran on one thread, where the others ran on several.
-    """
-
-    sizes: Sizes
-    comparison: Comparison
-    is_single: bool = False
-
-    @property
-    def where(self) -> str:
-        """What distinguishes it from the others, for people to read."""
-        return "1 thread" if self.is_single else str(self.sizes)
-
-
-@dataclasses.dataclass(frozen=True)
-class Measurement:
-    """How fast a candidate runs, measured end to end against the original.
-
-    Attributes:
-      rows: the comparisons at each of the sizes, those that led the search first. The last one is
-        that at which the candidate failed, if it did.
-      at_best_levels: the comparison with each at its own best level of optimisation.
-      original_level: name of the backend at the original's best level.
-      candidate_level: name of the backend at the candidate's best level.
-    """
-
-    rows: tuple[Row, ...]
-    at_best_levels: Comparison
-    original_level: str
-    candidate_level: str
-
-    @property
-    def fully_optimised(self) -> Comparison:
-        """The comparison at the sizes that led the search."""
-        return self.rows[0].comparison
-
-    @property
-    def slower(self) -> Row | None:
-        """The first comparison in which the candidate is slower beyond A/A; None without one."""
-        return next((row for row in self.rows if not _is_no_slower(row.comparison)), None)
-
-    @property
-    def is_gain(self) -> bool:
-        """Whether to prefer the candidate to the original."""
-        is_faster = self.fully_optimised.is_faster and _is_no_slower(self.at_best_levels)
-        return is_faster and self.slower is None
-
-
-def _is_no_slower(comparison: Comparison) -> bool:
-    return comparison.ratio.value <= 1 + comparison.margin
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,6 +111,8 @@ class Selector:
       until_s: the time.monotonic() at which all are ready. They become shorter on a machine that is
         too slow for all of them, but a final one is made in any case.
       single: the backend on one thread, to measure on as well; None not to.
+      optional: sizes at which a candidate is compared with the original, but measured only as far
+        as there is time.
     """
 
     def __init__(
@@ -179,8 +125,9 @@ class Selector:
         on_progress: OnProgress = lambda _: None,
         until_s: float = math.inf,
         single: Backend | None = None,
+        optional: Collection[Sizes] = (),
     ) -> None:
-        self._single = single
+        self._single, self._optional = single, optional
         self._original = original
         self.reference = reference
         self.trials = trials
@@ -229,10 +176,10 @@ class Selector:
 
     def affordable(self, share: float) -> int:
         """Return for how many short measurements a share of the time that is left suffices."""
-        return math.floor(share * self._left_s / (_NUM_RUNS * max(self._run_s, 1e-9)))
+        return math.floor(share * self._left_s / (_NUM_RUNS * max(self.run_s, 1e-9)))
 
     @functools.cached_property
-    def _run_s(self) -> float:
+    def run_s(self) -> float:
         """Time of one run of the original: processor time, where the backend counts that."""
         return self._timer(1)
 
@@ -244,7 +191,7 @@ class Selector:
     def _slowdown(self) -> float:
         """How many times longer runs take by the clock than by `_timer`, but no more than BUSY."""
         began_s = time.monotonic()
-        seconds = self._timer(math.ceil(_LOOK_S / max(self._run_s, 1e-6)))
+        seconds = self._timer(math.ceil(_LOOK_S / max(self.run_s, 1e-6)))
         return min(BUSY, max(1.0, (time.monotonic() - began_s) / max(seconds, 1e-9)))
 
     def _screen(self, right: Sequence[Candidate]) -> Iterator[Candidate]:
@@ -300,7 +247,7 @@ class Selector:
         for trial in others:
             if not measurement.is_gain:
                 break
-            if not self._left_s:
+            if not self._left_s and trial.sizes not in self._optional:
                 why = f"{NO_TIME} it at {trial.sizes}"
                 candidate = dataclasses.replace(candidate, refusal=why)
                 break
@@ -308,6 +255,10 @@ class Selector:
             candidate = verified(self.reference, candidate, [trial], self.levels[0])
             if candidate.refusal:
                 break
+            if not self._left_s and trial.sizes in self._optional:
+                unmeasured = (*measurement.unmeasured, trial.sizes)
+                measurement = dataclasses.replace(measurement, unmeasured=unmeasured)
+                continue
             bench = self.bench.at(trial.inputs)
             row = Row(trial.sizes, self._finally(candidate.path, bench, _AT_OTHER_SIZES, 1))
             measurement = dataclasses.replace(measurement, rows=(*measurement.rows, row))
@@ -330,7 +281,12 @@ class Selector:
             return measurement
         bench = Bench(self._original, self.trials.measured[0].inputs, best)
         at_best = self._finally(path, bench, other_backend=own)
-        return Measurement(measurement.rows, at_best, best.name, own.name)
+        return dataclasses.replace(
+            measurement,
+            at_best_levels=at_best,
+            original_level=best.name,
+            candidate_level=own.name,
+        )
 
     def _best_level(self, model: pathlib.Path, at_first: Ratio = _SAME) -> Backend:
         """Return the first level of optimisation, unless a model is certainly faster at another.
@@ -340,7 +296,7 @@ class Selector:
         end_s = time.monotonic() + _SCREENED * self._left_s
         best, least = self.levels[0], at_first.value
         for level in self.levels[1:]:
-            if time.monotonic() > end_s:
+            if time.monotonic() > end_s or not self.affordable(_SCREENED):
                 break
             comparison = self.bench.compare(
                 model, other_backend=level, seconds=self.short_s, pairs=FEW_PAIRS, until_s=end_s
@@ -386,7 +342,7 @@ def _why_not(measurement: Measurement) -> str:
     full, best = measurement.fully_optimised, measurement.at_best_levels
     if not full.is_faster:
         return _why_slow(full)
-    if not _is_no_slower(best):
+    if not is_no_slower(best):
         return (
             f"the best candidate takes {best.ratio} of the time of the model at "
             f"{measurement.original_level}, its best level"

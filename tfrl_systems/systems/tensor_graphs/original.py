@@ -12,12 +12,15 @@ import onnx
 
 from environments.errors import UsageError, UserError
 from environments.isolation.process import CrashError
+from environments.machine import num_processors
 from environments.tensor_graphs import onnx_io
 from environments.tensor_graphs.execution.backends import Arrays, Backend, Program
 from environments.tensor_graphs.execution.choosing import Choice, Given, choose
 from environments.tensor_graphs.execution.inner_values import learned_types, of_unknown_type
 from environments.tensor_graphs.execution.inputs import NoInputsError, load_inputs, random_inputs
 from environments.tensor_graphs.execution.isolation import remote
+from environments.tensor_graphs.execution.isolation.ahead import Ahead
+from environments.tensor_graphs.execution.measuring import size_bytes
 from environments.tensor_graphs.execution.precise import Precise
 from environments.tensor_graphs.execution.reference import EXACT_S, Reference
 from environments.tensor_graphs.execution.sizes import (
@@ -29,6 +32,8 @@ from environments.tensor_graphs.execution.sizes import (
 from environments.tensor_graphs.execution.trials import Trial, Trials, make_trials
 
 _NUM_HINTS = 12
+_SLOW_RUN_S = 0.003
+_LARGE_BYTES = 1 << 29
 # Types and sizes do not depend on optimisations, without which a model is opened sooner.
 _PLAIN = remote.isolated("onnxruntime-disable")
 
@@ -101,6 +106,17 @@ class Original:
           UserError: the backend refuses it.
         """
         return Reference(self.program, self._precise, self._exact_s)
+
+    def compute_ahead(self, trials: Sequence[Trial]) -> None:
+        """Have another process compute the outputs in float64 that candidates are compared with.
+
+        Nothing is done where there is no other processor, where they are here in no time, or where
+        the model takes so much memory that another process should not read it too.
+        """
+        is_slow = self.reference.run_s > _SLOW_RUN_S
+        if is_slow and num_processors() > 1 and size_bytes(self.source) < _LARGE_BYTES:
+            inputs = [trial.inputs for trial in trials]
+            self.reference.expect(Ahead(self.source, self._learned, inputs, self._exact_s))
 
     @functools.cached_property
     def _precise(self) -> Precise:

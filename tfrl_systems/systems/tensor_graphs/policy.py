@@ -131,12 +131,12 @@ class GraphPolicy:
         # Episodes can be played in turn, or by several threads.
         network = self.network.new_episode()
         generator = np.random.default_rng([self._seed, number])
-        taken: dict[Graph, set[int]] = collections.defaultdict(set)
+        taken = _Taken()
         while not episode.is_over:
             observation = _with_short_list(episode.observation)
             parameters = _parameters(network, observation)
             if number == 0:
-                there = taken[episode.state.graph]
+                there = taken.at(episode.state)
                 action = _likeliest(parameters, observation["action_mask"], there)
             else:
                 action = distributions.draw(parameters, generator)[0]
@@ -162,6 +162,24 @@ class GraphPolicy:
         )
         drawn: np.ndarray = observation["actions"][order[is_match[order]]]
         return drawn
+
+
+class _Taken:
+    """The numbers of the actions that were taken at each graph of an episode."""
+
+    def __init__(self) -> None:
+        # To hash a graph takes longer than to choose a step. So graphs are told apart by their
+        # numbers of matches, and are hashed where these are equal.
+        self._by_matches: dict[bytes, list[tuple[Graph, set[int]]]] = collections.defaultdict(list)
+
+    def at(self, state: State) -> set[int]:
+        """Return the numbers taken at a state's graph; what is added to the set stays."""
+        alike = self._by_matches[state.num_matches.tobytes()]
+        for graph, numbers in alike:
+            if graph == state.graph:
+                return numbers
+        alike.append((state.graph, set()))
+        return alike[-1][1]
 
 
 def _needed(start: State) -> dict[str, int]:

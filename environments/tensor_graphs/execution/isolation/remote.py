@@ -61,7 +61,7 @@ class Isolated:
 
     def rewritten(self, model: Model) -> tuple[onnx.ModelProto, Backend] | None:
         """Return the model after the backend's optimisations; see `Backend.rewritten`."""
-        answer = self.process.ask(do="rewrite", backend=self.name, model=_content(model))
+        answer = self.process.ask(do="rewrite", backend=self.name, model=content_of(model))
         if answer["model"] is None:
             return None
         optimised = onnx.ModelProto.FromString(answer["model"])
@@ -90,7 +90,7 @@ class _Remote:
         if self._generation != process.generation:
             self._number, self._generation = process.number(), process.generation
             self._sent = {}
-            content = _content(self._model)
+            content = content_of(self._model)
             self._ask(do="open", backend=self._name, model=content, number=self._number)
             weakref.finalize(self, process.forget, self._number)
         return self._number
@@ -124,8 +124,13 @@ class _Remote:
             raise CrashError(f"{error} while it ran {named(self._model)}") from None
 
 
-def _content(model: Model) -> str | bytes:
-    """As `source_of`; the other process may work in another directory."""
+def start() -> None:
+    """Start the process that backends share, so that it is ready by the time that it is needed."""
+    _SHARED.start()
+
+
+def content_of(model: Model) -> str | bytes:
+    """Return what another process opens: as `source_of`, but it may work in another directory."""
     return source_of(model.absolute() if isinstance(model, pathlib.Path) else model)
 
 

@@ -7,6 +7,8 @@ A request is a dict, and so is its answer, with "error" if it failed (`isolation
   rewrite   backend, model                 model: None or the optimised model; backend
   run       program, inputs                outputs
   time      program, inputs, bound, times  seconds: of all these runs together
+  exact     model, learned, trials,        outputs: of each trial, in float64, or None; seconds:
+            seconds                        that this took
 
 A model is a path or the content of a file. A program is the number under which it was opened.
 Inputs are arrays by name, or the number of a request that had them: `given`. "forget" lists numbers
@@ -15,12 +17,16 @@ of programs and inputs that are no longer needed.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import pathlib
 from collections.abc import Mapping
 from typing import Any
 
 from environments.isolation.serving import serve
 from environments.tensor_graphs.execution.backends import Arrays, Model, Program, Timer, backend
+
+_NICENESS = 10
 
 
 class Server:
@@ -44,6 +50,8 @@ class Server:
                 if optimised is None:
                     return {"model": None, "backend": ""}
                 return {"model": optimised[0].SerializeToString(), "backend": optimised[1].name}
+            case "exact":
+                return _exact(request)
         program, number = self._programs[request["program"]], request["given"]
         if "inputs" in request:
             self._inputs[number] = request["inputs"]
@@ -63,12 +71,30 @@ class Server:
             del self._timers[key]
 
 
+def _exact(request: Mapping[str, Any]) -> dict[str, Any]:
+    import onnx
+
+    from environments.tensor_graphs import onnx_io
+    from environments.tensor_graphs.execution.precise import Budgeted, Precise
+
+    # The caller is searching, and comes first.
+    os.nice(_NICENESS)
+    learned = [onnx.ValueInfoProto.FromString(value) for value in request["learned"]]
+    graph = onnx_io.read(_model(request["model"]), learned=learned)
+    budgeted = Budgeted(Precise(graph), request["seconds"])
+    outputs = [budgeted.run(inputs) for inputs in request["trials"]]
+    return {"outputs": outputs, "seconds": budgeted.spent_s}
+
+
 def _model(source: str | bytes) -> Model:
     return pathlib.Path(source) if isinstance(source, str) else source
 
 
 def main() -> None:
     """Answer requests until the socket is closed."""
+    # While the caller prepares its first request; it says so if onnxruntime is not there.
+    with contextlib.suppress(ImportError):
+        import onnxruntime  # noqa: F401
     serve(Server().answer)
 
 

@@ -37,6 +37,7 @@ ROWS = "<float[2] c = {100, 1e9}, float half = {0.5}, int64[2] s = {-1, 2}, int6
         ("a = Reshape(x, all) b = Reshape(a, s) y = Sub(b, c)", [[100, 1e9], [100, 1e9]]),
         # Nothing leads back through a product of matrices, and small constants are met anyhow.
         ("a = MatMul(x, x) y = Sub(a, c)", None),
+        ("a = MatMul(x, x) b = Neg(a) d = Reshape(b, s) y = Sub(d, c)", None),
         ("y = Sub(x, half)", None),
     ],
 )

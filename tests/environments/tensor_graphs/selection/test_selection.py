@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
@@ -20,13 +21,8 @@ from environments.tensor_graphs.rules import library
 from environments.tensor_graphs.search import Step, Visited, search
 from environments.tensor_graphs.selection import selection
 from environments.tensor_graphs.selection.candidates import Candidate, verify, worth_measuring
-from environments.tensor_graphs.selection.selection import (
-    NO_TIME,
-    Measurement,
-    Row,
-    Selector,
-    expected_ratio,
-)
+from environments.tensor_graphs.selection.measurement import Measurement, Row
+from environments.tensor_graphs.selection.selection import NO_TIME, Selector, expected_ratio
 from tests.environments.tensor_graphs.selection.fakes import NoisyBench, compared
 from tests.environments.tensor_graphs.small_models import adapter, model_of, relu, write
 
@@ -244,6 +240,31 @@ def test_a_model_that_is_wrong_at_another_size_is_refused(tmp_path, monkeypatch)
     outcome = select(path, candidates, trials, 0.1)
     assert outcome.chosen is None and "at n=1" in outcome.reason
     assert "relative error" in outcome.candidates[0].refusal
+
+
+@pytest.mark.parametrize("is_optional", [True, False])
+def test_where_time_is_over_only_sizes_that_the_user_gave_must_be_measured(
+    is_optional, adapted, tmp_path, monkeypatch
+):
+    """The first measurement takes all the time; half and double are compared all the same."""
+
+    class LongBench(NoisyBench):
+        def compare(self, *_, **__):
+            selector.until_s = -math.inf
+            return compared(0.8, 0.79, 0.81)
+
+    monkeypatch.setattr(selection, "Bench", LongBench)
+    path, best = adapted
+    inputs = random_inputs(adapter())
+    trials = trials_of(inputs, dict(inputs))
+    (candidate,) = verified(path, [best], trials, tmp_path)
+    (size,) = (trial.sizes for trial in trials.others)
+    optional = [size] if is_optional else []
+    selector = Selector(path, reference_of(path), trials, LEVELS, 1.0, optional=optional)
+    checked, measurement = selector.measure(candidate)
+    assert measurement.unmeasured == tuple(optional) and len(measurement.rows) == 1
+    assert checked.refusal == ("" if is_optional else f"{NO_TIME} it at n=1")
+    assert checked.equivalence.num_trials == (2 if is_optional else 1)
 
 
 def test_states_are_worth_measuring_where_rules_take_over():

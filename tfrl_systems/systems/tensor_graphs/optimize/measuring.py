@@ -46,7 +46,17 @@ class Judge:
         self._selector = Selector(
             *(request.model, task.reference, task.trials, task.levels, request.final_seconds),
             single=task.single,
+            optional=task.problem.choice.optional,
         )
+
+    def why_not(self) -> str:
+        """Return why nothing can be measured in the time that is left; "" where it can."""
+        task = self._task
+        self._selector.until_s = self._until_s(1.0)
+        if not task.request.measure or task.trials.unseen or self._selector.affordable(1.0):
+            return ""
+        run_ms = 1e3 * self._selector.run_s
+        return f"{NO_TIME}, since one run takes {run_ms:.0f} ms; give more --seconds"
 
     def look_at(self, visited: Visited) -> float:
         """Check and measure a state shortly, so that this is done however long the search takes.
@@ -74,14 +84,18 @@ class Judge:
         task = self._task
         if not task.request.measure:
             return first_right(task.reference, candidates, task.trials.others, task.levels[0])
-        granted_s = time.monotonic() + _GRANTED * task.request.final_seconds
-        self._selector.until_s = max(task.share_end_s(_CHOOSING), granted_s)
+        self._selector.until_s = self._until_s(_CHOOSING)
         self._selector.on_progress = tell
         selection = self._selector.select(candidates)
         if NO_TIME in selection.reason:
             reason = f"{selection.reason}; give more --seconds"
             return dataclasses.replace(selection, reason=reason)
         return selection
+
+    def _until_s(self, share: float) -> float:
+        """Return the end of a share of the time that is left, or of what is granted in any case."""
+        granted_s = time.monotonic() + _GRANTED * self._task.request.final_seconds
+        return max(self._task.share_end_s(share), granted_s)
 
     def leave_out(self, selection: Selection) -> tuple[Selection, Account | None]:
         """Leave out what measured slower; measure what each of the other rules saves."""
@@ -92,12 +106,15 @@ class Judge:
             return LeavingOut(self._selector, self._directory, self._task.below).run(selection)
 
 
-def limit_of(selection: Selection) -> str:
-    """Return what the chosen candidate does not do as the model does; "" for nothing."""
-    chosen = selection.chosen
-    if chosen is None or chosen.equivalence is None or not chosen.equivalence.is_limited:
-        return ""
-    return (
-        "at a size of 0 onnxruntime runs it only without its layout optimisation "
-        "(ORT_ENABLE_EXTENDED); --strict leaves such changes out"
-    )
+def limits_of(selection: Selection) -> list[str]:
+    """Return what the chosen candidate does not do as the model does, or may not, for people."""
+    chosen, limits = selection.chosen, []
+    if chosen is not None and chosen.equivalence is not None and chosen.equivalence.is_limited:
+        limits.append(
+            "at a size of 0 onnxruntime runs it only without its layout optimisation "
+            "(ORT_ENABLE_EXTENDED); --strict leaves such changes out"
+        )
+    if chosen is not None and selection.measurement and selection.measurement.unmeasured:
+        sizes = "; ".join(map(str, selection.measurement.unmeasured))
+        limits.append(f"compared, but for want of time not measured at {sizes}: more --seconds")
+    return limits

@@ -18,7 +18,7 @@ from environments.tensor_graphs.selection.selection import Selection
 from tfrl_systems.reporting import Reporter
 from tfrl_systems.systems.tensor_graphs.evaluating import bound_of
 from tfrl_systems.systems.tensor_graphs.optimize.checking import why_not
-from tfrl_systems.systems.tensor_graphs.optimize.measuring import Judge, limit_of
+from tfrl_systems.systems.tensor_graphs.optimize.measuring import Judge, limits_of
 from tfrl_systems.systems.tensor_graphs.optimize.outcome import Outcome
 from tfrl_systems.systems.tensor_graphs.optimize.quantizing import quantize
 from tfrl_systems.systems.tensor_graphs.optimize.reading import read
@@ -62,9 +62,12 @@ def _find_faster(
     request = task.request
     account, quantized = None, None
     judge = Judge(task, directory, reporter)
-    proposals = search(task, reporter, judge.look_at)
-    selection = Selection(None, why_not(task, proposals), ())
-    if not selection.reason:
+    proposals, reason = _nothing(request, task.problem.graph), judge.why_not()
+    if not reason:
+        proposals = search(task, reporter, judge.look_at)
+        reason = why_not(task, proposals)
+    selection = Selection(None, reason, ())
+    if not reason:
         selection, account = judge.leave_out(judge.select(proposals.states))
     if request.quantize:
         quantized = quantize(task, own, selection, directory, reporter)
@@ -77,7 +80,7 @@ def _find_faster(
         proposals=proposals,
         selection=selection,
         choice=task.problem.choice,
-        note="; ".join(filter(None, (note, limit_of(selection)))),
+        note="; ".join(filter(None, (note, *limits_of(selection)))),
         account=account,
         quantized=quantized,
         bound=bound_of(task.problem, _BOUND_S, reporter) if request.bound else None,
@@ -86,7 +89,11 @@ def _find_faster(
 
 def _untried(request: Optimization, graph: Graph, reason: str) -> Outcome:
     """Return the outcome for a model that cannot be run, so that nothing is tried."""
-    start = Engine((), AnalyticObjective()).start(graph)
-    proposals = Proposals(nothing_to_search(request.method, start), ())
     selection = Selection(None, reason, ())
-    return Outcome(request, graph, proposals, selection, Choice((NONE_OPEN,)))
+    return Outcome(request, graph, _nothing(request, graph), selection, Choice((NONE_OPEN,)))
+
+
+def _nothing(request: Optimization, graph: Graph) -> Proposals:
+    """Return what is proposed for a model on which no search is worth its time."""
+    start = Engine((), AnalyticObjective()).start(graph)
+    return Proposals(nothing_to_search(request.method, start), ())

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from environments import files
 from environments.errors import UsageError, UserError
 from environments.tensor_graphs import onnx_io
+from environments.tensor_graphs.execution.isolation import remote
 from environments.tensor_graphs.execution.reference import EXACT_S
 from environments.tensor_graphs.execution.trials import Trial
 from tfrl_systems.systems.tensor_graphs import shipped
@@ -50,6 +51,8 @@ def read(request: Optimization) -> Reading:
     _check_places(request)
     policy = _load_policy(request)
     levels = levels_of(request.objective, request.threads)
+    # It imports the backend while the model is read here.
+    remote.start()
     exact_s = min(EXACT_S, _EXACT * request.seconds)
     original = Original(str(request.model), request.model, levels, exact_s)
     trials = original.load_trials(request.inputs)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from environments.tensor_graphs.execution import equivalence
 from environments.tensor_graphs.execution.backends import backend
 from environments.tensor_graphs.search import Budget
+from environments.tensor_graphs.selection.selection import Selector
 from tests.environments.tensor_graphs.small_models import adapter, write
 from tfrl_systems.reporting import Reporter
+from tfrl_systems.systems.tensor_graphs.optimize import optimization
 from tfrl_systems.systems.tensor_graphs.optimize.measuring import Judge
 from tfrl_systems.systems.tensor_graphs.optimize.request import Optimization
 from tfrl_systems.systems.tensor_graphs.optimize.sizing import Task
@@ -46,3 +50,14 @@ def test_what_was_looked_at_early_is_chosen_though_all_time_is_over(tmp_path, mo
     selection = judge.select([best.parent, best])
     assert selection.chosen is not None and selection.chosen.visited is best
     assert len(checked) == 1 and selection.chosen.path == checked[0]
+
+
+def test_a_model_whose_runs_take_too_long_is_not_searched(tmp_path, optimized, monkeypatch):
+    """A run of 1 s cannot be measured in what is left of a second."""
+    monkeypatch.setattr(Selector, "run_s", 1.0)
+    monkeypatch.setattr(optimization, "search", lambda *_: pytest.fail("it is searched"))
+    ran, *_ = optimized(adapter(), "--seconds", "1")
+    assert ran.json["gain"] is False
+    assert ran.json["reason"] == (
+        "there was no time to measure, since one run takes 1000 ms; give more --seconds"
+    )

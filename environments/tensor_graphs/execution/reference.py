@@ -20,7 +20,6 @@ is usual among all trials; and _FACTOR is larger.
 from __future__ import annotations
 
 import contextlib
-import math
 import statistics
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -129,7 +128,6 @@ class Reference:
 
     Attributes:
       program: the program.
-      run_s: wall time of its shortest run so far; infinite before any.
     """
 
     def __init__(
@@ -140,11 +138,10 @@ class Reference:
         `exact_s` is as `EXACT_S`.
         """
         self.program = program
-        self.run_s = math.inf
         self._precise = None if precise is None else Budgeted(precise, exact_s)
         self._ahead: Ahead | None = None
         # The inputs are kept too, so that no others can get their id.
-        self._outputs: dict[int, tuple[Arrays, dict[str, Any]]] = {}
+        self._outputs: dict[int, tuple[Arrays, dict[str, Any], float]] = {}
         self._roundings: dict[int, dict[str, float]] = {}
         self._exact: dict[int, dict[str, np.ndarray] | None] = {}
         self._errors: dict[int, dict[str, float]] = {}
@@ -158,9 +155,14 @@ class Reference:
         """Return the outputs; see `Program.run`."""
         if id(inputs) not in self._outputs:
             began_s = time.monotonic()
-            self._outputs[id(inputs)] = inputs, self.program.run(inputs)
-            self.run_s = min(self.run_s, time.monotonic() - began_s)
+            outputs = self.program.run(inputs)
+            self._outputs[id(inputs)] = inputs, outputs, time.monotonic() - began_s
         return self._outputs[id(inputs)][1]
+
+    def run_s(self, inputs: Arrays) -> float:
+        """Return how long the run took, in seconds of wall time."""
+        self.run(inputs)
+        return self._outputs[id(inputs)][2]
 
     def rounding(self, inputs: Arrays) -> dict[str, float]:
         """Return the change of each output with the last digits of the inputs; see `rounding`."""

@@ -107,15 +107,15 @@ class Original:
         """
         return Reference(self.program, self._precise, self._exact_s)
 
-    def compute_ahead(self, trials: Sequence[Trial]) -> None:
+    def compute_ahead(self, trials: Trials) -> None:
         """Have another process compute the outputs in float64 that candidates are compared with.
 
         Nothing is done where there is no other processor, where they are here in no time, or where
         the model takes so much memory that another process should not read it too.
         """
-        is_slow = self.reference.run_s > _SLOW_RUN_S
+        is_slow = self.reference.run_s(trials.measured[0].inputs) > _SLOW_RUN_S
         if is_slow and num_processors() > 1 and size_bytes(self.source) < _LARGE_BYTES:
-            inputs = [trial.inputs for trial in trials]
+            inputs = [trial.inputs for trial in trials.compared]
             self.reference.expect(Ahead(self.source, self._learned, inputs, self._exact_s))
 
     @functools.cached_property

@@ -80,7 +80,7 @@ def make_task(request: Optimization, reading: Reading, reporter: Reporter, began
     trials = original.make_trials(choice, reading.inputs, request.freeze)
     if choice.chosen:
         reporter.say(f"sizes: {choice.points[0]}; to change what was chosen: {options_of(choice)}")
-    original.compute_ahead(trials.compared)
+    original.compute_ahead(trials)
     inputs = trials.measured[0].inputs
     problem = GraphProblem.at(original, request, choice, request.strict, inputs, request.threads)
     return Task(

@@ -54,6 +54,8 @@ _NUM_RUNS = 18
 # Runs of so many seconds tell how busy the machine is.
 _LOOK_S = 0.05
 _NUM_FINALISTS = 3
+# As long as so many final measurements is little time.
+_FEW_FINAL = 3
 # How much the ratios of candidates deviate from each other, roughly.
 _GAIN = 0.03
 _SAME = Ratio(1.0, 1.0, 1.0)
@@ -198,8 +200,10 @@ class Selector:
         """Yield the candidates that are worth a long measurement, as far as there is time."""
         end_s = time.monotonic() + _SCREENED * self._left_s
         num_affordable = self.affordable(_SCREENED)
-        if not num_affordable:
+        # A short measurement of a single one would only put off the long one.
+        if not num_affordable or (len(right) == 1 and self._left_s < _FEW_FINAL * self._seconds):
             yield right[0]
+            return
         for number, candidate in enumerate(right[:num_affordable]):
             if number and time.monotonic() > end_s:
                 return

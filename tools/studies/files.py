@@ -61,7 +61,7 @@ class Files:
     Attributes:
       models: directory of ONNX files, as `tools.fetch_models` makes it.
       seconds: for each search.
-      measure_seconds: for each measurement.
+      measure_seconds: for each measurement here; `tfrl optimize` measures as long as it does.
       threads: of each operator, wherever something is measured.
       peers: the Python in which the others are installed (pip install 'tfrl-systems[peers]'); an
         environment of their own, if they need other versions of onnx or ml_dtypes.
@@ -178,7 +178,6 @@ def _measure(about: Record, _: pathlib.Path) -> Record:
                     others[name],
                     reporter=experiments.Reporter(),
                     seconds=about["seconds"],
-                    measure_seconds=measure_s,
                     threads=about["threads"],
                     **settings,
                 )

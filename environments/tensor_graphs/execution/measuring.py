@@ -186,8 +186,8 @@ class Bench:
                     programs = list(threads.map(_open, fresh, models[: len(fresh)]))
                 run_on_one_processor(fresh)
                 opened_s = time.monotonic() - opening_s
-                # A process runs its model no shorter than it took to open that.
-                most = math.floor(seconds / max(opened_s, 1e-9))
+                # A process runs its model no shorter than half the time that it took to open that.
+                most = math.floor(2 * seconds / max(opened_s, 1e-9))
                 num_processes = max(1, min(num_processes, most))
                 share = seconds / num_processes, math.ceil(pairs / num_processes), until_s
                 turns += self._measured([*programs, programs[0]][:3], *share)

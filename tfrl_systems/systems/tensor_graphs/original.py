@@ -20,7 +20,6 @@ from environments.tensor_graphs.execution.inner_values import learned_types, of_
 from environments.tensor_graphs.execution.inputs import NoInputsError, load_inputs, random_inputs
 from environments.tensor_graphs.execution.isolation import remote
 from environments.tensor_graphs.execution.isolation.ahead import Ahead
-from environments.tensor_graphs.execution.measuring import size_bytes
 from environments.tensor_graphs.execution.precise import Precise
 from environments.tensor_graphs.execution.reference import EXACT_S, Reference
 from environments.tensor_graphs.execution.sizes import (
@@ -113,8 +112,10 @@ class Original:
         Nothing is done where there is no other processor, where they are here in no time, or where
         the model takes so much memory that another process should not read it too.
         """
+        values = (node.value for node in self.graph.nodes.values())
+        is_small = sum(value.nbytes for value in values if value is not None) < _LARGE_BYTES
         is_slow = self.reference.run_s(trials.measured[0].inputs) > _SLOW_RUN_S
-        if is_slow and num_processors() > 1 and size_bytes(self.source) < _LARGE_BYTES:
+        if is_slow and is_small and num_processors() > 1:
             inputs = [trial.inputs for trial in trials.compared]
             self.reference.expect(Ahead(self.source, self._learned, inputs, self._exact_s))
 

@@ -107,7 +107,9 @@ def test_a_close_thing_is_measured_in_more_processes(takes, num_processes, monke
     assert machine.opened - opened == 3 * num_processes
 
 
-@pytest.mark.parametrize(("opening_s", "num_processes"), [(0.05, 3), (0.15, 2), (0.2, 1), (2.0, 1)])
+@pytest.mark.parametrize(
+    ("opening_s", "num_processes"), [(0.05, 3), (0.15, 3), (0.3, 2), (0.4, 1), (2.0, 1)]
+)
 def test_a_model_that_takes_long_to_open_is_measured_in_fewer_processes(
     opening_s, num_processes, monkeypatch
 ) -> None:

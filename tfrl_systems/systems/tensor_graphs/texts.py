@@ -82,8 +82,9 @@ MODEL, and "no gain available" says why.
 A size that MODEL leaves open has the file's own name (batch, p2o.DynamicDimension.0), or
 INPUT[AXIS]. The first size given for it leads the search; OUT is right and not slower at any of
 those given. If none is given, a batch is 1, and for the others usual sizes are tried until MODEL
-runs. What was chosen is printed with the options that change it; half and double of it are measured
-too. --inputs FILE.npz gives sizes and values from real data.
+runs. What was chosen is printed with the options that change it. Half and double of it are measured
+too, or said not to be where --seconds is over; outputs are compared there in any case. --inputs
+FILE.npz gives sizes and values from real data.
 
 --threads N measures operators, candidates and results with N threads of onnxruntime in each
 operator. The result is then slower than MODEL neither on N threads nor on one.

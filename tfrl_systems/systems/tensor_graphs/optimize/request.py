@@ -54,7 +54,8 @@ class Optimization(Searching, Rewriting):
         neither number.
       dimensions: sizes for a dimension that the model leaves open, by the file's own name or as
         INPUT[AXIS]; the first leads the search, and the result is slower at none of them. Without
-        it a batch is 1, others are found by trying, and half and double of them are measured too.
+        it a batch is 1, others are found by trying, and half and double of them are measured too;
+        where time is over before that, outputs are compared there, and it is said.
       inputs: file with an array for each of the model's inputs, by name, to compare outputs on and
         to measure with; its sizes are used as if they were given.
       freeze: give the written model the sizes that it is optimised at as fixed ones; what they make

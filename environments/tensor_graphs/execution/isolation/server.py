@@ -18,15 +18,12 @@ of programs and inputs that are no longer needed.
 from __future__ import annotations
 
 import contextlib
-import os
 import pathlib
 from collections.abc import Mapping
 from typing import Any
 
 from environments.isolation.serving import serve
 from environments.tensor_graphs.execution.backends import Arrays, Model, Program, Timer, backend
-
-_NICENESS = 10
 
 
 class Server:
@@ -77,8 +74,6 @@ def _exact(request: Mapping[str, Any]) -> dict[str, Any]:
     from environments.tensor_graphs import onnx_io
     from environments.tensor_graphs.execution.precise import Budgeted, Precise
 
-    # The caller is searching, and comes first.
-    os.nice(_NICENESS)
     learned = [onnx.ValueInfoProto.FromString(value) for value in request["learned"]]
     graph = onnx_io.read(_model(request["model"]), learned=learned)
     budgeted = Budgeted(Precise(graph), request["seconds"])

@@ -87,7 +87,7 @@ def _model(source: str | bytes) -> Model:
 
 def main() -> None:
     """Answer requests until the socket is closed."""
-    # While the caller prepares its first request; it says so if onnxruntime is not there.
+    # The caller prepares its first request meanwhile. If it is missing, the answer says so.
     with contextlib.suppress(ImportError):
         import onnxruntime  # noqa: F401
     serve(Server().answer)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
+import pytest
 
+from environments import machine
+from environments.tensor_graphs.execution.reference import Reference
 from tests.environments.tensor_graphs.execution.test_inner_values import SCALED
 from tests.environments.tensor_graphs.search.fakes import ops_of
 from tfrl_systems.systems.tensor_graphs.original import Original, levels_of
@@ -20,3 +24,22 @@ def test_choosing_sizes_shows_what_types_hid_and_freezing_keeps_it():
     assert [choice.points[0].value(size) for size in kind.shape] == [3, 2]
     original.freeze(choice.points[0])
     assert ops_of(original.graph) == ["Opaque", "Transpose", "Transpose"]
+
+
+@pytest.mark.parametrize(("run_s", "is_ahead"), [(1.0, True), (1e-6, False)])
+def test_float64_is_computed_elsewhere_where_it_takes_long(run_s, is_ahead, monkeypatch):
+    """A model whose run takes a second; the inputs are those that candidates are compared on."""
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
+    )
+    original = Original("relu", model, levels_of("onnxruntime"))
+    trials = original.make_trials(original.choose({}))
+    ahead = []
+    monkeypatch.setattr(machine.os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(Reference, "run_s", lambda *_: run_s)
+    monkeypatch.setattr(Reference, "expect", lambda _, outputs: ahead.append(outputs))
+    original.compute_ahead(trials)
+    assert len(ahead) == is_ahead
+    for outputs in ahead:
+        assert outputs.trials == [trial.inputs for trial in trials.compared]
+        assert [values["y"].dtype for values in outputs.collect()[0]] == [np.float64] * 3

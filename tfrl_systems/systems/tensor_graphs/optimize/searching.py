@@ -62,8 +62,9 @@ _REMOVAL_S, _LEAST_FORMULA = 3.0, 0.3
 # A time that is too short to tell how busy the machine is.
 _CLOCK_S = 0.01
 _ONE_OPERATOR_S = 0.5
-# Where the steps of the policy that comes along save so much, a search by formula has to wait.
-_ENOUGH = 0.98
+# Where the steps of the policy that comes along save so much, and the machine is so many times
+# slower than a quiet one, there is no search by formula.
+_ENOUGH, _BUSY = 0.98, 1.5
 # A search that has found nothing after this share of its time is given up.
 _PATIENCE = 0.7
 # This many states are checked and measured as whole models, and so many of them from the trail of
@@ -151,7 +152,8 @@ class _Stages:
         if self._has_others:
             self._sure = removal.best if removal is not None and removal.best.path else None
             self._walk(by_formula, removal)
-            if self._walked and self._expected_ratio < _ENOUGH and self._is_late:
+            is_enough = self._expected_ratio < _ENOUGH and self._slowdown > _BUSY
+            if self._walked and is_enough and self._is_late:
                 return self._propose_at_once(by_formula, self._walked)
             result = self._search_by_formula(by_formula, removal)
             if (result.path or self._walked) and self._is_late:

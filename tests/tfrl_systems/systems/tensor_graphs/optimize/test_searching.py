@@ -8,6 +8,7 @@ import itertools
 import math
 import pathlib
 import time
+import types
 
 import onnx
 import pytest
@@ -180,7 +181,7 @@ def walked(monkeypatch, request):
     walked = []
 
     def walk(problem, policy, until_s):
-        assert policy == "walker" and until_s > time.monotonic()
+        assert policy == "walker" and until_s > searching.time.monotonic()
         end = request.param(problem.start)
         walked.append(end)
         cost_ms = problem.start.cost_ms
@@ -210,12 +211,26 @@ def test_where_the_policy_leads_to_higher_costs_nothing_is_measured_there(walked
     assert walked[0].state.graph not in graphs
 
 
-def test_where_that_pays_and_time_is_over_no_search_follows(walked):
-    began_s = time.monotonic() - 100
-    proposals, lines = run(problem_of(adapter()), began_s=began_s, walker="walker", ratio=0.9)
-    assert lines[-1] == "taking the steps of the policy that comes along"
-    (state,) = proposals.states
-    assert state.state.graph == walked[0].state.graph
+def clock_of(slowdown):
+    """A clock for `searching`, whose first two times of the processor are a second apart."""
+    times_s = itertools.chain([0, 0, slowdown], itertools.repeat(slowdown))
+    processor_s = itertools.count()
+    return types.SimpleNamespace(
+        monotonic=times_s.__next__, process_time=lambda: float(next(processor_s))
+    )
+
+
+@pytest.mark.parametrize(("slowdown", "is_searched"), [(1.0, True), (2.0, False)])
+def test_where_that_pays_on_a_busy_machine_and_time_is_over_no_search_follows(
+    slowdown, is_searched, walked, monkeypatch
+):
+    """On a quiet one a search by formula takes but a second."""
+    monkeypatch.setattr(searching, "time", clock_of(slowdown))
+    proposals, lines = run(
+        problem_of(adapter()), seconds=5.0, began_s=-100.0, walker="walker", ratio=0.9
+    )
+    assert any("by formula" in line for line in lines) is is_searched
+    assert [state.state.graph for state in proposals.states][-1:] == [walked[0].state.graph]
 
 
 @pytest.mark.parametrize(("slowdown", "seconds"), [(1, 1.5), (1.5, 2.25), (40, 3.0)])
@@ -230,13 +245,7 @@ def test_on_a_busy_machine_the_search_by_formula_has_as_much_of_the_processor(
             budgets_s.append(budget.seconds)
             return super().search(method, budget, *arguments, **others)
 
-    class Clock:
-        """The first two times of the processor are a second apart."""
-
-        process_time = itertools.count().__next__
-        monotonic = itertools.chain([0, 0, slowdown], itertools.repeat(slowdown)).__next__
-
-    monkeypatch.setattr(searching, "time", Clock())
+    monkeypatch.setattr(searching, "time", clock_of(slowdown))
     problem = problem_of(adapter())
     fields = {field.name: getattr(problem, field.name) for field in dataclasses.fields(problem)}
     run(Recorded(**fields), seconds=5.0, began_s=-100.0)

@@ -45,9 +45,10 @@ class Choice:
     """The sizes at which a model is optimised.
 
     Attributes:
-      points: the combinations of sizes; the first one leads the search, all are measured.
+      points: the combinations of sizes to measure at; the first one leads the search.
       chosen: names of the sizes that were not given.
-      optional: half and double of these, which are measured only as far as there is time.
+      optional: those of the points with half and double of these, which may be left out for want
+        of time.
     """
 
     points: tuple[Sizes, ...]

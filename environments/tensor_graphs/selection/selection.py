@@ -8,7 +8,7 @@ the fastest ones for as long as it takes to be sure. A candidate is chosen only 
   - faster than the original, both fully optimised by the backend, by more than two copies of the
     original differ (A/A), at the sizes that led the search;
   - not slower by more than that, and right, at any of the other sizes, nor on one thread where the
-    others are measured on several;
+    others are measured on several (sizes that nobody asked for are left out where time is over);
   - not slower than the original where each runs at the level of optimisation that suits it best, so
     that users who know that onnxruntime's optimisations hurt their model lose nothing either.
 """
@@ -180,10 +180,10 @@ class Selector:
         """Return for how many short measurements a share of the time that is left suffices."""
         return math.floor(share * self._left_s / (_NUM_RUNS * max(self.run_s, 1e-9)))
 
-    @functools.cached_property
+    @property
     def run_s(self) -> float:
-        """Time of one run of the original: processor time, where the backend counts that."""
-        return self._timer(1)
+        """Time of one run of the original; see `Reference.run_s`."""
+        return self.reference.run_s(self.trials.measured[0].inputs)
 
     @functools.cached_property
     def _timer(self) -> Timer:
@@ -251,7 +251,8 @@ class Selector:
         for trial in others:
             if not measurement.is_gain:
                 break
-            if not self._left_s and trial.sizes not in self._optional:
+            is_optional = trial.sizes in self._optional
+            if not self._left_s and not is_optional:
                 why = f"{NO_TIME} it at {trial.sizes}"
                 candidate = dataclasses.replace(candidate, refusal=why)
                 break
@@ -259,7 +260,7 @@ class Selector:
             candidate = verified(self.reference, candidate, [trial], self.levels[0])
             if candidate.refusal:
                 break
-            if not self._left_s and trial.sizes in self._optional:
+            if not self._left_s and is_optional:
                 unmeasured = (*measurement.unmeasured, trial.sizes)
                 measurement = dataclasses.replace(measurement, unmeasured=unmeasured)
                 continue

@@ -62,8 +62,9 @@ def _find_faster(
     request = task.request
     account, quantized = None, None
     judge = Judge(task, directory, reporter)
-    proposals, reason = _nothing(request, task.problem.graph), judge.why_not()
-    if not reason:
+    if reason := judge.why_not():
+        proposals = _nothing(request, task.problem.graph)
+    else:
         proposals = search(task, reporter, judge.look_at)
         reason = why_not(task, proposals)
     selection = Selection(None, reason, ())

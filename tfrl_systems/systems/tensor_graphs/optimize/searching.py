@@ -17,7 +17,8 @@
 Each stage has an end, counted from the beginning of everything. A stage that takes less leaves its
 time to those after it. Costs that are not known when the time for measuring is over are estimated.
 Where no time is left to measure operators, a search by estimates of them would only repeat that by
-formula, so what the policy or this has found is proposed, and the time goes into measuring it.
+formula, so what the policy or this has found is proposed, and the time goes into measuring it. On a
+busy machine what the policy found is enough for that.
 """
 
 from __future__ import annotations
@@ -152,8 +153,8 @@ class _Stages:
         if self._has_others:
             self._sure = removal.best if removal is not None and removal.best.path else None
             self._walk(by_formula, removal)
-            is_enough = self._expected_ratio < _ENOUGH and self._slowdown > _BUSY
-            if self._walked and is_enough and self._is_late:
+            is_enough = self._expected_ratio < _ENOUGH
+            if self._walked and is_enough and self._is_late and self._slowdown > _BUSY:
                 return self._propose_at_once(by_formula, self._walked)
             result = self._search_by_formula(by_formula, removal)
             if (result.path or self._walked) and self._is_late:

@@ -108,10 +108,15 @@ class Process:
         with self._in_step() as end:
             wire.send(end, {**request, "forget": forgotten})
 
-    def answer(self) -> dict[str, Any]:
-        """Wait for the answer to what was sent; see `ask`."""
+    def answer(self, within_s: float | None = None) -> dict[str, Any]:
+        """Wait for the answer to what was sent; see `ask`.
+
+        A process that does not begin to answer within so many seconds is ended: a CrashError.
+        """
         with self._in_step() as end:
+            end.settimeout(within_s)
             answer: dict[str, Any] = wire.receive(end)
+            end.settimeout(None)
         if "error" in answer:
             raise UserError(answer["error"])
         return answer
@@ -123,6 +128,9 @@ class Process:
             raise CrashError(f"{self._subject} ended before it answered")
         try:
             yield self._end
+        except TimeoutError:
+            self.kill()
+            raise CrashError(f"{self._subject} took too long") from None
         except (EOFError, OSError):
             raise CrashError(f"{self._subject} {self._why_it_ended()}") from None
         except BaseException:

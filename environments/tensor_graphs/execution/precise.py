@@ -3,8 +3,8 @@
 A numerical analyst judges two ways to compute one thing by their distances from the true value.
 `Precise` gives that value: it evaluates the graph node by node, all floating-point numbers in
 float64. Operators are those of `operators.table`. One that the table does not have (an Opaque node)
-runs alone: in onnxruntime's float64 kernel, else in onnx's reference implementation, else in
-onnxruntime with the types that the model has.
+runs alone: in onnxruntime's float64 kernel, else in onnx's reference implementation if that is not
+too slow, else in onnxruntime with the types that the model has.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import onnx
 from onnx import helper
 
 from environments.errors import UserError
+from environments.isolation.process import CrashError
 from environments.tensor_graphs.execution.backends import Arrays
 from environments.tensor_graphs.execution.isolation import remote
 from environments.tensor_graphs.graph.graph import Graph, ordered
@@ -33,9 +34,12 @@ from environments.tensor_graphs.operators import dimensions, table
 from environments.tensor_graphs.operators.operator import FLOAT_TYPES
 
 Values = list[np.ndarray]
+_Run = Callable[[Values], Values]
+_Runner = Callable[[onnx.ModelProto], Callable[[Arrays], Sequence[Any]]]
 
-# Outputs for one input may take so long.
-_ONE_INPUT_S = 16.0
+# Outputs for one input may take so long, and an operator in onnx's reference implementation, the
+# start of its process included.
+_ONE_INPUT_S, _IN_ONNX_S = 16.0, 3.0
 
 _FAILURES = (ArithmeticError, IndexError, MemoryError, TypeError, UserError, ValueError)
 
@@ -54,7 +58,9 @@ class Precise:
     def __init__(self, graph: Graph) -> None:
         """Remember the graph; nothing is computed yet."""
         self.graph = graph
-        self._kernels: dict[tuple[int, tuple[np.dtype, ...]], Callable[[Values], Values]] = {}
+        self._kernels: dict[tuple[int, tuple[np.dtype, ...]], _Kernel] = {}
+        # Operators that onnx's reference implementation takes too long for.
+        self._slow: set[str] = set()
 
     def run(self, inputs: Arrays, until_s: float = math.inf) -> dict[str, np.ndarray]:
         """Return the outputs by name; those of floating-point types are float64.
@@ -85,30 +91,46 @@ class Precise:
                 return list(table.evaluate(node.op, arrays, _concrete(node.attributes, sizes)))
             key = (number, tuple(array.dtype for array in arrays))
             if key not in self._kernels:
-                self._kernels[key] = self._kernel(node, arrays)
+                self._kernels[key] = self._kernel(node)
             outputs = iter(self._kernels[key](arrays))
             used = node.attribute("outputs")
             return [next(outputs) if is_used else np.empty(0) for is_used in used]
         except _FAILURES as error:
             raise ImpreciseError(f"{node.op}: {error}") from error
 
-    def _kernel(self, node: Node, arrays: Values) -> Callable[[Values], Values]:
-        """Return what computes an Opaque node: the most exact that takes it."""
+    def _kernel(self, node: Node) -> _Kernel:
+        """Return what computes an Opaque node."""
         declared = [self.graph.type_of(ref) for ref in node.inputs if ref is not None]
         own = [kind.dtype if kind is not None else "" for kind in declared]
+        operator = node.attribute("operator")
         if not all(map(is_numpy, own)):
-            raise ImpreciseError(f"{node.attribute('operator')} of types that NumPy lacks")
+            raise ImpreciseError(f"{operator} of types that NumPy lacks")
         wide = ["float64" if dtype in FLOAT_TYPES else dtype for dtype in own]
-        for runner, dtypes in ((_in_onnxruntime, wide), (_in_onnx, wide), (_in_onnxruntime, own)):
+
+        runners = ((_in_onnxruntime, wide), (self._in_onnx, wide), (_in_onnxruntime, own))
+        return _Kernel(
+            operator, [functools.partial(self._prepared, node, *runner) for runner in runners]
+        )
+
+    def _prepared(self, node: Node, runner: _Runner, dtypes: Sequence[str]) -> _Run:
+        """Return what runs a node on arrays that it turns into these types."""
+        model = self._model(node, dtypes)
+        return functools.partial(_outputs, runner(model), model, dtypes)
+
+    def _in_onnx(self, model: onnx.ModelProto) -> Callable[[Arrays], Sequence[Any]]:
+        operator = model.graph.node[0].op_type
+
+        def run(inputs: Arrays) -> Sequence[Any]:
+            # Other nodes of this kind would take as long.
+            if operator in self._slow:
+                raise ImpreciseError(f"{operator} takes too long")
             try:
-                model = self._model(node, dtypes)
-                kernel = functools.partial(_outputs, runner(model), model, dtypes)
-                kernel(arrays)
-            except Exception:
-                # onnx and onnxruntime have no base class for what they raise.
-                continue
-            return kernel
-        raise ImpreciseError(f"{node.attribute('operator')} cannot be run alone")
+                return remote.evaluate(model, inputs, _IN_ONNX_S)
+            except CrashError:
+                self._slow.add(operator)
+                raise
+
+        return run
 
     def _model(self, node: Node, dtypes: Sequence[str]) -> onnx.ModelProto:
         """Return a model of one node, whose inputs have these types."""
@@ -130,6 +152,30 @@ class Precise:
         model.graph.input.extend(inputs)
         model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in used)
         return model
+
+
+class _Kernel:
+    """An operator that is run alone, by the first of several ways, the most exact first, that work.
+
+    Args:
+      operator: its name.
+      makers: each prepares to run it in another way.
+    """
+
+    def __init__(self, operator: str, makers: list[Callable[[], _Run]]) -> None:
+        self._operator, self._makers = operator, makers
+        self._run: _Run | None = None
+
+    def __call__(self, arrays: Values) -> Values:
+        while self._makers:
+            try:
+                self._run = self._run or self._makers[0]()
+                return self._run(arrays)
+            except Exception:
+                # onnx and onnxruntime have no base class for what they raise.
+                self._run = None
+                del self._makers[0]
+        raise ImpreciseError(f"{self._operator} cannot be run alone")
 
 
 class Budgeted:
@@ -273,13 +319,6 @@ def _concrete(attributes: Attributes, sizes: Mapping[str, int]) -> Attributes:
 def _in_onnxruntime(model: onnx.ModelProto) -> Callable[[Arrays], Sequence[Any]]:
     program = remote.isolated("onnxruntime-disable").open(model)
     return lambda inputs: list(program.run(inputs).values())
-
-
-def _in_onnx(model: onnx.ModelProto) -> Callable[[Arrays], Sequence[Any]]:
-    from onnx.reference import ReferenceEvaluator
-
-    evaluator = ReferenceEvaluator(model)
-    return lambda inputs: evaluator.run(None, dict(inputs))  # type: ignore[return-value]
 
 
 def _outputs(

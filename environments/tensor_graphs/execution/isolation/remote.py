@@ -24,12 +24,13 @@ from environments.tensor_graphs.execution.backends import (
 )
 
 
-def model_process() -> Process:
-    """Return a process that runs models, not started yet."""
-    return Process("environments.tensor_graphs.execution.isolation.server", "onnxruntime")
+def model_process(subject: str = "onnxruntime") -> Process:
+    """Return a process that runs models, not started yet; `subject` is what messages call it."""
+    return Process("environments.tensor_graphs.execution.isolation.server", subject)
 
 
 _SHARED = model_process()
+_REFERENCE = model_process("onnx's reference implementation")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,6 +123,22 @@ class _Remote:
             return self._process.ask(**request)
         except CrashError as error:
             raise CrashError(f"{error} while it ran {named(self._model)}") from None
+
+
+def evaluate(model: onnx.ModelProto, inputs: Arrays, within_s: float) -> list[Any]:
+    """Return the outputs of a model in onnx's reference implementation.
+
+    That is Python, and visits single elements: an operator may take hours on an image. So it runs
+    in a process of its own, which is ended after `within_s` seconds.
+
+    Raises:
+      CrashError: it took longer.
+      UserError: the model cannot be run.
+    """
+    content = model.SerializeToString()
+    _REFERENCE.send(do="evaluate", model=content, inputs=dict(inputs))
+    outputs: list[Any] = _REFERENCE.answer(within_s)["outputs"]
+    return outputs
 
 
 def start() -> None:

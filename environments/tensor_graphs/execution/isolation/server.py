@@ -9,6 +9,7 @@ A request is a dict, and so is its answer, with "error" if it failed (`isolation
   time      program, inputs, bound, times  seconds: of all these runs together
   exact     model, learned, trials,        outputs: of each trial, in float64, or None; seconds:
             seconds                        that this took
+  evaluate  model, inputs                  outputs: those of onnx's reference implementation, a list
 
 A model is a path or the content of a file. A program is the number under which it was opened.
 Inputs are arrays by name, or the number of a request that had them: `given`. "forget" lists numbers
@@ -49,6 +50,11 @@ class Server:
                 return {"model": optimised[0].SerializeToString(), "backend": optimised[1].name}
             case "exact":
                 return _exact(request)
+            case "evaluate":
+                from onnx.reference import ReferenceEvaluator
+
+                evaluator = ReferenceEvaluator(_model(request["model"]))
+                return {"outputs": evaluator.run(None, request["inputs"])}
         program, number = self._programs[request["program"]], request["given"]
         if "inputs" in request:
             self._inputs[number] = request["inputs"]

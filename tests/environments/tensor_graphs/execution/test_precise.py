@@ -74,3 +74,16 @@ def test_it_gives_up_in_time():
     precise = Precise(onnx_io.read(parsed("g (float[2] x) => (float[2] y) { y = Relu(x) }")))
     with pytest.raises(ImpreciseError, match="too long"):
         precise.run({"x": np.float32([1, 2])}, until_s=time.monotonic() - 1)
+
+
+def test_an_operator_that_takes_too_long_in_float64_is_computed_as_the_model_does():
+    """onnxruntime has no Resize for float64, and onnx's visits each number of an image."""
+    model = parsed(
+        """g (float[1,8,64,64] x) => (float[1,8,512,512] z)
+            <float[4] s = {1, 1, 4, 4}, float[4] t = {1, 1, 2, 2}>
+        { y = Resize <mode = "linear"> (x, , s) z = Resize <mode = "cubic"> (y, , t) }"""
+    )
+    inputs = random_inputs(model)
+    exact = Precise(onnx_io.read(model)).run(inputs)["z"]
+    assert exact.dtype == np.float64
+    np.testing.assert_allclose(backend().open(model).run(inputs)["z"], exact, atol=1e-5)

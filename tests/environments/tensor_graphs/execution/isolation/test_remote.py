@@ -6,6 +6,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import time
 
 import numpy as np
 import onnx
@@ -19,6 +20,7 @@ from environments.tensor_graphs.execution.backends import backend
 from environments.tensor_graphs.execution.isolation.remote import (
     Isolated,
     alone,
+    evaluate,
     model_process,
     run_on_one_processor,
 )
@@ -124,3 +126,17 @@ def test_a_process_of_its_own_ends_afterwards(isolated):
     assert not started.is_running()
     with alone(backend()) as same:
         assert same == backend()
+
+
+def test_what_takes_too_long_is_ended_and_the_next_request_is_answered():
+    """onnx's Resize visits each number of an image, which takes minutes here."""
+    resize = parsed(
+        """g (float[1,32,64,64] x) => (float[1,32,256,256] y) <float[4] s = {1, 1, 4, 4}>
+        { y = Resize <mode = "linear"> (x, , s) }"""
+    )
+    began_s = time.monotonic()
+    with pytest.raises(CrashError, match="^onnx's reference implementation took too long$"):
+        evaluate(resize, {"x": np.zeros((1, 32, 64, 64), np.float32)}, within_s=1.0)
+    assert time.monotonic() - began_s < 30
+    (y,) = evaluate(parsed(RELU), X, within_s=60)
+    assert y.tolist() == [0, 2]

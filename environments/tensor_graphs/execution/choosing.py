@@ -17,7 +17,9 @@ from environments.errors import UsageError
 from environments.tensor_graphs.execution.inputs import NoInputsError
 from environments.tensor_graphs.execution.sizes import OpenSize, OpenSizes, Sizes, SizesError
 
-_BATCH = re.compile(r"batch|^(n|bs?)$", re.IGNORECASE)
+_BATCH = re.compile(r"batch|^bs?$", re.IGNORECASE)
+# The batch of NCHW; but the number of tokens is called so, too.
+_MAYBE_BATCH = re.compile(r"^n$", re.IGNORECASE)
 _LENGTH = re.compile(r"len|seq|time|frame|width|height|^[hwtls]$", re.IGNORECASE)
 _OF_BATCHES = (1, 2, 4, 8)
 _OF_IMAGES = (256, 224, 320, 640, 128, 96, 64, 48, 32, 512, 100, 16, 8)
@@ -175,6 +177,8 @@ def is_batch(sizes: OpenSizes, size: OpenSize) -> bool:
     """Return whether a size is that of a batch, by its name or as the first of several axes."""
     if _BATCH.search(size.own):
         return True
+    if _MAYBE_BATCH.search(size.own):
+        return any(axis == 0 for _, axis in size.places)
     return not _LENGTH.search(size.own) and all(
         axis == 0 and sizes.rank(name) > 1 for name, axis in size.places
     )

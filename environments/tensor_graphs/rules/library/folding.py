@@ -21,6 +21,7 @@ from environments.tensor_graphs.rules.language.notation import (
 from environments.tensor_graphs.rules.library.parts import (
     GEMM,
     PLAIN,
+    UPWARDS,
     WINDOW,
     along_channels,
     along_last,
@@ -157,6 +158,47 @@ def add_before_conv(x, w: Constant, b: Constant, c: Constant, pads: Attribute):
         op.Conv(x, w, b + op.ReduceSum(w * inner(c, w), axes=axes, keepdims=0), **window),
         along_channels(c, w),
         pads == repeat(0, 2 * (w.rank - 2)),
+    )
+
+
+# Transposed convolutions, whose weight has its input channels first.
+
+
+@with_bias("c")
+def batch_norm_into_conv_transpose(
+    x, w: Constant, c: Constant, s: Constant, b: Constant, m: Constant, v: Constant
+):
+    k = factor(s, v)
+    return (
+        normalized(op.ConvTranspose(x, w, c, **UPWARDS), s, b, m, v),
+        op.ConvTranspose(x, w * inner(k, w), c * k + (b - m * k), **UPWARDS),
+    )
+
+
+@with_bias("b")
+def mul_into_conv_transpose(x, w: Constant, b: Constant, s: Constant):
+    return (
+        op.ConvTranspose(x, w, b, **UPWARDS) * s,
+        op.ConvTranspose(x, w * inner(s, w), b * flat(s), **UPWARDS),
+        along_channels(s, w),
+    )
+
+
+@rule
+def add_into_conv_transpose(x, w, c: Constant):
+    return (
+        op.ConvTranspose(x, w, **UPWARDS) + c,
+        op.ConvTranspose(x, w, flat(c), **UPWARDS),
+        c.dim(1 - w.rank) == c.size,
+    )
+
+
+@rule
+def add_into_conv_transpose_with_bias(x, w, b: Constant, c: Constant):
+    return (
+        op.ConvTranspose(x, w, b, **UPWARDS) + c,
+        op.ConvTranspose(x, w, b + flat(c), **UPWARDS),
+        along_channels(c, w),
     )
 
 

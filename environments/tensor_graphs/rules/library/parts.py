@@ -24,6 +24,9 @@ PLAIN = {name: Quantity(Name(name)) for name in ("dilations", "pads", "strides")
 WINDOW = {"group": Quantity(Name("group")), **PLAIN}
 """Attributes of any convolution."""
 
+UPWARDS = PLAIN | {"output_padding": Quantity(Name("output_padding"))}
+"""Attributes of a transposed convolution of one group."""
+
 GEMM = {name: Quantity(Name(name)) for name in ("alpha", "transA", "transB")}
 """Attributes of Gemm, without beta."""
 

@@ -48,6 +48,10 @@ OWN = [ONE.at({"n": size}) for size in (5, 6, 5)]
         (open_sizes(x=["n", "features"]),
          {"accept": lambda at: at["features"] == 771, "hints": [771]},
          [{"n": 1, "features": 771}, {"n": 2, "features": 771}]),
+        # n is the first axis of images, and of states beside them; the second of texts.
+        (open_sizes(x=["N", 3], state=[2, "N", 5]), {}, [{"N": 1}, {"N": 2}]),
+        (open_sizes(ids=["b", "n"], mask=["b", "n"]), {},
+         [{"b": 1, "n": 128}, {"b": 1, "n": 64}, {"b": 2, "n": 256}]),
         # A name that says nothing stands for all sizes that have it.
         (UNNAMED, {"requested": {"?": (7,)}}, [{"x[0]": 7, "x[2]": 7}]),
         (UNNAMED, {"requested": {"?": (7,), "x[0]": (2,)}}, [{"x[0]": 2, "x[2]": 7}]),

@@ -16,6 +16,7 @@ from environments.tensor_graphs.graph.nodes import CONSTANT, INPUT
 from environments.tensor_graphs.rewriting.engine import Engine, State
 from environments.tensor_graphs.rewriting.matching import compile_rules
 from environments.tensor_graphs.rules.library import NAMES, all_rules, rules_of
+from tests.environments.tensor_graphs.execution.models import parsed
 from tests.environments.tensor_graphs.random_graphs import random_graph, values_of
 from tests.environments.tensor_graphs.rules.making import NoCosts, walk
 
@@ -43,6 +44,7 @@ SCALED_SWISH = (
     "scaled_hard_swish_of_conv",
 )
 WITHOUT_ADAPTERS = ("scaled_adapter_of_linear",)
+INTO_UPSAMPLING = tuple(rule.name for rule in rules_of("folding") if "conv_transpose" in rule.name)
 
 
 def apply_all(state: State, names: Sequence[str]) -> State:
@@ -165,6 +167,36 @@ def test_adapters_are_folded_into_their_matrices():
     state = apply_all(ENGINE.start(graph), WITHOUT_ADAPTERS)
     assert before - operators(state.graph)["MatMul"] == 2 * 36
     assert_same_outputs(model, state.graph)
+
+
+@pytest.mark.parametrize(
+    ("group", "left"),
+    [
+        (1, {"ConvTranspose": 1}),
+        # Another layout of the weight: the channels of a group lie apart.
+        (2, {"ConvTranspose": 1, "BatchNormalization": 1, "Mul": 1, "Add": 1}),
+    ],
+)
+def test_what_follows_an_upsampling_is_folded_into_it(group, left):
+    random = np.random.default_rng(0)
+
+    def weight(name: str, *shape: int):
+        return onnx.numpy_helper.from_array(random.uniform(0.5, 2, shape).astype(np.float32), name)
+
+    model = parsed(
+        f"""g (float[1,4,5,6] x) => (float[1,6,10,12] y) {{
+            u = ConvTranspose <group = {group}, strides = [2, 2], output_padding = [1, 1],
+                pads = [1, 1, 1, 1]> (x, w)
+            n = BatchNormalization (u, s, b, m, v)
+            p = Mul (n, c) y = Add (p, c) }}"""
+    )
+    vectors = [weight(name, 6) for name in "sbmv"]
+    model.graph.initializer.extend(
+        [weight("w", 4, 6 // group, 3, 3), *vectors, weight("c", 1, 6, 1, 1)]
+    )
+    folded = apply_all(ENGINE.start(onnx_io.read(model)), INTO_UPSAMPLING).graph
+    assert operators(folded) == left
+    assert_same_outputs(model, folded)
 
 
 @pytest.mark.slow

@@ -106,7 +106,6 @@ class Precise:
         if not all(map(is_numpy, own)):
             raise ImpreciseError(f"{operator} of types that NumPy lacks")
         wide = ["float64" if dtype in FLOAT_TYPES else dtype for dtype in own]
-
         runners = ((_in_onnxruntime, wide), (self._in_onnx, wide), (_in_onnxruntime, own))
         return _Kernel(
             operator, [functools.partial(self._prepared, node, *runner) for runner in runners]

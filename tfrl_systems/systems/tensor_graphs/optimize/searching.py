@@ -46,20 +46,17 @@ from environments.tensor_graphs.selection.blocking import blocked
 from environments.tensor_graphs.selection.candidates import worth_measuring
 from tfrl_systems.reporting import Reporter
 from tfrl_systems.systems.tensor_graphs.optimize.checkpoint import Checkpoint
+from tfrl_systems.systems.tensor_graphs.optimize.ends import ends_on
 from tfrl_systems.systems.tensor_graphs.optimize.measuring_order import measuring_order
 from tfrl_systems.systems.tensor_graphs.optimize.sizing import Task
 from tfrl_systems.systems.tensor_graphs.optimize.walking import walk
 from tfrl_systems.systems.tensor_graphs.problem import GraphProblem
 
-# The end of each stage, as a share of the seconds that are left when the stages begin.
-_FORMULA, _OPERATORS, _PORTABLE, _SEARCH, _SINGLY = 0.15, 0.45, 0.65, 0.85, 1.0
 # A search measures the new operators that it meets for this share of its time. In the rest it
 # estimates them, which is so much faster that it comes much farther.
 _MEASURING = 0.4
-# Removal takes so many seconds if it needs them, and the search by formula this share of all
-# seconds, however few are left: a busy machine may have spent all on starting the program. There
-# the search has as much of the processor as on a quiet one, but not more seconds than removal.
-_REMOVAL_S, _LEAST_FORMULA = 3.0, 0.3
+# Removal takes so many seconds if it needs them.
+_REMOVAL_S = 3.0
 # A time that is too short to tell how busy the machine is.
 _CLOCK_S = 0.01
 _ONE_OPERATOR_S = 0.5
@@ -123,6 +120,7 @@ class _Stages:
         self._task, self._problem, self._request = task, task.problem, task.request
         self._tell, self._look_at = tell, look_at
         self._began_s = time.monotonic()
+        self._ends = ends_on(task.request.threads)
         objective = task.problem.objective
         self._measured = objective if isinstance(objective, MeasuredObjective) else None
         # The candidates of other estimates than the main one must be measured.
@@ -167,15 +165,17 @@ class _Stages:
         checkpoint = Checkpoint(self._request.checkpoint, method, start)
         earlier = checkpoint.read() or (None if self._measured else removal)
         if self._request.contrib and method == "regions":
-            portable = self._search(self._problem.without_contrib(), _PORTABLE, "for all runtimes")
+            portable = self._search(
+                self._problem.without_contrib(), self._ends.portable, "for all runtimes"
+            )
             results.append(portable)
             earlier = self._further(portable, earlier)
-        result = self._search(self._problem, _SEARCH, "", earlier, checkpoint)
+        result = self._search(self._problem, self._ends.search, "", earlier, checkpoint)
         if self._has_others and self._measured is not None:
-            alone = self._measured.alone
-            alone.deadline_s = self._end_s(_SEARCH + _MEASURING * (_SINGLY - _SEARCH))
+            alone, ends = self._measured.alone, self._ends
+            alone.deadline_s = self._end_s(ends.search + _MEASURING * (ends.singly - ends.search))
             singly = self._problem.with_objective(alone)
-            results.append(self._search(singly, _SINGLY, "by single operators"))
+            results.append(self._search(singly, ends.singly, "by single operators"))
         # Ctrl-C may have come in another search than the main one.
         if self._interrupted:
             result = dataclasses.replace(result, stopped=INTERRUPTED)
@@ -184,7 +184,7 @@ class _Stages:
     @property
     def _is_late(self) -> bool:
         """Whether no time is left to measure operators, nor another search goes on."""
-        is_over = time.monotonic() >= self._end_s(_OPERATORS)
+        is_over = time.monotonic() >= self._end_s(self._ends.operators)
         return is_over and not self._interrupted and self._request.checkpoint is None
 
     @contextlib.contextmanager
@@ -210,7 +210,7 @@ class _Stages:
     @property
     def _early_s(self) -> float:
         """Seconds for what comes before the search by formula, each time it is asked for."""
-        left_s = self._end_s(_FORMULA) - time.monotonic()
+        left_s = self._end_s(self._ends.formula) - time.monotonic()
         return max(left_s, min(self._request.seconds, _REMOVAL_S))
 
     def _walk(self, by_formula: GraphProblem, removal: Progress | None) -> None:
@@ -232,8 +232,9 @@ class _Stages:
 
     def _search_by_formula(self, by_formula: GraphProblem, removal: Progress | None) -> Result:
         """Search by formula, and have the best of that measured."""
-        least_s = min(_LEAST_FORMULA * self._request.seconds * self._slowdown, _REMOVAL_S)
-        result = self._search(by_formula, _FORMULA, "by formula", removal, least_s=least_s)
+        ends = self._ends
+        least_s = min(ends.least_formula * self._request.seconds * self._slowdown, _REMOVAL_S)
+        result = self._search(by_formula, ends.formula, "by formula", removal, least_s=least_s)
         if result.path and not self._interrupted:
             self._tell("measuring what the search by formula found")
             try:
@@ -318,7 +319,7 @@ class _Stages:
         measured = self._measured
         order = measuring_order(start, cheaper)
         # One is measured however late it is: without any, estimates would be of another machine.
-        end_s = self._end_s(_OPERATORS)
+        end_s = self._end_s(self._ends.operators)
         measured.deadline_s = max(end_s, time.monotonic() + _ONE_OPERATOR_S)
         try:
             for place, (graph, number) in enumerate(order):

@@ -9,8 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from environments.tensor_graphs.rules.generation.enumerate import Candidate
-from environments.tensor_graphs.rules.generation.fingerprint import World
+from environments.tensor_graphs.rules.generation.enumerate import Candidate, World
 from environments.tensor_graphs.rules.generation.generalise import as_target, make_rule
 from environments.tensor_graphs.rules.language.expressions import (
     Apply,

@@ -29,15 +29,12 @@ from environments.tensor_graphs.rewriting.plans import (
     Planner,
     admits_all,
 )
-from environments.tensor_graphs.rules.language.expressions import (
-    Apply,
-    Call,
-    Expression,
-    Name,
-    Term,
-    variables,
+from environments.tensor_graphs.rules.language.expressions import Apply, Expression, variables
+from environments.tensor_graphs.rules.language.rule import (
+    Rule,
+    RuleError,
+    with_computed_attributes,
 )
-from environments.tensor_graphs.rules.language.rule import Rule, RuleError
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -342,29 +339,3 @@ def _bits(numbers: Iterable[int]) -> int:
     for number in numbers:
         mask |= 1 << number
     return mask
-
-
-def with_computed_attributes(rule: Rule) -> Rule:
-    """Turn computed attributes of a rule's source into conditions.
-
-    Where the source gives an attribute as a call, such as (+ $a 1), the returned rule binds the
-    attribute to a new name, and has a condition that the name equals the call.
-    """
-    conditions: list[Term] = []
-
-    def bound(expression: Expression | None) -> Any:
-        if not isinstance(expression, Apply):
-            return expression
-        attributes = []
-        for name, value in expression.attributes:
-            if isinstance(value, Call) and value.function != "list":
-                conditions.append(Call("=", (Name(f"_{len(conditions)}"), value)))
-                value = Name(f"_{len(conditions) - 1}")
-            attributes.append((name, value))
-        inputs = tuple(bound(operand) for operand in expression.inputs)
-        return Apply(expression.op, inputs, tuple(attributes), expression.output)
-
-    source = tuple(bound(root) for root in rule.source)
-    if not conditions:
-        return rule
-    return dataclasses.replace(rule, source=source, conditions=(*rule.conditions, *conditions))

@@ -23,13 +23,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from environments.tensor_graphs.rules.generation.enumerate import Enumeration
 from environments.tensor_graphs.rules.generation.generalise import (
-    find_conditions,
-    without_needless,
-)
-from environments.tensor_graphs.rules.generation.proposals import (
     Proposal,
+    find_conditions,
     make_proposals,
     operators_of,
+    without_needless,
 )
 from environments.tensor_graphs.rules.generation.prune import Rewriter, canonical, without_common
 from environments.tensor_graphs.rules.generation.vocabularies import Vocabulary

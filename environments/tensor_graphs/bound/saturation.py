@@ -19,12 +19,11 @@ from typing import Any
 from environments.tensor_graphs.bound.constants import Constants
 from environments.tensor_graphs.graph.graph import Edit, Graph
 from environments.tensor_graphs.graph.nodes import INPUT, OPAQUE, Node, Ref, TensorType
-from environments.tensor_graphs.rewriting.matching import with_computed_attributes
-from environments.tensor_graphs.rewriting.orders import ascending, orders
 from environments.tensor_graphs.rewriting.patterns import Found, Pattern
 from environments.tensor_graphs.rewriting.plans import Plan, Planner
+from environments.tensor_graphs.rewriting.starts import ascending, orders
 from environments.tensor_graphs.rules.language.expressions import Apply, Variable
-from environments.tensor_graphs.rules.language.rule import Rule
+from environments.tensor_graphs.rules.language.rule import Rule, with_computed_attributes
 
 
 @dataclasses.dataclass(frozen=True)

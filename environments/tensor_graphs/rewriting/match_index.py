@@ -18,9 +18,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import Change
-from environments.tensor_graphs.rewriting.joins import Start
 from environments.tensor_graphs.rewriting.matching import CompiledRule, Match, is_acyclic
 from environments.tensor_graphs.rewriting.patterns import Nodes, Used, used_by
+from environments.tensor_graphs.rewriting.starts import Start
 
 _location = operator.attrgetter("location")
 _rank = operator.itemgetter(0)

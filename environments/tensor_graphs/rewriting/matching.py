@@ -20,8 +20,6 @@ from environments.tensor_graphs.graph.graph import Edit, Graph
 from environments.tensor_graphs.graph.nodes import Change, Node, Ref
 from environments.tensor_graphs.operators.operator import OperatorError
 from environments.tensor_graphs.operators.table import evaluate
-from environments.tensor_graphs.rewriting.joins import Start, joined, make_start
-from environments.tensor_graphs.rewriting.orders import ascending, orders
 from environments.tensor_graphs.rewriting.patterns import Found, Pattern
 from environments.tensor_graphs.rewriting.plans import (
     AdmitsFn,
@@ -29,15 +27,13 @@ from environments.tensor_graphs.rewriting.plans import (
     Planner,
     admits_all,
 )
-from environments.tensor_graphs.rules.language.expressions import (
-    Apply,
-    Call,
-    Expression,
-    Name,
-    Term,
-    variables,
+from environments.tensor_graphs.rewriting.starts import Start, ascending, joined, make_start, orders
+from environments.tensor_graphs.rules.language.expressions import Apply, Expression, variables
+from environments.tensor_graphs.rules.language.rule import (
+    Rule,
+    RuleError,
+    with_computed_attributes,
 )
-from environments.tensor_graphs.rules.language.rule import Rule, RuleError
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,7 +42,6 @@ class Match:
 
     Attributes:
       rule: name of the rule.
-      rule_number: number of the rule among the rules that are used together.
       location: what tells this match from the rule's others in the graph: the numbers of the nodes
         that it replaces. If inputs of commutative operators are in another order than the rule
         lists them, the index of that order in `orders(rule)` follows.
@@ -61,7 +56,6 @@ class Match:
     """
 
     rule: str
-    rule_number: int
     location: tuple[int, ...]
     replaced: tuple[Ref, ...]
     refs: tuple[Ref, ...]
@@ -82,7 +76,7 @@ class CompiledRule:
       starts: the ways to search for matches: one for each order of inputs and each expression.
     """
 
-    def __init__(self, rule: Rule, number: int = 0, admits_fn: AdmitsFn = admits_all) -> None:
+    def __init__(self, rule: Rule, number: int, admits_fn: AdmitsFn) -> None:
         """Compile a rule.
 
         Raises:
@@ -119,6 +113,8 @@ class CompiledRule:
     ) -> Iterator[Match]:
         """Find the matches of the expression that a start begins with, where its operators are.
 
+        Matches with `needs_check` may still create a cycle.
+
         Args:
           graph: the graph to search.
           start: one of `starts`.
@@ -126,9 +122,6 @@ class CompiledRule:
           near: all nodes that the caller begins at. A match with several of them as roots is found
             only from the one that comes first in the source.
           opset: version of ONNX's operators that the graph's model uses.
-
-        Yields:
-          The matches. Those with `needs_check` may still create a cycle.
         """
         if not start.may_match(graph, numbers[0]):
             return
@@ -168,7 +161,6 @@ class CompiledRule:
         needs_check = any(not are_constant[number] for number in self._crossings)
         return Match(
             self.rule.name,
-            self.number,
             (*roots, start.order) if start.order else roots,
             replaced,
             refs,
@@ -342,29 +334,3 @@ def _bits(numbers: Iterable[int]) -> int:
     for number in numbers:
         mask |= 1 << number
     return mask
-
-
-def with_computed_attributes(rule: Rule) -> Rule:
-    """Turn computed attributes of a rule's source into conditions.
-
-    Where the source gives an attribute as a call, such as (+ $a 1), the returned rule binds the
-    attribute to a new name, and has a condition that the name equals the call.
-    """
-    conditions: list[Term] = []
-
-    def bound(expression: Expression | None) -> Any:
-        if not isinstance(expression, Apply):
-            return expression
-        attributes = []
-        for name, value in expression.attributes:
-            if isinstance(value, Call) and value.function != "list":
-                conditions.append(Call("=", (Name(f"_{len(conditions)}"), value)))
-                value = Name(f"_{len(conditions) - 1}")
-            attributes.append((name, value))
-        inputs = tuple(bound(operand) for operand in expression.inputs)
-        return Apply(expression.op, inputs, tuple(attributes), expression.output)
-
-    source = tuple(bound(root) for root in rule.source)
-    if not conditions:
-        return rule
-    return dataclasses.replace(rule, source=source, conditions=(*rule.conditions, *conditions))

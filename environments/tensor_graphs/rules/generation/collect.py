@@ -13,8 +13,7 @@ from environments.tensor_graphs.rules.files import GENERATED, WRITTEN, RuleFile,
 from environments.tensor_graphs.rules.generation.generalise import without_needless
 from environments.tensor_graphs.rules.generation.generate import Generator
 from environments.tensor_graphs.rules.generation.prune import canonical
-from environments.tensor_graphs.rules.generation.vocabularies import VOCABULARIES
-from environments.tensor_graphs.rules.generation.vocabulary import Vocabulary
+from environments.tensor_graphs.rules.generation.vocabularies import VOCABULARIES, Vocabulary
 from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.rules.verification.verify import verify, verify_all
 

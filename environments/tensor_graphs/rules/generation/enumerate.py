@@ -1,20 +1,43 @@
 """Enumerate all small expressions over an operator vocabulary, and find which ones are equal.
 
-Expressions are built from the inside out. An expression that equals an earlier one in all worlds is
-a candidate for a rule. No larger expression is built from it, because the same larger expressions
-built from the earlier one are equal to those.
+Expressions are built from the inside out, and computed in a few small worlds. A world gives every
+variable a shape and random elements, in the field of `operators.field`, and every attribute a
+value. Expressions with the same values in all worlds are almost certainly equal; expressions with
+the same values in some worlds may be equal under a condition.
+
+An expression that equals an earlier one in all worlds is a candidate for a rule. No larger
+expression is built from it, because the same larger expressions built from the earlier one are
+equal to those.
 """
 
 from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterator, Sequence
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from environments.tensor_graphs.graph.nodes import Ref
+import numpy as np
+
+from environments.tensor_graphs.graph.nodes import Attributes, TensorType
 from environments.tensor_graphs.operators import table
-from environments.tensor_graphs.rules.generation.fingerprint import World
-from environments.tensor_graphs.rules.language.expressions import Apply, Expression, Term
+from environments.tensor_graphs.operators.field import Field
+from environments.tensor_graphs.operators.operator import (
+    FLOAT_TYPES,
+    OperatorError,
+    num_elements,
+)
+from environments.tensor_graphs.rules.language import terms
+from environments.tensor_graphs.rules.language.computations import MAX_ELEMENTS
+from environments.tensor_graphs.rules.language.expressions import (
+    Apply,
+    Array,
+    Expression,
+    Term,
+    Variable,
+)
+from environments.tensor_graphs.rules.language.terms import Bindings, TermError
 
 _LEAST_WORLDS = 3
 _MOST_PARTIAL = 3
@@ -41,6 +64,87 @@ class Move:
     is_distinct: bool = False
 
 
+class Value(NamedTuple):
+    """A tensor in a world: its type, its elements in the field, and a hash of these."""
+
+    type: TensorType
+    array: np.ndarray
+    fingerprint: int
+
+
+class World:
+    """Shapes, elements and attributes with which expressions have values."""
+
+    def __init__(
+        self, shapes: Mapping[str, Sequence[int]], attributes: Mapping[str, Any], seed: int
+    ) -> None:
+        types = {name: TensorType("float32", tuple(shape)) for name, shape in shapes.items()}
+        self.bindings = Bindings(types, dict(attributes))
+        self.field = Field(seed)
+        self._rng = np.random.default_rng(seed)
+
+    def leaf(self, leaf: Expression) -> Value | None:
+        """Return a variable with new random elements, or a constant; None if it has no value."""
+        if isinstance(leaf, Variable):
+            tensor = self.bindings.types[leaf.name]
+            return _value(tensor, self.field.random(self._rng, tensor.shape))  # type: ignore[arg-type]
+        assert isinstance(leaf, Array)
+        try:
+            array = terms.make_array(leaf, self.bindings)
+        except TermError:
+            return None
+        tensor = TensorType(array.dtype.name, array.shape)
+        return _value(tensor, self.field.embed(array) if tensor.dtype in FLOAT_TYPES else array)
+
+
+def _value(tensor: TensorType, array: np.ndarray) -> Value:
+    digest = hashlib.blake2b(f"{array.dtype.char}{array.shape}".encode(), digest_size=8)
+    digest.update(np.ascontiguousarray(array).tobytes())
+    return Value(tensor, array, int.from_bytes(digest.digest(), "little"))
+
+
+class _Application:
+    """A move in one world. What it makes of inputs of some types is worked out once."""
+
+    def __init__(self, move: Move, world: World) -> None:
+        self._move, self._world = move, world
+        self._nothing = (None,) * move.outputs
+        self._inferred: dict[Any, tuple[Attributes, tuple[TensorType, ...]] | None] = {}
+
+    def outputs(self, inputs: Sequence[Value | None]) -> tuple[Value | None, ...]:
+        """Return the value of each output; None where it has none."""
+        values = [value for value in inputs if value is not None]
+        if len(values) < len(inputs):
+            return self._nothing
+        types = tuple(value.type for value in values)
+        if types not in self._inferred:
+            self._inferred[types] = self._infer(types)
+        inferred = self._inferred[types]
+        if inferred is None:
+            return self._nothing
+        attributes, output_types = inferred
+        arrays = table.evaluate(
+            self._move.op, [value.array for value in values], attributes, self._world.field
+        )
+        outputs = map(_value, output_types, arrays)
+        return (*outputs, *self._nothing)[: len(self._nothing)]
+
+    def _infer(
+        self, types: tuple[TensorType, ...]
+    ) -> tuple[Attributes, tuple[TensorType, ...]] | None:
+        """Return the attributes and the types of the outputs; None if they have no values."""
+        try:
+            values = {
+                name: terms.as_attribute(terms.evaluate(term, self._world.bindings))
+                for name, term in self._move.attributes
+            }
+            attributes = table.complete(self._move.op, values, types)
+            outputs = table.infer(self._move.op, types, attributes)
+        except (OperatorError, TermError):
+            return None
+        return (attributes, outputs) if sum(map(num_elements, outputs)) <= MAX_ELEMENTS else None
+
+
 @dataclasses.dataclass(frozen=True)
 class Entry:
     """An expression and its values in the worlds.
@@ -48,14 +152,15 @@ class Entry:
     Attributes:
       expression: the expression.
       size: number of operators in the expression; repeated ones count each time.
-      places: the place of its value in each world; None where it has no value.
       prints: the fingerprint of its value in each world; None where it has no value.
+      values: these values; none are kept of the largest expressions, which are most, because no
+        expression is built from those.
     """
 
     expression: Expression
     size: int
-    places: tuple[Ref | None, ...]
     prints: tuple[int | None, ...]
+    values: tuple[Value | None, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +184,6 @@ class Enumeration:
     Attributes:
       candidates: pairs of expressions that may be equal.
       num_expressions: number of expressions that have values in enough worlds.
-      num_distinct: number of those that equal no earlier one.
     """
 
     def __init__(
@@ -92,57 +196,33 @@ class Enumeration:
         self.candidates: list[Candidate] = []
         self.num_expressions = 0
         self._worlds = worlds
+        self._max_size = max_size
         self._blocks: list[list[Entry]] = [[]]
         self._known: dict[tuple[int | None, ...], Entry] = {}
         self._by_print: list[dict[int, list[Entry]]] = [{} for _ in worlds]
         for leaf in leaves:
-            self._take(leaf, 0, tuple(world.place(leaf) for world in worlds))
+            self._take(leaf, 0, [world.leaf(leaf) for world in worlds])
         for size in range(1, max_size + 1):
             self._blocks.append([])
             for move in moves:
-                if size < max_size:
-                    self._build(move, size)
-                else:
-                    self._build_largest(move, size)
+                self._build(move, size)
 
     @property
     def num_distinct(self) -> int:
-        """See the class."""
+        """Number of expressions that equal no earlier one."""
         return len(self._known)
 
     def _build(self, move: Move, size: int) -> None:
+        applications = [_Application(move, world) for world in self._worlds]
         for inputs in self._inputs(move, size):
-            for output in range(move.outputs):
-                places = tuple(
-                    world.apply(
-                        move.op, [entry.places[number] for entry in inputs], move.attributes, output
-                    )
-                    for number, world in enumerate(self._worlds)
-                )
-                operands = tuple(entry.expression for entry in inputs)
-                self._take(Apply(move.op, operands, move.attributes, output), size, places)
-
-    def _build_largest(self, move: Move, size: int) -> None:
-        """Build expressions from which no larger ones are built; see `Application`."""
-        applications = [
-            world.application(move.op, move.attributes, move.outputs) for world in self._worlds
-        ]
-        nowhere = (None,) * len(self._worlds)
-        nothing = (None,) * move.outputs
-        for inputs in self._inputs(move, size):
-            prints = [
-                nothing
-                if application is None or None in places
-                else application.fingerprints(places)
-                for application, *places in zip(
-                    applications, *[entry.places for entry in inputs], strict=True
-                )
+            in_worlds = zip(*[entry.values for entry in inputs], strict=True)
+            outputs = [
+                application.outputs(values)
+                for application, values in zip(applications, in_worlds, strict=True)
             ]
             operands = tuple([entry.expression for entry in inputs])
-            for output, of_output in enumerate(zip(*prints, strict=True)):
-                if _num_values(of_output) >= _LEAST_WORLDS:
-                    expression = Apply(move.op, operands, move.attributes, output)
-                    self._compare(Entry(expression, size, nowhere, of_output))
+            for output, values in enumerate(zip(*outputs, strict=True)):
+                self._take(Apply(move.op, operands, move.attributes, output), size, values)
 
     def _inputs(self, move: Move, size: int) -> Iterator[tuple[Entry, ...]]:
         if move.arity == 1:
@@ -164,16 +244,12 @@ class Enumeration:
                     if left is not right or not move.is_distinct:
                         yield left, right
 
-    def _take(self, expression: Expression, size: int, places: tuple[Ref | None, ...]) -> None:
-        prints = tuple(
-            world.fingerprint(place) for world, place in zip(self._worlds, places, strict=True)
-        )
-        if _num_values(prints) >= _LEAST_WORLDS:
-            self._compare(Entry(expression, size, places, prints))
-
-    def _compare(self, entry: Entry) -> None:
+    def _take(self, expression: Expression, size: int, values: Sequence[Value | None]) -> None:
         """Compare an expression with all before it, and add it to them unless it says the same."""
-        prints = entry.prints
+        prints = tuple(None if value is None else value.fingerprint for value in values)
+        if _num_values(prints) < _LEAST_WORLDS:
+            return
+        entry = Entry(expression, size, prints, tuple(values) if size < self._max_size else ())
         self.num_expressions += 1
         twin = self._known.get(prints)
         if twin is not None:

@@ -1,4 +1,4 @@
-"""Turn two expressions that were equal in a few worlds into a rule, with conditions if needed.
+"""Turn pairs of expressions that were equal in a few worlds into rules, with conditions if needed.
 
 Conditions are learned from instances. They must exclude all instances in which the rule would be
 wrong, and should admit those in which it is right. The conditions that admit the most instances are
@@ -7,13 +7,16 @@ taken.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import itertools
+import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
+from environments.tensor_graphs.rules.generation.enumerate import Candidate, World
 from environments.tensor_graphs.rules.language.expressions import (
     Apply,
     Array,
@@ -28,15 +31,21 @@ from environments.tensor_graphs.rules.language.expressions import (
     parts,
     variables,
 )
-from environments.tensor_graphs.rules.language.rule import Rule, RuleError
+from environments.tensor_graphs.rules.language.rule import (
+    Rule,
+    RuleError,
+    with_computed_attributes,
+)
 from environments.tensor_graphs.rules.language.terms import holds
 from environments.tensor_graphs.rules.verification.instances import Instance, InstanceDrawer
 from environments.tensor_graphs.rules.verification.verify import needs, problem_in, verify
 
+_MOST_CONDITIONAL_SIZE = 2
 _NUM_INSTANCES = 240
 _LEAST_RIGHT = 8
 _LEAST_SHARE = 0.1
 _FLOATS = '(list "bfloat16" "float16" "float32" "float64")'
+_VARIABLE = re.compile(r"\?\w+")
 
 
 def is_source(expression: Expression) -> bool:
@@ -72,50 +81,143 @@ def as_target(expression: Expression) -> Expression:
 
 
 def make_rule(
-    name: str, sources: Sequence[Expression], targets: Sequence[Expression], is_named: bool = False
+    sources: Sequence[Expression], targets: Sequence[Expression], is_named: bool = False
 ) -> Rule | None:
     """Return the rule that replaces some expressions by others; None if they make no rule.
 
-    Args:
-      name: its name.
-      sources: what is replaced.
-      targets: what replaces them.
-      is_named: whether the attributes that a source computes become names, with conditions that say
-        what is computed. Without, there is no such rule.
+    With `is_named`, attributes that a source computes become names, with conditions that say what
+    is computed. Without, there is no such rule.
     """
-    conditions: tuple[Term, ...] = ()
-    if is_named:
-        sources, conditions = _with_names(sources)
-    if not all(map(is_source, sources)):
-        return None
     try:
-        return Rule(name, tuple(map(as_source, sources)), tuple(targets), conditions)
+        rule = Rule("new", tuple(map(as_source, sources)), tuple(targets))
     except (RuleError, ExpressionError):
         return None
+    if is_named:
+        rule = with_computed_attributes(rule)
+    return rule if all(map(is_source, rule.source)) else None
 
 
-def _with_names(sources: Sequence[Expression]) -> tuple[list[Expression], tuple[Term, ...]]:
-    """Return sources with names in place of computed terms, and what each name must equal."""
-    names: dict[Term, Name] = {}
+class Proposal(NamedTuple):
+    """A rule that may be right.
 
-    def name(term: Any) -> Any:
-        if not isinstance(term, Call):
-            return term
-        return names.setdefault(term, Name(f"computed{len(names)}"))
+    Attributes:
+      rule: the rule.
+      size: number of operators in the larger of its two expressions.
+      worlds: worlds in which the two expressions were equal; empty for rules that merge outputs.
+      sides: its two expressions, with all attributes and constants as targets have them.
+      reverse: the same rule in the other direction, if that is wanted too and can be expressed.
+    """
 
-    def attribute(term: Term) -> Term:
-        if isinstance(term, Call) and term.function == "list":
-            return Call("list", tuple(map(name, term.arguments)))
-        return name(term)
+    rule: Rule
+    size: int
+    worlds: tuple[World, ...]
+    sides: tuple[Expression, ...] = ()
+    reverse: Rule | None = None
 
-    def named(expression: Expression) -> Expression:
-        if not isinstance(expression, Apply):
-            return expression
-        attributes = tuple((key, attribute(term)) for key, term in expression.attributes)
-        return dataclasses.replace(expression.with_inputs(named), attributes=attributes)
 
-    named_sources = [named(source) for source in sources]
-    return named_sources, tuple(Call("=", (new, term)) for term, new in names.items())
+def make_proposals(
+    candidates: Sequence[Candidate],
+    worlds: Sequence[World],
+    counts: collections.Counter[str],
+    is_exhaustive: bool,
+) -> Iterator[Proposal]:
+    """Yield the rules that candidates may become; count what becomes of the others."""
+    texts: set[str] = set()
+    for candidate in candidates:
+        counts["candidates"] += 1
+        if is_exhaustive:
+            # There are many, so renamings go before rules are made.
+            text = _text(candidate)
+            if text in texts:
+                counts["renamings"] += 1
+                continue
+            texts.add(text)
+        if not (_is_certain(candidate) if is_exhaustive else _is_worth_it(candidate)):
+            counts["not considered"] += 1
+            continue
+        pairs = zip(candidate.larger.prints, candidate.smaller.prints, strict=True)
+        are_equal = [left is not None and left == right for left, right in pairs]
+        alike = tuple(itertools.compress(worlds, are_equal))
+        directions = [(candidate.larger, candidate.smaller)]
+        if is_exhaustive or candidate.larger.size == candidate.smaller.size:
+            directions.append((candidate.smaller, candidate.larger))
+        rules = [
+            make_rule([old.expression], [new.expression], is_exhaustive) for old, new in directions
+        ]
+        size = candidate.larger.size
+        sides = candidate.larger.expression, candidate.smaller.expression
+        right = list(filter(None, rules))
+        if not right:
+            counts["not expressible"] += 1
+        elif is_exhaustive:
+            yield Proposal(right[0], size, alike, sides, right[1] if right[1:] else None)
+        else:
+            for rule in right:
+                # Constants in a source lack the shape and type that a world needs.
+                yield Proposal(rule, size, alike, (as_target(rule.source[0]), rule.target[0]))
+    yield from _merges(candidates)
+
+
+def _text(candidate: Candidate) -> str:
+    """Return the two expressions with their variables numbered in order of their first mention."""
+    numbers: dict[str, str] = {}
+    return _VARIABLE.sub(
+        lambda match: numbers.setdefault(match[0], f"?{len(numbers)}"),
+        f"{candidate.larger.expression} = {candidate.smaller.expression}",
+    )
+
+
+def _is_certain(candidate: Candidate) -> bool:
+    """Return whether two expressions are equal wherever both have values, or small."""
+    return candidate.always or candidate.larger.size <= _MOST_CONDITIONAL_SIZE
+
+
+def _is_worth_it(candidate: Candidate) -> bool:
+    """Return whether a candidate may become a useful rule.
+
+    A candidate with constants is useful only if its larger side is a single operator, such as
+    x + 0. If both sides have the same size, they must be small and mention each variable once. The
+    sides of a large candidate must be equal in every world in which both have values; it must also
+    become much smaller or have more than two variables.
+    """
+    sides = (candidate.larger.expression, candidate.smaller.expression)
+    if any(isinstance(part, Array) for side in sides for part in parts(side)):
+        return candidate.larger.size == 1
+    if candidate.smaller.size == candidate.larger.size:
+        mentioned = [[part for part in parts(side) if isinstance(part, Variable)] for side in sides]
+        is_repeated = any(len(set(mentions)) < len(mentions) for mentions in mentioned)
+        if is_repeated or candidate.larger.size > 2:
+            return False
+    if candidate.larger.size <= _MOST_CONDITIONAL_SIZE:
+        return True
+    return candidate.always and (candidate.smaller.size < 2 or len(variables(*sides)) > 2)
+
+
+def _merges(candidates: Sequence[Candidate]) -> Iterator[Proposal]:
+    """Yield rules that replace two expressions at once, by the two outputs of one Split."""
+    halves: dict[Expression, dict[int, Candidate]] = {}
+    for candidate in candidates:
+        split = candidate.larger.expression
+        if isinstance(split, Apply) and split.op == "Split":
+            first = dataclasses.replace(split, output=0)
+            halves.setdefault(first, {}).setdefault(split.output, candidate)
+    for outputs in halves.values():
+        if len(outputs) < 2:
+            continue
+        old = [outputs[output].smaller.expression for output in (0, 1)]
+        new = [outputs[output].larger.expression for output in (0, 1)]
+        if any(isinstance(expression, Variable) for expression in old) or old[0] == old[1]:
+            continue
+        if "Split" in operators_of(old):
+            continue
+        rule = make_rule(old, new)
+        if rule is not None:
+            yield Proposal(rule, outputs[0].larger.size, ())
+
+
+def operators_of(expressions: Sequence[Expression]) -> list[str]:
+    """Return the names of all operators of some expressions, the outermost first."""
+    return [part.op for root in expressions for part in parts(root) if isinstance(part, Apply)]
 
 
 def find_conditions(rule: Rule, seed: int = 0, num_instances: int = _NUM_INSTANCES) -> Rule | None:

@@ -19,23 +19,18 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 
 from environments.tensor_graphs.rules.generation.enumerate import Enumeration
 from environments.tensor_graphs.rules.generation.generalise import (
-    find_conditions,
-    without_needless,
-)
-from environments.tensor_graphs.rules.generation.proposals import (
     Proposal,
+    find_conditions,
     make_proposals,
     operators_of,
+    without_needless,
 )
 from environments.tensor_graphs.rules.generation.prune import Rewriter, canonical, without_common
-from environments.tensor_graphs.rules.generation.vocabularies import VOCABULARIES
-from environments.tensor_graphs.rules.generation.vocabulary import Vocabulary
+from environments.tensor_graphs.rules.generation.vocabularies import Vocabulary
 from environments.tensor_graphs.rules.language.expressions import (
     parse_term,
     parts,
@@ -65,12 +60,11 @@ class Generator:
       max_size: largest number of operators in an expression; by default that of the vocabulary.
       rules: rules that exist already; rules that they imply are not generated.
       num_instances: number of instances in which a rule must be right.
-      processor_s: processor time after which no more rules are considered.
 
     Attributes:
       rules: the rules that were found, right and new.
       counts: the counts of each of STAGES, by name of the vocabulary; of an exhaustive one also of
-        its distinct expressions, and of the proposals that there was no time to consider.
+        its distinct expressions.
     """
 
     def __init__(
@@ -79,7 +73,6 @@ class Generator:
         max_size: int | None = None,
         rules: Sequence[Rule] = (),
         num_instances: int = 300,
-        processor_s: float = math.inf,
     ) -> None:
         self.rules: list[Rule] = []
         self.counts: dict[str, collections.Counter[str]] = {}
@@ -87,14 +80,13 @@ class Generator:
         self._max_size = max_size
         self._known = list(rules)
         self._num_instances = num_instances
-        self._end_s = time.process_time() + processor_s
         self._before = {canonical(rule) for rule in rules}
         self._seen = set(self._before)
 
     def run(
         self,
-        vocabularies: Sequence[Vocabulary] = VOCABULARIES,
-        progress_fn: Callable[[str], None] | None = None,
+        vocabularies: Sequence[Vocabulary],
+        progress_fn: Callable[[str], None] = lambda text: None,
     ) -> list[Rule]:
         """Generate rules from each vocabulary; rules found in one are known in the next.
 
@@ -125,9 +117,6 @@ class Generator:
             )
             rewriters: dict[int, Rewriter] = {}
             for proposal in proposals:
-                if time.process_time() > self._end_s:
-                    counts["not reached"] += 1
-                    continue
                 rule = self._consider(proposal, rewriters, counts, vocabulary)
                 for right in (rule, rule and self._reversed(rule, proposal)):
                     if right is not None:
@@ -137,8 +126,7 @@ class Generator:
                         counts["rules"] += 1
                         for rewriter in rewriters.values():
                             rewriter.add_rule(named)
-            if progress_fn is not None:
-                progress_fn(f"{vocabulary.name}: {dict(counts)}")
+            progress_fn(f"{vocabulary.name}: {dict(counts)}")
         return self.rules
 
     def _consider(

@@ -19,9 +19,9 @@ from collections.abc import Iterator, Sequence
 
 from environments.tensor_graphs.graph.nodes import CONSTANT, INPUT, Node, Ref
 from environments.tensor_graphs.operators import table
-from environments.tensor_graphs.rewriting.orders import orders
 from environments.tensor_graphs.rewriting.patterns import Found, Pattern
 from environments.tensor_graphs.rewriting.plans import Plan, Planner
+from environments.tensor_graphs.rewriting.starts import orders, plain
 from environments.tensor_graphs.rules.generation.generalise import as_source, as_target, is_source
 from environments.tensor_graphs.rules.language.computations import Computation, TooLargeError
 from environments.tensor_graphs.rules.language.expressions import (
@@ -58,7 +58,7 @@ def canonical(rule: Rule) -> str:
             for number, name in enumerate(names(*old)):
                 values[f"${name}"] = Name(f"n{number}")
             renamed = [str(substitute(root, values)) for root in old]
-            renamed += [_sorted_text(substitute(root, values)) for root in new]
+            renamed += [plain(substitute(root, values)) for root in new]
             conditions = sorted(str(substitute(condition, values)) for condition in rule.conditions)
             texts.append("\n".join([*renamed, *conditions]))
     return min(texts)
@@ -76,17 +76,6 @@ def _variants(expression: Expression) -> Iterator[Expression]:
         yield dataclasses.replace(expression, inputs=chosen)
         if table.OPERATORS[expression.op].commutative and chosen[0] != chosen[1]:
             yield dataclasses.replace(expression, inputs=(chosen[1], chosen[0], *chosen[2:]))
-
-
-def _sorted_text(part: Part | None) -> str:
-    """Return the text of an expression, with the operands of commutative operators sorted."""
-    if not isinstance(part, Apply):
-        return str(part)
-    inputs = [_sorted_text(operand) for operand in part.inputs]
-    if table.OPERATORS[part.op].commutative:
-        inputs.sort()
-    attributes = " ".join(f":{name} {value}" for name, value in part.attributes)
-    return f"({part.op}.{part.output} {' '.join(inputs)} {attributes})"
 
 
 def without_common(rule: Rule) -> Iterator[Rule]:

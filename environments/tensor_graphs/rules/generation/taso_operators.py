@@ -25,10 +25,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from environments.tensor_graphs.rules.generation.enumerate import Move
-from environments.tensor_graphs.rules.generation.vocabulary import (
+from environments.tensor_graphs.rules.generation.vocabularies import (
     Shapes,
     Vocabulary,
-    join,
     make_leaves,
     make_moves,
 )
@@ -92,14 +91,12 @@ _KERNELS = make_leaves("?w", "?v", "(identity_kernel (dim ?x 1) 1 2 (dtype ?x))"
 _NUMBERS = make_leaves("?c", "(full 1.0 (list) (dtype ?x))")
 
 
-def _joined_and_cut(kind: str) -> list[list[Move]]:
+def _joined_and_cut(kind: str) -> list[Move]:
     """Return the moves that join two tensors, and cut them where two were joined."""
     return [
-        make_moves("Concat", 2, is_distinct=True, axis=["0", "1"]),
-        *(
-            make_moves("Split", outputs=2, axis=axis, split=_CUTS[f"{kind} {axis}"])
-            for axis in "01"
-        ),
+        *make_moves("Concat", 2, is_distinct=True, axis=["0", "1"]),
+        *make_moves("Split", outputs=2, axis="0", split=_CUTS[f"{kind} 0"]),
+        *make_moves("Split", outputs=2, axis="1", split=_CUTS[f"{kind} 1"]),
     ]
 
 
@@ -107,11 +104,11 @@ TASO: tuple[Vocabulary, ...] = (
     Vocabulary(
         "taso matrices",
         (*make_leaves("?x", "?y", "?w", "?v"), *_NUMBERS),
-        join(
-            make_moves("MatMul", 2),
-            make_moves("Add Mul", 2, is_distinct=True),
-            make_moves("Relu", 1, 1, _NUMBERS),
-            make_moves("Transpose", perm="(list 1 0)"),
+        (
+            *make_moves("MatMul", 2),
+            *make_moves("Add Mul", 2, is_distinct=True),
+            *make_moves("Relu", 1, 1, _NUMBERS),
+            *make_moves("Transpose", perm="(list 1 0)"),
             *_joined_and_cut("matrix"),
         ),
         _taso_matrix_world,
@@ -122,13 +119,13 @@ TASO: tuple[Vocabulary, ...] = (
     Vocabulary(
         "taso images",
         (*_IMAGES, *_KERNELS, *_NUMBERS),
-        join(
-            make_moves("Conv", 2, 1, _KERNELS, pads=["$p", _WIDER], **_STEPS),
-            make_moves("AveragePool", 1, 1, _KERNELS, count_include_pad="$i", **_POOL_3),
-            make_moves("MaxPool", 1, 1, _KERNELS, **_POOL_3),
-            make_moves("Pad", 1, 1, _IMAGES, pads="(list 0 0 1 1 0 0 1 1)"),
-            make_moves("Add Mul", 2, is_distinct=True),
-            make_moves("Relu", 1, 1, _NUMBERS),
+        (
+            *make_moves("Conv", 2, 1, _KERNELS, pads=["$p", _WIDER], **_STEPS),
+            *make_moves("AveragePool", 1, 1, _KERNELS, count_include_pad="$i", **_POOL_3),
+            *make_moves("MaxPool", 1, 1, _KERNELS, **_POOL_3),
+            *make_moves("Pad", 1, 1, _IMAGES, pads="(list 0 0 1 1 0 0 1 1)"),
+            *make_moves("Add Mul", 2, is_distinct=True),
+            *make_moves("Relu", 1, 1, _NUMBERS),
             *_joined_and_cut("image"),
         ),
         _taso_image_world,

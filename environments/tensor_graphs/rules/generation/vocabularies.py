@@ -7,17 +7,86 @@ them; other terms are for targets.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+import itertools
+import random
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from environments.tensor_graphs.rules.generation.vocabulary import (
-    Shapes,
-    Vocabulary,
-    join,
-    make_leaves,
-    make_moves,
-)
+from environments.tensor_graphs.rules.generation.enumerate import Move, World
+from environments.tensor_graphs.rules.language.expressions import Expression, parse, parse_term
 from environments.tensor_graphs.rules.verification.draws import Draw
+
+Shapes = Mapping[str, Sequence[int]]
+WorldFn = Callable[[Draw], tuple[Shapes, Mapping[str, Any]]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Vocabulary:
+    """Operators and operands that expressions are built from.
+
+    Attributes:
+      name: name of the vocabulary, for the command line.
+      leaves: variables and constants.
+      moves: operators with their attributes.
+      world_fn: draws the shapes and attributes of a random world.
+      max_size: largest number of operators in an expression.
+      num_worlds: number of worlds to compute expressions in.
+      is_exhaustive: whether rules are made as TASO makes them: each pair of equal expressions
+        counts, in both directions, and a source may have computed attributes.
+      ranks: the ranks that the specifications of the operators imply, by variable. They become
+        conditions of a rule that is wrong without them.
+    """
+
+    name: str
+    leaves: tuple[Expression, ...]
+    moves: tuple[Move, ...]
+    world_fn: WorldFn
+    max_size: int = 3
+    num_worlds: int = 12
+    is_exhaustive: bool = False
+    ranks: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    def worlds(self, seed: int) -> list[World]:
+        """Make the worlds; each has its own shapes, attributes and elements."""
+        worlds = []
+        for number in range(self.num_worlds):
+            draw = Draw(random.Random(f"{self.name} {seed} {number}"))
+            shapes, attributes = self.world_fn(draw)
+            worlds.append(World(shapes, attributes, seed * 1000 + number))
+        return worlds
+
+
+def make_moves(
+    ops: str,
+    arity: int = 1,
+    outputs: int = 1,
+    excluded: Sequence[Expression] = (),
+    is_distinct: bool = False,
+    **attributes: Any,
+) -> list[Move]:
+    """Make a move for each operator and each combination of the attributes' values.
+
+    The operators take `arity` inputs, the first none of those `excluded`, and the second not the
+    first if `is_distinct`. An attribute is the text of a term, or a list of such texts.
+    """
+    names = sorted(attributes)
+    terms = [attributes[name] for name in names]
+    values = [[term] if isinstance(term, str) else term for term in terms]
+    settings = [
+        tuple(zip(names, map(parse_term, chosen), strict=True))
+        for chosen in itertools.product(*values)
+    ]
+    return [
+        Move(op, arity, chosen, outputs, tuple(excluded), is_distinct)
+        for op in ops.split()
+        for chosen in settings
+    ]
+
+
+def make_leaves(*texts: str) -> tuple[Expression, ...]:
+    """Return the expressions of some texts."""
+    return tuple(map(parse, texts))
 
 
 def _perm(draw: Draw, rank: int) -> tuple[int, ...]:
@@ -130,7 +199,10 @@ VOCABULARIES: tuple[Vocabulary, ...] = (
         make_leaves(
             "?x", "?y", "?z", "(full 0.0 (list) (dtype ?x))", "(full 1.0 (list) (dtype ?x))"
         ),
-        join(make_moves("Neg"), make_moves("Add Mul Sub Div", 2)),
+        (
+            *make_moves("Neg"),
+            *make_moves("Add Mul Sub Div", 2),
+        ),
         _elementwise_world,
         num_worlds=8,
         max_size=2,
@@ -138,14 +210,20 @@ VOCABULARIES: tuple[Vocabulary, ...] = (
     Vocabulary(
         "order",
         make_leaves("?x", "?y", "?z"),
-        join(make_moves("Max Min", 2), make_moves("Relu Neg Abs")),
+        (
+            *make_moves("Max Min", 2),
+            *make_moves("Relu Neg Abs"),
+        ),
         _elementwise_world,
         num_worlds=8,
     ),
     Vocabulary(
         "functions",
         make_leaves("?x", "?y"),
-        join(make_moves("Reciprocal Sqrt Exp Relu Neg Abs"), make_moves("Mul Div Pow", 2)),
+        (
+            *make_moves("Reciprocal Sqrt Exp Relu Neg Abs"),
+            *make_moves("Mul Div Pow", 2),
+        ),
         _elementwise_world,
         num_worlds=8,
         max_size=2,
@@ -153,13 +231,13 @@ VOCABULARIES: tuple[Vocabulary, ...] = (
     Vocabulary(
         "transposes",
         make_leaves("?x", "?y"),
-        join(
-            make_moves("Transpose", perm=_PERMS),
-            make_moves("Concat", 2, axis=_AXES),
-            make_moves("Add Mul", 2),
-            make_moves("Relu"),
-            make_moves("Softmax", axis=_AXES),
-            make_moves("ReduceMean ReduceMax", axes=[f"(list {axis})" for axis in _AXES]),
+        (
+            *make_moves("Transpose", perm=_PERMS),
+            *make_moves("Concat", 2, axis=_AXES),
+            *make_moves("Add Mul", 2),
+            *make_moves("Relu"),
+            *make_moves("Softmax", axis=_AXES),
+            *make_moves("ReduceMean ReduceMax", axes=[f"(list {axis})" for axis in _AXES]),
         ),
         _layout_world,
         max_size=2,
@@ -168,10 +246,10 @@ VOCABULARIES: tuple[Vocabulary, ...] = (
     Vocabulary(
         "reshapes",
         make_leaves("?x", "?y"),
-        join(
-            make_moves("Reshape", shape=["$s", "$t", "(shape ?x)"]),
-            make_moves("Add Mul Div", 2),
-            make_moves("Relu Exp"),
+        (
+            *make_moves("Reshape", shape=["$s", "$t", "(shape ?x)"]),
+            *make_moves("Add Mul Div", 2),
+            *make_moves("Relu Exp"),
         ),
         _reshape_world,
         num_worlds=16,
@@ -179,22 +257,22 @@ VOCABULARIES: tuple[Vocabulary, ...] = (
     Vocabulary(
         "concats",
         make_leaves("?x", "?y", "?z"),
-        join(
-            make_moves("Concat", 2, axis="$a"),
-            make_moves("Split", outputs=2, axis="$a", split="(list (dim ?x $a) (dim ?y $a))"),
-            make_moves("Add Mul", 2),
-            make_moves("Relu"),
+        (
+            *make_moves("Concat", 2, axis="$a"),
+            *make_moves("Split", outputs=2, axis="$a", split="(list (dim ?x $a) (dim ?y $a))"),
+            *make_moves("Add Mul", 2),
+            *make_moves("Relu"),
         ),
         _layout_world,
     ),
     Vocabulary(
         "matrices",
         make_leaves("?x", "?w", "?v", "?b", "?c"),
-        join(
-            make_moves("MatMul", 2),
-            make_moves("Add Mul", 2),
-            make_moves("Neg"),
-            make_moves("Transpose", perm=["$p", "(list 1 0)"]),
+        (
+            *make_moves("MatMul", 2),
+            *make_moves("Add Mul", 2),
+            *make_moves("Neg"),
+            *make_moves("Transpose", perm=["$p", "(list 1 0)"]),
         ),
         _matrix_world,
         max_size=2,
@@ -203,10 +281,10 @@ VOCABULARIES: tuple[Vocabulary, ...] = (
     Vocabulary(
         "merged matrices",
         make_leaves("?x", "?w", "?v"),
-        join(
-            make_moves("MatMul", 2),
-            make_moves("Concat", 2, axis=["0", "1", _LAST]),
-            make_moves("Split", outputs=2, axis=_LAST, split="(list (dim ?w -1) (dim ?v -1))"),
+        (
+            *make_moves("MatMul", 2),
+            *make_moves("Concat", 2, axis=["0", "1", _LAST]),
+            *make_moves("Split", outputs=2, axis=_LAST, split="(list (dim ?w -1) (dim ?v -1))"),
         ),
         _matrix_world,
         num_worlds=16,
@@ -214,12 +292,12 @@ VOCABULARIES: tuple[Vocabulary, ...] = (
     Vocabulary(
         "convolutions",
         make_leaves("?x", "?y", "?w", "?v", "?c"),
-        join(
-            make_moves("Conv", 2, group=["$g", "1"], **_CONV),
-            make_moves("Concat", 2, axis=["0", "1"]),
-            make_moves("Split", outputs=2, axis="1", split="(list (dim ?w 0) (dim ?v 0))"),
-            make_moves("Add Mul", 2),
-            make_moves("Relu"),
+        (
+            *make_moves("Conv", 2, group=["$g", "1"], **_CONV),
+            *make_moves("Concat", 2, axis=["0", "1"]),
+            *make_moves("Split", outputs=2, axis="1", split="(list (dim ?w 0) (dim ?v 0))"),
+            *make_moves("Add Mul", 2),
+            *make_moves("Relu"),
         ),
         _convolution_world,
         max_size=2,
@@ -228,23 +306,23 @@ VOCABULARIES: tuple[Vocabulary, ...] = (
     Vocabulary(
         "pools",
         make_leaves("?x", "?y", "?c"),
-        join(
-            make_moves("MaxPool", **_POOL),
-            make_moves("AveragePool", count_include_pad="$i", **_POOL),
-            make_moves("GlobalAveragePool GlobalMaxPool"),
-            make_moves("Concat", 2, axis=["0", "1"]),
-            make_moves("Relu Neg"),
-            make_moves("Add Mul Max", 2),
+        (
+            *make_moves("MaxPool", **_POOL),
+            *make_moves("AveragePool", count_include_pad="$i", **_POOL),
+            *make_moves("GlobalAveragePool GlobalMaxPool"),
+            *make_moves("Concat", 2, axis=["0", "1"]),
+            *make_moves("Relu Neg"),
+            *make_moves("Add Mul Max", 2),
         ),
         _pool_world,
     ),
     Vocabulary(
         "reductions",
         make_leaves("?x", "?y", "?c"),
-        join(
-            make_moves("ReduceSum ReduceMean ReduceMax", axes=["$r", "$t"], keepdims="$k"),
-            make_moves("Add Mul Sub", 2),
-            make_moves("Neg Relu"),
+        (
+            *make_moves("ReduceSum ReduceMean ReduceMax", axes=["$r", "$t"], keepdims="$k"),
+            *make_moves("Add Mul Sub", 2),
+            *make_moves("Neg Relu"),
         ),
         _reduction_world,
     ),

@@ -295,6 +295,37 @@ class FusedChain(NamedTuple):
     slowness: float = 1.0
 
 
+def with_computed_attributes(rule: Rule) -> Rule:
+    """Turn computed attributes of a rule's source into conditions.
+
+    Where the source gives an attribute, or an element of one, as a call such as (+ $a 1), the
+    returned rule binds it to a new name, and has a condition that the name equals the call.
+    """
+    computed: dict[Term, Name] = {}
+
+    def name(term: Any) -> Any:
+        if not isinstance(term, Call):
+            return term
+        return computed.setdefault(term, Name(f"computed{len(computed)}"))
+
+    def attribute(term: Term) -> Term:
+        if isinstance(term, Call) and term.function == "list":
+            return Call("list", tuple(map(name, term.arguments)))
+        return name(term)
+
+    def named(expression: Expression) -> Expression:
+        if not isinstance(expression, Apply):
+            return expression
+        attributes = tuple((key, attribute(term)) for key, term in expression.attributes)
+        return dataclasses.replace(expression.with_inputs(named), attributes=attributes)
+
+    source = tuple(map(named, rule.source))
+    if not computed:
+        return rule
+    conditions = tuple(Call("=", (new, term)) for term, new in computed.items())
+    return dataclasses.replace(rule, source=source, conditions=(*rule.conditions, *conditions))
+
+
 def group_of(dtype: str) -> str:
     """Return the group of an element type, by its name ("float32", "uint8")."""
     return _PREFIXES.get(dtype.rstrip("0123456789"), FLOAT if dtype.startswith("float") else OTHER)

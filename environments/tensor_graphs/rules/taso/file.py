@@ -13,11 +13,10 @@ digits in the base of the rank are the axes, the last axis last.
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import functools
 import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
@@ -62,45 +61,8 @@ TasoParameter = enum.IntEnum(
 """The parameters of TASO's operators and their numbers."""
 
 
-@dataclasses.dataclass(frozen=True)
-class TasoNode:
-    """An operator of a rule.
-
-    Attributes:
-      type: number of the operator's type.
-      inputs: pairs (index of an operator, its output); a negative index is a variable.
-      parameters: values of the parameters by their keys.
-    """
-
-    type: int
-    inputs: tuple[tuple[int, int], ...]
-    parameters: Mapping[int, int]
-
-    @property
-    def name(self) -> str:
-        """TASO's name of the operator, or its number."""
-        is_known = self.type in TasoOperator.__members__.values()
-        return TasoOperator(self.type).name if is_known else f"operator {self.type}"
-
-
-@dataclasses.dataclass(frozen=True)
-class TasoRule:
-    """A rule in TASO's form.
-
-    Attributes:
-      source: operators of the source, each after its inputs.
-      target: operators of the target, each after its inputs.
-      outputs: which output replaces which: tuples (operator in source, operator in target, output
-        in source, output in target).
-    """
-
-    source: tuple[TasoNode, ...]
-    target: tuple[TasoNode, ...]
-    outputs: tuple[tuple[int, int, int, int], ...]
-
-
-def read_taso_file(path: str | pathlib.Path) -> list[TasoRule]:
-    """Read a rule file.
+def read_taso_file(path: str | pathlib.Path) -> Sequence[Any]:
+    """Return the messages of a file's rules.
 
     Raises:
       UserError: the file cannot be read, or is not a TASO rule file.
@@ -114,7 +76,7 @@ def read_taso_file(path: str | pathlib.Path) -> list[TasoRule]:
     if len(data) > _MAX_FILE_BYTES:
         raise UserError(f"{path} is larger than {_MAX_FILE_BYTES >> 20} MiB; {remedy}")
     try:
-        rules = [_rule(rule) for rule in _parsed(data).rule]
+        rules = _parsed(data).rule
     except (message.DecodeError, ValueError) as error:
         raise UserError(f"{path} is not a TASO rule file: {error}; {remedy}") from error
     if not rules:
@@ -128,7 +90,7 @@ def _parsed(data: bytes) -> Any:
     Raises:
       ValueError: it lacks fields, or has others; as bytes of another format mostly do.
     """
-    collection = _collection_type()()
+    collection = message_type("RuleCollection")()
     collection.ParseFromString(data)
     if not collection.IsInitialized():
         raise ValueError(f"it lacks {', '.join(collection.FindInitializationErrors()[:3])}")
@@ -140,8 +102,9 @@ def _parsed(data: bytes) -> Any:
     return collection
 
 
-@functools.lru_cache(maxsize=1)
-def _collection_type() -> Any:
+@functools.cache
+def message_type(message_name: str) -> Any:
+    """Return the class of one of the messages."""
     file = descriptor_pb2.FileDescriptorProto(name="taso.proto", package="taso", syntax="proto2")
     kinds = descriptor_pb2.FieldDescriptorProto
     for name, fields in _FIELDS.items():
@@ -157,22 +120,4 @@ def _collection_type() -> Any:
     # A pool of its own, since another library may hold TASO's messages under its own names.
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("taso.RuleCollection"))
-
-
-def _rule(rule: Any) -> TasoRule:
-    outputs = (
-        (pair.source, pair.target, pair.source_output, pair.target_output) for pair in rule.outputs
-    )
-    return TasoRule(_nodes(rule.source), _nodes(rule.target), tuple(outputs))
-
-
-def _nodes(operators: Iterable[Any]) -> tuple[TasoNode, ...]:
-    return tuple(
-        TasoNode(
-            operator.type,
-            tuple((tensor.operator, tensor.output) for tensor in operator.inputs),
-            {parameter.key: parameter.value for parameter in operator.parameters},
-        )
-        for operator in operators
-    )
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"taso.{message_name}"))

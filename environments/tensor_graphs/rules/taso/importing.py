@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from environments.tensor_graphs.rules.generation.generalise import without_needless
 from environments.tensor_graphs.rules.generation.prune import canonical
 from environments.tensor_graphs.rules.language.rule import Rule
-from environments.tensor_graphs.rules.taso.file import TasoRule
-from environments.tensor_graphs.rules.taso.translation import (
-    TranslationError,
-    translate,
-)
+from environments.tensor_graphs.rules.taso.translation import TranslationError, translate
 from environments.tensor_graphs.rules.verification.verify import verify
 
 
@@ -35,7 +32,7 @@ class Import:
 
 
 def import_taso(
-    rules: Sequence[TasoRule],
+    rules: Sequence[Any],
     num_instances: int = 500,
     seed: int = 0,
     progress_fn: Callable[[], None] = lambda: None,
@@ -56,16 +53,14 @@ def import_taso(
     return Import(tuple(accepted.values()), rejected)
 
 
-def _take(taso_rule: TasoRule, name: str, num_instances: int, seed: int) -> Rule | str:
+def _take(taso_rule: Any, name: str, num_instances: int, seed: int) -> Rule | str:
     """Return the verified rule, or the reason why it is rejected."""
     try:
-        translation = translate(taso_rule, name)
+        rule, implicit = translate(taso_rule, name)
     except TranslationError as error:
         return str(error)
-    rule = translation.rule
     if not verify(rule, num_instances, seed).is_right:
-        conditions = (*rule.conditions, *translation.implicit)
-        rule = dataclasses.replace(rule, conditions=conditions)
+        rule = dataclasses.replace(rule, conditions=(*rule.conditions, *implicit))
     verdict = verify(rule, num_instances, seed + 1)
     if not verdict.is_right:
         return verdict.how

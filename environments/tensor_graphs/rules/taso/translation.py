@@ -7,14 +7,14 @@
   ENLARGE             Pad of the weight
 
 TASO's elementwise operators take tensors of one shape, and its products of matrices take matrices
-only. The operators of this package take more. `Translation.implicit` holds the conditions that TASO
-takes for granted.
+only. The operators of this package take more, so `translate` also returns what TASO takes for
+granted.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from environments.tensor_graphs.rules.language.expressions import (
     Apply,
@@ -27,20 +27,11 @@ from environments.tensor_graphs.rules.language.expressions import (
     Variable,
 )
 from environments.tensor_graphs.rules.language.rule import Rule, RuleError
-from environments.tensor_graphs.rules.taso.file import (
-    TasoNode,
-    TasoOperator,
-    TasoParameter,
-    TasoRule,
-)
+from environments.tensor_graphs.rules.taso.file import TasoOperator, TasoParameter
 
 _SAME, _VALID = 0, 1
 _ACTIVATIONS = {0: "", 1: "Sigmoid", 2: "Relu", 3: "Tanh"}
-_UNARY = {
-    TasoOperator.RELU: "Relu",
-    TasoOperator.SIGMOID: "Sigmoid",
-    TasoOperator.TANH: "Tanh",
-}
+_UNARY = {TasoOperator.RELU: "Relu", TasoOperator.SIGMOID: "Sigmoid", TasoOperator.TANH: "Tanh"}
 _ELEMENTWISE = {TasoOperator.EW_ADD: "Add", TasoOperator.EW_MUL: "Mul"}
 _POOLS = {TasoOperator.POOL2D_MAX: "MaxPool", TasoOperator.POOL2D_AVG: "AveragePool"}
 
@@ -49,33 +40,22 @@ class TranslationError(ValueError):
     """A rule cannot be expressed in this package's language; the message is one line."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Translation:
-    """A translated rule of TASO's.
+def translate(rule: Any, name: str) -> tuple[Rule, tuple[Term, ...]]:
+    """Translate a rule, a message of `file`, without verifying it.
 
-    Attributes:
-      rule: the rule, with the conditions that the file states.
-      implicit: conditions that TASO's operators imply.
-    """
-
-    rule: Rule
-    implicit: tuple[Term, ...]
-
-
-def translate(rule: TasoRule, name: str) -> Translation:
-    """Translate a rule without verifying it.
+    Returns:
+      The rule, with the conditions that the file states, and those that TASO's operators imply.
 
     Raises:
       TranslationError: this package's language cannot express the rule.
     """
     translator = _Translator()
     sources = translator.side(rule.source, is_source=True)
-    outputs = [(pair[0], pair[2]) for pair in rule.outputs]
-    if not outputs:
+    if not rule.outputs:
         raise TranslationError("it maps no output")
-    old = [_output(sources, *output) for output in outputs]
+    old = [_output(sources, pair.source, pair.source_output) for pair in rule.outputs]
     targets = translator.side(rule.target, is_source=False)
-    new = [_output(targets, pair[1], pair[3]) for pair in rule.outputs]
+    new = [_output(targets, pair.target, pair.target_output) for pair in rule.outputs]
     if old == new:
         raise TranslationError("its two sides are the same here")
     conditions = tuple(dict.fromkeys(translator.conditions))
@@ -86,7 +66,7 @@ def translate(rule: TasoRule, name: str) -> Translation:
     implicit = tuple(
         condition for condition in dict.fromkeys(translator.implicit) if condition not in conditions
     )
-    return Translation(translated, implicit)
+    return translated, implicit
 
 
 def _output(side: Sequence[Sequence[Expression]], node: int, output: int) -> Expression:
@@ -104,6 +84,33 @@ def _list(values: Sequence[Term | int]) -> Call:
     return _call("list", *values)
 
 
+class _Node(NamedTuple):
+    """The number of an operator's type, and the values of its parameters by their keys."""
+
+    type: int
+    parameters: Mapping[int, int]
+
+    @property
+    def name(self) -> str:
+        """TASO's name of the operator, or its number."""
+        is_known = self.type in TasoOperator.__members__.values()
+        return TasoOperator(self.type).name if is_known else f"operator {self.type}"
+
+    def needed(self, parameter: TasoParameter) -> int:
+        """Return a parameter that the operator must have."""
+        value = self.parameters.get(parameter)
+        if value is None or value < 0:
+            raise TranslationError(f"{self.name} has no {parameter.name}")
+        return value
+
+    @property
+    def kernel(self) -> tuple[int, int] | None:
+        """Height and width of the kernel, if both are there."""
+        height = self.parameters.get(TasoParameter.KERNEL_H)
+        width = self.parameters.get(TasoParameter.KERNEL_W)
+        return None if height is None or width is None else (height, width)
+
+
 class _Translator:
     """Translates both sides of one rule, the source first."""
 
@@ -115,19 +122,22 @@ class _Translator:
         self._is_source = True
         self._num_names = 0
 
-    def side(self, nodes: Sequence[TasoNode], is_source: bool) -> list[list[Expression]]:
+    def side(self, operators: Iterable[Any], is_source: bool) -> list[list[Expression]]:
         """Translate one side of the rule; return the outputs of each operator."""
         self._is_source = is_source
         outputs: list[list[Expression]] = []
-        for node in nodes:
+        for operator in operators:
             inputs = [
-                Variable(f"x{-place}") if place < 0 else _output(outputs, place, output)
-                for place, output in node.inputs
+                Variable(f"x{-tensor.operator}")
+                if tensor.operator < 0
+                else _output(outputs, tensor.operator, tensor.output)
+                for tensor in operator.inputs
             ]
-            outputs.append(self._node(node, inputs))
+            parameters = {parameter.key: parameter.value for parameter in operator.parameters}
+            outputs.append(self._node(_Node(operator.type, parameters), inputs))
         return outputs
 
-    def _node(self, node: TasoNode, inputs: list[Expression]) -> list[Expression]:
+    def _node(self, node: _Node, inputs: list[Expression]) -> list[Expression]:
         kind = node.type
         if kind in _UNARY and len(inputs) == 1:
             return [Apply(_UNARY[TasoOperator(kind)], tuple(inputs))]
@@ -155,22 +165,22 @@ class _Translator:
             return [self._enlarge(node, inputs)]
         raise TranslationError(f"{node.name} with {len(inputs)} inputs cannot be said here")
 
-    def _activated(self, node: TasoNode, applied: Apply) -> Expression:
+    def _activated(self, node: _Node, applied: Apply) -> Expression:
         mode = node.parameters.get(TasoParameter.ACTIVATION, 0)
         if mode not in _ACTIVATIONS:
             raise TranslationError(f"{node.name} has activation {mode}")
         return Apply(_ACTIVATIONS[mode], (applied,)) if _ACTIVATIONS[mode] else applied
 
-    def _concat(self, node: TasoNode, inputs: list[Expression]) -> Expression:
-        axis = _needed(node, TasoParameter.AXIS)
+    def _concat(self, node: _Node, inputs: list[Expression]) -> Expression:
+        axis = node.needed(TasoParameter.AXIS)
         rank = node.parameters.get(TasoParameter.NUM_DIMENSIONS)
         if rank is not None:
             for part in inputs:
                 self._rank(part, rank, self.conditions)
         return Apply("Concat", tuple(inputs), (("axis", Literal(axis)),))
 
-    def _split(self, node: TasoNode, tensor: Expression) -> list[Expression]:
-        axis = _needed(node, TasoParameter.AXIS)
+    def _split(self, node: _Node, tensor: Expression) -> list[Expression]:
+        axis = node.needed(TasoParameter.AXIS)
         count = node.parameters.get(TasoParameter.NUM_OUTPUTS, 2)
         cuts = self._cuts_of(tensor, axis)
         if cuts is not None and len(cuts) != count:
@@ -185,9 +195,9 @@ class _Translator:
         attributes = (("axis", Literal(axis)), ("split", _list(cuts)))
         return [Apply("Split", (tensor,), attributes, output) for output in range(count)]
 
-    def _transpose(self, node: TasoNode, tensor: Expression) -> Expression:
-        rank = _needed(node, TasoParameter.NUM_DIMENSIONS)
-        code = _needed(node, TasoParameter.PERMUTATION)
+    def _transpose(self, node: _Node, tensor: Expression) -> Expression:
+        rank = node.needed(TasoParameter.NUM_DIMENSIONS)
+        code = node.needed(TasoParameter.PERMUTATION)
         order: list[int] = []
         for _ in range(rank):
             order.insert(0, code % rank)
@@ -196,8 +206,8 @@ class _Translator:
             raise TranslationError(f"TRANSPOSE has no permutation of {rank} axes")
         return Apply("Transpose", (tensor,), (("perm", _list(order)),))
 
-    def _conv(self, node: TasoNode, inputs: list[Expression]) -> Apply:
-        kernel = _kernel(node)
+    def _conv(self, node: _Node, inputs: list[Expression]) -> Apply:
+        kernel = node.kernel
         weight = inputs[1]
         if kernel is not None and isinstance(weight, Variable) and self._is_source:
             spatial = _call("slice", _call("shape", weight), 2)
@@ -207,18 +217,16 @@ class _Translator:
             group = _call("/", _size(inputs[0], 1), _size(weight, 1))
         return Apply("Conv", tuple(inputs), (("group", group), *self._window(node, kernel)))
 
-    def _pool(self, node: TasoNode, image: Expression) -> Apply:
-        kernel = _kernel(node)
+    def _pool(self, node: _Node, image: Expression) -> Apply:
+        kernel = node.kernel
         if kernel is None:
             raise TranslationError(f"{node.name} has no kernel")
         attributes = (("kernel_shape", _list(kernel)), *self._window(node, kernel))
         return Apply(_POOLS[TasoOperator(node.type)], (image,), attributes)
 
-    def _window(
-        self, node: TasoNode, kernel: tuple[int, int] | None
-    ) -> tuple[tuple[str, Term], ...]:
-        strides = _needed(node, TasoParameter.STRIDE_H), _needed(node, TasoParameter.STRIDE_W)
-        mode = _needed(node, TasoParameter.PAD)
+    def _window(self, node: _Node, kernel: tuple[int, int] | None) -> tuple[tuple[str, Term], ...]:
+        strides = node.needed(TasoParameter.STRIDE_H), node.needed(TasoParameter.STRIDE_W)
+        mode = node.needed(TasoParameter.PAD)
         pads: Term
         if mode == _VALID:
             pads = _list((0,) * 4)
@@ -236,9 +244,9 @@ class _Translator:
             self._pads.add(kind)
         return ("pads", pads), ("strides", _list(strides))
 
-    def _enlarge(self, node: TasoNode, inputs: list[Expression]) -> Expression:
+    def _enlarge(self, node: _Node, inputs: list[Expression]) -> Expression:
         weight = inputs[0]
-        kernel: Sequence[Term] = [Literal(size) for size in _kernel(node) or ()]
+        kernel: Sequence[Term] = [Literal(size) for size in node.kernel or ()]
         if len(inputs) == 2:
             kernel = [_size(inputs[1], 2), _size(inputs[1], 3)]
         if not kernel:
@@ -284,19 +292,6 @@ class _Translator:
             return self._cuts_of(inputs[0], _order(expression)[axis])
         cuts = [self._cuts_of(operand, axis) for operand in inputs]
         return next((sizes for sizes in cuts if sizes is not None), None)
-
-
-def _needed(node: TasoNode, parameter: TasoParameter) -> int:
-    value = node.parameters.get(parameter)
-    if value is None or value < 0:
-        raise TranslationError(f"{node.name} has no {parameter.name}")
-    return value
-
-
-def _kernel(node: TasoNode) -> tuple[int, int] | None:
-    height = node.parameters.get(TasoParameter.KERNEL_H)
-    width = node.parameters.get(TasoParameter.KERNEL_W)
-    return None if height is None or width is None else (height, width)
 
 
 def _order(transpose: Apply) -> list[int]:

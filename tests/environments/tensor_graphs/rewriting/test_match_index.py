@@ -88,6 +88,7 @@ def test_a_match_elsewhere_can_make_a_cycle_and_take_it_away():
 
 def test_matches_are_in_order_and_locations_tell_them_apart():
     index = MatchIndex(random_graph(5, num_nodes=30), RULES)
-    keys = [(match.rule_number, match.location) for match in index.matches]
+    numbers = {rule.rule.name: rule.number for rule in RULES}
+    keys = [(numbers[match.rule], match.location) for match in index.matches]
     assert keys == sorted(set(keys))
     assert len(keys) > 3

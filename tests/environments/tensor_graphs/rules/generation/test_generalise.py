@@ -8,7 +8,7 @@ from environments.tensor_graphs.rules.verification.verify import needs, verify
 
 
 def test_conditions_are_learned():
-    rule = make_rule("rule", [parse("(Transpose ?x :perm $p)")], [parse("?x")])
+    rule = make_rule([parse("(Transpose ?x :perm $p)")], [parse("?x")])
     conditional = find_conditions(rule)
     assert [*map(str, conditional.conditions)] == ["(= $p (range 0 (length $p)))"]
     assert verify(conditional, 200).is_right
@@ -16,25 +16,25 @@ def test_conditions_are_learned():
 
 
 def test_integers_are_excluded_where_that_is_needed():
-    rule = make_rule("rule", [parse("(Mul (Div ?x ?y) ?z)")], [parse("(Div (Mul ?x ?z) ?y)")])
+    rule = make_rule([parse("(Mul (Div ?x ?y) ?z)")], [parse("(Div (Mul ?x ?z) ?y)")])
     (condition,) = find_conditions(rule).conditions
     assert "float32" in str(condition)
 
 
 def test_no_condition_mends_what_is_wrong():
-    rule = make_rule("rule", [parse("(Sub ?x ?y)")], [parse("(Add ?x ?y)")])
+    rule = make_rule([parse("(Sub ?x ?y)")], [parse("(Add ?x ?y)")])
     assert find_conditions(rule) is None
 
 
 def test_only_names_and_literals_are_sources():
     composed = parse("(Transpose ?x :perm (inverse $p))")
-    assert make_rule("rule", [composed], [parse("?x")]) is None
+    assert make_rule([composed], [parse("?x")]) is None
 
 
 def test_what_a_source_computes_becomes_a_name():
     cut = parse("(Split (Concat ?x ?y :axis 0) :axis 0 :split (list (dim ?x 0) (dim ?y 0)))")
-    assert make_rule("rule", [cut], [parse("?x")]) is None
-    rule = make_rule("rule", [cut], [parse("?x")], is_named=True)
+    assert make_rule([cut], [parse("?x")]) is None
+    rule = make_rule([cut], [parse("?x")], is_named=True)
     # The first size of the list is the first name, and each name must be what was computed.
     split = "(Split (Concat ?x ?y :axis 0) :axis 0 :split (list $computed0 $computed1))"
     assert str(rule.source[0]) == split
@@ -44,6 +44,6 @@ def test_what_a_source_computes_becomes_a_name():
     ]
     # One term has one name wherever it stands, and a name or a number stays what it is.
     group = "(Conv ?x ?w :group (dim ?x 1) :pads (list $p 0 $p (dim ?x 1)) :strides $s)"
-    rule = make_rule("rule", [parse(group)], [parse("?x")], is_named=True)
+    rule = make_rule([parse(group)], [parse("?x")], is_named=True)
     named = "(Conv ?x ?w :group $computed0 :pads (list $p 0 $p $computed0) :strides $s)"
     assert str(rule.source[0]) == named

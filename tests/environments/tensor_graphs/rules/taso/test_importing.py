@@ -6,10 +6,9 @@ import pytest
 
 from environments.errors import UserError
 from environments.tensor_graphs.rules.taso.file import (
-    TasoNode,
     TasoOperator,
     TasoParameter,
-    TasoRule,
+    message_type,
     read_taso_file,
 )
 from environments.tensor_graphs.rules.taso.importing import import_taso
@@ -32,12 +31,18 @@ WRITTEN = bytes.fromhex(
 def node(kind, inputs, parameters=()):
     """inputs: places, or pairs (place, output)."""
     pairs = [place if isinstance(place, tuple) else (place, 0) for place in inputs]
-    return TasoNode(kind, tuple(pairs), dict(parameters))
+    return {
+        "type": kind,
+        "inputs": [{"operator": place, "output": output} for place, output in pairs],
+        "parameters": [{"key": key, "value": value} for key, value in dict(parameters).items()],
+    }
 
 
 def rule(source, target, *outputs):
     """outputs: (operator in source, operator in target, output there, output here)."""
-    return TasoRule(tuple(source), tuple(target), outputs)
+    fields = ("source", "target", "source_output", "target_output")
+    pairs = [dict(zip(fields, output, strict=True)) for output in outputs]
+    return message_type("Rule")(source=source, target=target, outputs=pairs)
 
 
 def conv(x, w, kernel=3, activation=0):
@@ -173,14 +178,15 @@ def test_a_permutation_is_a_number():
     """The digits of 0 3 1 2 in base 4: 3 · 16 + 1 · 4 + 2."""
     transposed = node(TRANSPOSE, [-1], {NUM_DIMENSIONS: 4, PERMUTATION: 54, OUT_SHUFFLE: 0})
     turned = rule([transposed], [node(RELU, [-1])], (0, 0, 0, 0))
-    source = translate(turned, "rule").rule.source
+    source = translate(turned, "rule")[0].source
     assert [*map(str, source)] == ["(Transpose ?x1 :perm (list 0 3 1 2))"]
 
 
 def test_numbers_are_read(tmp_path):
     path = tmp_path / "rules.pb"
     path.write_bytes(WRITTEN)
-    assert read_taso_file(path) == [rule([node(MUL, [-20, (3, 1)], {11: 2})], [], (0, 1, 2, 3))]
+    (read,) = read_taso_file(path)
+    assert str(read) == str(rule([node(MUL, [-20, (3, 1)], {11: 2})], [], (0, 1, 2, 3)))
 
 
 @pytest.mark.parametrize(

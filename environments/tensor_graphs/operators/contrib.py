@@ -20,6 +20,7 @@ node is written; what is left out there has no canonical form. All take floating
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -193,44 +194,29 @@ def _skip_and_sum(f: Any, x: Array, y: Array, *vectors: Array, epsilon: float) -
     return [_skip(f, x, y, *vectors, epsilon=epsilon), f.add(x, y)]
 
 
-def _operator(
-    name: str, inputs: str, shape_fn: Any, evaluate_fn: Any, flops: Any, **attributes: Any
-) -> Operator:
-    num_outputs = len(FORMS[name].outputs)
-    return Operator(
-        name,
-        shape_fn if num_outputs == 1 else lambda *s, **a: [shape_fn(*s, **a)] * num_outputs,
-        evaluate_fn,
-        inputs=tuple(inputs.split()),
-        attributes=attributes,
-        dtype_fn=float_dtype,
-        flops=flops,
-        num_outputs_fn=lambda _: num_outputs,
-    )
-
-
+_operator = functools.partial(Operator, dtype_fn=float_dtype)
+_ATTENTION = {"num_heads": REQUIRED, "scale": REQUIRED}
 _SKIP = "x y scale bias?"
 OPERATORS = [
     _operator(
-        *("Attention", "x w b m?", _projected_shape, _projected, _projected_flops),
-        num_heads=REQUIRED,
-        scale=REQUIRED,
+        "Attention", "x w b m?", _projected_shape, _projected, _projected_flops, **_ATTENTION
     ),
     _operator("BiasGelu", "x b", _vector_shape, _gelu("none"), 14),
     _operator("ErfGelu", "x", _vector_shape, _gelu("none"), 13),
     _operator("FastGelu", "x b?", _vector_shape, _gelu("tanh"), 13),
     _operator(
-        *("FusedMatMul", "a b", _fused_matmul_shape, _fused_matmul, products.flops_of_product),
-        alpha=1.0,
-        transA=0,
-        transB=0,
+        "FusedMatMul", "a b", _fused_matmul_shape, _fused_matmul, products.flops_of_product,
+        alpha=1.0, transA=0, transB=0,
     ),
     _operator(
-        *("MultiHeadAttention", "q k v m?", _attention_shape, _attention, _attention_flops),
-        num_heads=REQUIRED,
-        scale=REQUIRED,
+        "MultiHeadAttention", "q k v m?", _attention_shape, _attention, _attention_flops,
+        **_ATTENTION,
     ),
     _operator("QuickGelu", "x", lambda x, alpha: x, _quick_gelu, 10, alpha=1.0),
     _operator("SkipLayerNormalization", _SKIP, _skip_shape, _skip, 9, epsilon=1e-5),
-    _operator("SkipLayerNormalizationAndSum", _SKIP, _skip_shape, _skip_and_sum, 9, epsilon=1e-5),
-]
+    _operator(
+        "SkipLayerNormalizationAndSum", _SKIP,
+        lambda *shapes, **attributes: [_skip_shape(*shapes, **attributes)] * 2,
+        _skip_and_sum, 9, num_outputs_fn=lambda attributes: 2, epsilon=1e-5,
+    ),
+]  # fmt: skip

@@ -57,11 +57,6 @@ def rounded_down(size: Dimension, divisor: int) -> Dimension:
     return size // divisor if isinstance(size, int) else _rounded_down(size, divisor)
 
 
-def canonical(size: Dimension) -> Dimension:
-    """Return a size in its canonical form, the only way to write it."""
-    return size if isinstance(size, int) else _text(_parse(size))
-
-
 def is_name(size: Dimension) -> bool:
     """Return whether a size is a single name."""
     return isinstance(size, str) and _NAME.fullmatch(size) is not None

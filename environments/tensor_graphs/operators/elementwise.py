@@ -63,16 +63,8 @@ def _operator(
     commutative: bool = False,
     **attributes: Any,
 ) -> Operator:
-    return Operator(
-        name,
-        _shape,
-        meaning,
-        inputs=tuple(inputs.split()),
-        attributes=attributes,
-        dtype_fn=dtype_fn,
-        flops=flops,
-        commutative=commutative,
-    )
+    settings = {"dtype_fn": dtype_fn, "commutative": commutative, **attributes}
+    return Operator(name, inputs, _shape, meaning, flops, **settings)
 
 
 def _function(name: str, flops: int) -> Operator:

@@ -21,7 +21,6 @@ from environments.tensor_graphs.operators.operator import (
     Shape,
     Values,
     checked_axis,
-    normalize_axis,
 )
 
 Array = np.ndarray
@@ -94,20 +93,16 @@ def _space_to_depth(f: Any, x: Array, blocksize: int) -> Array:
 
 OPERATORS = [
     Operator(
-        "Gather", _gather_shape, lambda f, x, indices, axis: np.take(x, indices, axis=axis),
-        inputs=("x", "indices"), attributes={"axis": 0}, dtype_fn=_gather_dtype,
-        normalize_fn=normalize_axis,
+        "Gather", "x indices", _gather_shape,
+        lambda f, x, indices, axis: np.take(x, indices, axis=axis),
+        dtype_fn=_gather_dtype, axis=0,
     ),
     Operator(
-        "Shape", _shape_shape, lambda f, x, start, end: np.array(x.shape[start:end], np.int64),
-        attributes={"start": 0, "end": 2**63 - 1}, dtype_fn=lambda dtype, **_: "int64",
-        normalize_fn=_normalize_shape,
+        "Shape", "x", _shape_shape, lambda f, x, start, end: np.array(x.shape[start:end], np.int64),
+        dtype_fn=lambda dtype, **_: "int64", normalize_fn=_normalize_shape, start=0, end=2**63 - 1,
     ),
     Operator(
-        "DepthToSpace", _depth_to_space_shape, _depth_to_space,
-        attributes={"blocksize": REQUIRED, "mode": "DCR"},
+        "DepthToSpace", "x", _depth_to_space_shape, _depth_to_space, blocksize=REQUIRED, mode="DCR"
     ),
-    Operator(
-        "SpaceToDepth", _space_to_depth_shape, _space_to_depth, attributes={"blocksize": REQUIRED}
-    ),
+    Operator("SpaceToDepth", "x", _space_to_depth_shape, _space_to_depth, blocksize=REQUIRED),
 ]  # fmt: skip

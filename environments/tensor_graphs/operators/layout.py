@@ -34,7 +34,6 @@ from environments.tensor_graphs.operators.operator import (
     Values,
     checked_axis,
     from_the_front,
-    normalize_axis,
 )
 
 Array = np.ndarray
@@ -270,37 +269,31 @@ def _tile_shape(x: Shape, repeats: Sequence[int]) -> Shape:
 
 OPERATORS = [
     Operator(
-        "Reshape", _reshape_shape,
+        "Reshape", "x", _reshape_shape,
         lambda f, x, shape: x.reshape([s if isinstance(s, int) else -1 for s in shape]),
-        attributes={"shape": REQUIRED}, normalize_fn=_normalize_reshape,
+        normalize_fn=_normalize_reshape, shape=REQUIRED,
     ),
     Operator(
-        "Transpose", _transpose_shape, lambda f, x, perm: x.transpose(perm),
-        attributes={"perm": REQUIRED},
+        "Transpose", "x", _transpose_shape, lambda f, x, perm: x.transpose(perm), perm=REQUIRED
     ),
     Operator(
-        "Concat", _concat_shape, lambda f, *arrays, axis: np.concatenate(arrays, axis=axis),
-        inputs=("*x",), attributes={"axis": REQUIRED}, normalize_fn=normalize_axis,
+        "Concat", "*x", _concat_shape, lambda f, *arrays, axis: np.concatenate(arrays, axis=axis),
+        axis=REQUIRED,
     ),
     Operator(
-        "Split", _split_shape,
+        "Split", "x", _split_shape,
         lambda f, x, axis, split: np.split(x, np.cumsum(split)[:-1], axis=axis),
-        attributes={"axis": 0, "split": REQUIRED}, normalize_fn=normalize_axis,
-        num_outputs_fn=lambda attributes: len(attributes["split"]),
+        num_outputs_fn=lambda attributes: len(attributes["split"]), axis=0, split=REQUIRED,
     ),
     Operator(
-        "Slice", _slice_shape, _slice, normalize_fn=_normalize_slice,
-        attributes={"starts": REQUIRED, "ends": REQUIRED, "axes": (), "steps": ()},
+        "Slice", "x", _slice_shape, _slice,
+        normalize_fn=_normalize_slice, starts=REQUIRED, ends=REQUIRED, axes=(), steps=(),
+    ),
+    Operator("Pad", "x", _pad_shape, _pad, mode="constant", pads=REQUIRED, value=0.0),
+    Operator(
+        "Expand", "x", _expand_shape, _expand, normalize_fn=_normalize_expand, shape=REQUIRED
     ),
     Operator(
-        "Pad", _pad_shape, _pad, attributes={"mode": "constant", "pads": REQUIRED, "value": 0.0}
-    ),
-    Operator(
-        "Expand", _expand_shape, _expand,
-        attributes={"shape": REQUIRED}, normalize_fn=_normalize_expand,
-    ),
-    Operator(
-        "Tile", _tile_shape, lambda f, x, repeats: np.tile(x, repeats),
-        attributes={"repeats": REQUIRED},
+        "Tile", "x", _tile_shape, lambda f, x, repeats: np.tile(x, repeats), repeats=REQUIRED
     ),
 ]  # fmt: skip

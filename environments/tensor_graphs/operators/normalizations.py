@@ -11,6 +11,7 @@ The canonical forms have one output; axes are counted from the front.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,7 +25,6 @@ from environments.tensor_graphs.operators.operator import (
     Shape,
     checked_axis,
     float_dtype,
-    normalize_axis,
 )
 
 Array = np.ndarray
@@ -105,25 +105,11 @@ def _log_softmax(f: Any, x: Array, axis: int) -> Array:
     return f.apply("Log", softmax(f, x, axis))
 
 
-def _operator(
-    name: str, inputs: str, shape_fn: Any, evaluate_fn: Any, flops: int, **attributes: Any
-) -> Operator:
-    return Operator(
-        name,
-        shape_fn,
-        evaluate_fn,
-        inputs=tuple(inputs.split()),
-        attributes=attributes,
-        dtype_fn=float_dtype,
-        flops=flops,
-        normalize_fn=normalize_axis if "axis" in attributes else None,
-    )
-
+_operator = functools.partial(Operator, dtype_fn=float_dtype)
+_BATCH = "x scale bias mean var"
 
 OPERATORS = [
-    _operator(
-        "BatchNormalization", "x scale bias mean var", _channels_shape, _batch, 2, epsilon=1e-5
-    ),
+    _operator("BatchNormalization", _BATCH, _channels_shape, _batch, 2, epsilon=1e-5),
     _operator("InstanceNormalization", "x scale bias", _channels_shape, _instance, 8, epsilon=1e-5),
     _operator(
         "LayerNormalization", "x scale bias?", _layer_shape, layer, 8, axis=REQUIRED, epsilon=1e-5

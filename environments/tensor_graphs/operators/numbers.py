@@ -6,7 +6,7 @@ new operator gets the next number, and one that goes keeps its own, which no oth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from environments.tensor_graphs.graph.nodes import CONSTANT, INPUT, OPAQUE
 
@@ -30,15 +30,3 @@ NUMBERS: Mapping[str, int] = {
     "SkipLayerNormalizationAndSum": 90, "Attention": 91, "Sum": 92,
 }  # fmt: skip
 """Numbers by name, without gaps. Number 0 is that of the padding of observations."""
-
-
-def check(operators: Iterable[str], numbers: Mapping[str, int] = NUMBERS) -> None:
-    """Check that each operator has a number of its own.
-
-    Raises:
-      ValueError: one has none, two have the same, or a number was left out.
-    """
-    if missing := sorted(set(operators) - numbers.keys()):
-        raise ValueError(f"expected a number for {', '.join(missing)}; give it {len(numbers) + 1}")
-    if sorted(numbers.values()) != list(range(1, len(numbers) + 1)):
-        raise ValueError(f"expected each of the numbers 1 … {len(numbers)} once")

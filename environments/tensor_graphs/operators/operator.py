@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from environments.tensor_graphs.graph.nodes import Dimension, TensorType
@@ -19,12 +18,8 @@ class OperatorError(ValueError):
     """An operator does not take the given inputs or attributes; the message is one line."""
 
 
-class _Required:
-    def __repr__(self) -> str:
-        return "REQUIRED"
-
-
-REQUIRED = _Required()
+REQUIRED: Any = object()
+"""Stands for the default of an attribute that has none."""
 
 
 def same_dtype(*dtypes: str, **_: Any) -> str:
@@ -51,41 +46,53 @@ def float_dtype(*dtypes: str, **_: Any) -> str:
     return same_dtype(*dtypes)
 
 
-@dataclasses.dataclass(frozen=True)
 class Operator:
     """An operator in its canonical form.
 
     Its functions get what belongs to the inputs one by one, and the attributes by name.
 
-    Attributes:
+    Args:
       name: ONNX's name.
+      inputs: names of the inputs, side by side; "b?" may be left out, "*x" stands for one or more.
       shape_fn: maps the inputs' shapes, all of known rank, to the output's shape, or to a list of
         those of several outputs; raises OperatorError if they do not fit.
       evaluate_fn: maps an algebra and the inputs' arrays to the output's array, or to a list of
         those of several outputs.
-      inputs: names of the inputs; "b?" may be left out, "*x" stands for one or more.
-      attributes: defaults of all attributes by name; REQUIRED for those without.
-      dtype_fn: maps the inputs' element types to that of the outputs; raises OperatorError if they
-        do not fit.
       flops: floating-point operations for each element of the output; a multiplication and an
         addition are two. Or a function that maps the inputs' types, the output's type and the
         attributes to the number of all operations.
+      dtype_fn: maps the inputs' element types to that of the outputs; raises OperatorError if they
+        do not fit.
       normalize_fn: changes attributes in place to their canonical values, given the inputs' shapes.
+        By default, `axis` is counted from the front.
       num_outputs_fn: maps the attributes to the number of outputs.
       commutative: whether the first two inputs may be exchanged.
+      **attributes: defaults of all attributes; REQUIRED for those without.
     """
 
-    name: str
-    shape_fn: Callable[..., Any]
-    evaluate_fn: Callable[..., Any]
-    _: dataclasses.KW_ONLY
-    inputs: tuple[str, ...] = ("x",)
-    attributes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    dtype_fn: Callable[..., str] = same_dtype
-    flops: int | Callable[[Sequence[Any], Any, Values], int] = 0
-    normalize_fn: Callable[[Values, Sequence[Any]], None] | None = None
-    num_outputs_fn: Callable[[Values], int] = lambda attributes: 1
-    commutative: bool = False
+    def __init__(
+        self,
+        name: str,
+        inputs: str,
+        shape_fn: Callable[..., Any],
+        evaluate_fn: Callable[..., Any],
+        flops: int | Callable[[Sequence[Any], Any, Values], int] = 0,
+        *,
+        dtype_fn: Callable[..., str] = same_dtype,
+        normalize_fn: Callable[[Values, Sequence[Any]], None] | None = None,
+        num_outputs_fn: Callable[[Values], int] = lambda attributes: 1,
+        commutative: bool = False,
+        **attributes: Any,
+    ) -> None:
+        self.name = name
+        self.inputs = tuple(inputs.split())
+        self.shape_fn, self.evaluate_fn, self.dtype_fn = shape_fn, evaluate_fn, dtype_fn
+        self.flops = flops
+        if normalize_fn is None and "axis" in attributes:
+            normalize_fn = _normalize_axis
+        self.normalize_fn, self.num_outputs_fn = normalize_fn, num_outputs_fn
+        self.commutative = commutative
+        self.attributes = attributes
 
     @property
     def min_inputs(self) -> int:
@@ -135,12 +142,5 @@ def from_the_front(axis: int, rank: int) -> int:
     return axis % rank if rank else axis
 
 
-def normalize_axis(attributes: Values, shapes: Sequence[Any]) -> None:
-    """Count the attribute `axis` from the front, in place."""
+def _normalize_axis(attributes: Values, shapes: Sequence[Any]) -> None:
     attributes["axis"] = from_the_front(attributes["axis"], len(shapes[0]))
-
-
-def normalize_axes(attributes: Values, shapes: Sequence[Any]) -> None:
-    """Count the attribute `axes` from the front and sort it, in place."""
-    rank = len(shapes[0])
-    attributes["axes"] = tuple(sorted({from_the_front(axis, rank) for axis in attributes["axes"]}))

@@ -75,15 +75,9 @@ def flops_of_product(inputs: Sequence[Any], output: Any, attributes: Values) -> 
 
 
 OPERATORS = [
+    Operator("MatMul", "a b", matmul_shape, lambda f, a, b: f.matmul(a, b), flops_of_product),
     Operator(
-        "MatMul", matmul_shape, lambda f, a, b: f.matmul(a, b),
-        inputs=("a", "b"),
-        flops=flops_of_product,
-    ),
-    Operator(
-        "Gemm", _gemm_shape, _gemm,
-        inputs=("a", "b", "c?"),
-        attributes={"alpha": 1.0, "beta": 1.0, "transA": 0, "transB": 0},
-        flops=flops_of_product,
+        "Gemm", "a b c?", _gemm_shape, _gemm, flops_of_product,
+        alpha=1.0, beta=1.0, transA=0, transB=0,
     ),
 ]  # fmt: skip

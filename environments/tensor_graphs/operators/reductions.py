@@ -20,11 +20,11 @@ from environments.tensor_graphs.operators.operator import (
     Operator,
     OperatorError,
     Shape,
+    Values,
     checked_axis,
     float_dtype,
     flops_per_input,
-    normalize_axes,
-    normalize_axis,
+    from_the_front,
     same_dtype,
 )
 
@@ -61,14 +61,15 @@ def _reduction(
     name: str, meaning: Callable[..., Array], flops: int = 1, dtype_fn: Any = same_dtype
 ) -> Operator:
     return Operator(
-        name,
-        _shape,
-        lambda f, x, axes, keepdims: meaning(f, x, axes, bool(keepdims)),
-        attributes={"axes": REQUIRED, "keepdims": 1},
-        dtype_fn=dtype_fn,
-        flops=flops_per_input(flops),
-        normalize_fn=normalize_axes,
-    )
+        name, "x", _shape, lambda f, x, axes, keepdims: meaning(f, x, axes, bool(keepdims)),
+        flops_per_input(flops),
+        dtype_fn=dtype_fn, normalize_fn=_normalize_axes, axes=REQUIRED, keepdims=1,
+    )  # fmt: skip
+
+
+def _normalize_axes(attributes: Values, shapes: Sequence[Any]) -> None:
+    rank = len(shapes[0])
+    attributes["axes"] = tuple(sorted({from_the_front(axis, rank) for axis in attributes["axes"]}))
 
 
 def _arg(name: str, method: str) -> Operator:
@@ -77,14 +78,10 @@ def _arg(name: str, method: str) -> Operator:
         return np.expand_dims(place, axis) if keepdims else place
 
     return Operator(
-        name,
-        lambda shape, axis, keepdims: _shape(shape, (axis,), keepdims),
-        evaluate,
-        attributes={"axis": 0, "keepdims": 1},
-        dtype_fn=lambda dtype, **_: "int64",
-        flops=flops_per_input(1),
-        normalize_fn=normalize_axis,
-    )
+        name, "x", lambda shape, axis, keepdims: _shape(shape, (axis,), keepdims), evaluate,
+        flops_per_input(1),
+        dtype_fn=lambda dtype, **_: "int64", axis=0, keepdims=1,
+    )  # fmt: skip
 
 
 OPERATORS = [

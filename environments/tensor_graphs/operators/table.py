@@ -15,25 +15,30 @@ A node that cannot be written in this form is an Opaque node.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from environments.tensor_graphs.graph.nodes import Attributes, TensorType, attributes_of
+from environments.tensor_graphs.graph.nodes import (
+    Attribute,
+    Attributes,
+    Dimension,
+    TensorType,
+    attributes_of,
+)
 from environments.tensor_graphs.operators import (
     contrib,
     elementwise,
     indexing,
     layout,
     normalizations,
-    numbers,
     products,
     reductions,
     windows,
 )
 from environments.tensor_graphs.operators.algebra import FLOATS, Floats
-from environments.tensor_graphs.operators.attributes import canonical, hashable
 from environments.tensor_graphs.operators.operator import (
     REQUIRED,
     Operator,
@@ -43,22 +48,19 @@ from environments.tensor_graphs.operators.operator import (
 
 Types = Sequence[TensorType | None]
 
-_MODULES = (
-    elementwise,
-    indexing,
-    layout,
-    normalizations,
-    products,
-    reductions,
-    windows,
-    contrib,
-)
-
 OPERATORS: Mapping[str, Operator] = {
-    operator.name: operator for module in _MODULES for operator in module.OPERATORS
+    operator.name: operator
+    for operator in (
+        *elementwise.OPERATORS,
+        *indexing.OPERATORS,
+        *layout.OPERATORS,
+        *normalizations.OPERATORS,
+        *products.OPERATORS,
+        *reductions.OPERATORS,
+        *windows.OPERATORS,
+        *contrib.OPERATORS,
+    )
 }
-
-numbers.check(OPERATORS)
 
 _MOST_CACHED = 1 << 14
 
@@ -75,7 +77,7 @@ def complete(op: str, values: Mapping[str, Any], inputs: Types | None = None) ->
     Raises:
       OperatorError: an attribute is unknown, missing, or not valid.
     """
-    settings = tuple(sorted((name, hashable(value)) for name, value in values.items()))
+    settings = tuple(sorted((name, _hashable(value)) for name, value in values.items()))
     completed = _complete(op, settings, None if inputs is None else tuple(inputs))
     if isinstance(completed, str):
         raise OperatorError(completed)
@@ -150,7 +152,7 @@ def _complete(
     else:
         shapes = []
     try:
-        values = {name: canonical(name, value) for name, value in values.items()}
+        values = {name: _KINDS[name](name, value) for name, value in values.items()}
         if shapes and operator.normalize_fn is not None:
             operator.normalize_fn(values, shapes)
     except ValueError as error:
@@ -191,3 +193,72 @@ def _size_bytes(dtype: str) -> int:
         return np.dtype(dtype).itemsize
     except TypeError:
         return 1
+
+
+def _hashable(value: Any) -> Any:
+    """Convert lists and NumPy's types to tuples and Python's types."""
+    if isinstance(value, list | tuple):
+        return tuple([_hashable(item) for item in value])
+    if isinstance(value, np.ndarray | np.generic):
+        return _hashable(value.tolist())
+    return value
+
+
+def _number(name: str, value: Any) -> float:
+    """Round a number to float32, and turn -0 into 0."""
+    if not isinstance(value, int | float) or math.isnan(value):
+        raise ValueError(f"expected a number as {name}, found {value!r}")
+    with np.errstate(over="ignore"):
+        return float(np.float32(value)) + 0.0
+
+
+def _integer(name: str, value: Any, smallest: int | None = None) -> int:
+    if not isinstance(value, int | float) or value != value // 1:
+        raise ValueError(f"expected an integer as {name}, found {value!r}")
+    if smallest is not None and value < smallest:
+        raise ValueError(f"expected {smallest} or more as {name}, found {value!r}")
+    return int(value)
+
+
+def _count(name: str, value: Any) -> int:
+    return _integer(name, value, smallest=1)
+
+
+def _switch(name: str, value: Any) -> int:
+    return int(_integer(name, value) != 0)
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"expected a text as {name}, found {value!r}")
+    return value
+
+
+def _size(name: str, value: Any) -> Dimension:
+    return value if isinstance(value, str) else _integer(name, value, -1)
+
+
+def _list_of(kind: Callable[[str, Any], Any]) -> Callable[[str, Any], tuple[Any, ...]]:
+    def canonical_list(name: str, value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, tuple):
+            raise ValueError(f"expected a list as {name}, found {value!r}")
+        return tuple([kind(name, item) for item in value])
+
+    return canonical_list
+
+
+_KINDS: Mapping[str, Callable[[str, Any], Attribute]] = {
+    name: kind
+    for names, kind in (
+        ("scale alpha beta epsilon gamma max min value", _number),
+        ("axis end start", _integer),
+        ("num_heads blocksize group", _count),
+        ("ceil_mode count_include_pad keepdims transA transB", _switch),
+        ("approximate mode to", _text),
+        ("axes ends pads perm split starts output_padding", _list_of(_integer)),
+        ("dilations kernel_shape repeats steps strides", _list_of(_count)),
+        ("shape", _list_of(_size)),
+    )
+    for name in names.split()
+}
+"""What brings an attribute's value into its canonical form; raises ValueError for another kind."""

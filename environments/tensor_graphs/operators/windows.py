@@ -243,33 +243,32 @@ def _global_shape(x: Shape) -> Shape:
     return (*x[:2], *[1] * (len(x) - 2))
 
 
-_WINDOW = {"dilations": (1, 1), "pads": (0, 0, 0, 0), "strides": (1, 1)}
+_WINDOW: Values = {"dilations": (1, 1), "pads": (0, 0, 0, 0), "strides": (1, 1)}
 _POOL: Values = {
-    "attributes": {**_WINDOW, "ceil_mode": 0, "kernel_shape": REQUIRED},
+    **_WINDOW,
+    "ceil_mode": 0,
+    "kernel_shape": REQUIRED,
     "flops": lambda inputs, output, attributes: (
         num_elements(output) * math.prod(attributes["kernel_shape"])
     ),
 }
-_CONV: Values = {"inputs": ("x", "w", "b?"), "dtype_fn": float_dtype, "flops": _conv_flops}
+_CONV: Values = {**_WINDOW, "group": 1, "dtype_fn": float_dtype, "flops": _conv_flops}
 _GLOBAL: Values = {"dtype_fn": float_dtype, "flops": flops_per_input(1)}
 
 OPERATORS = [
-    Operator("Conv", _conv_shape, _conv, attributes={**_WINDOW, "group": 1}, **_CONV),
+    Operator("Conv", "x w b?", _conv_shape, _conv, **_CONV),
     Operator(
-        "ConvTranspose", _conv_transpose_shape, _conv_transpose,
-        attributes={**_WINDOW, "group": 1, "output_padding": (0, 0)}, **_CONV,
+        "ConvTranspose", "x w b?", _conv_transpose_shape, _conv_transpose,
+        **_CONV, output_padding=(0, 0),
     ),
-    Operator("MaxPool", _pool_shape, _max_pool, **_POOL),
+    Operator("MaxPool", "x", _pool_shape, _max_pool, **_POOL),
+    Operator("AveragePool", "x", _pool_shape, _average_pool, **_POOL, count_include_pad=0),
     Operator(
-        "AveragePool", _pool_shape, _average_pool,
-        **{**_POOL, "attributes": {**_POOL["attributes"], "count_include_pad": 0}},
-    ),
-    Operator(
-        "GlobalAveragePool", _global_shape,
+        "GlobalAveragePool", "x", _global_shape,
         lambda f, x: f.mean(x, range(2, x.ndim), keepdims=True), **_GLOBAL,
     ),
     Operator(
-        "GlobalMaxPool", _global_shape,
+        "GlobalMaxPool", "x", _global_shape,
         lambda f, x: f.max(x, range(2, x.ndim), keepdims=True), **_GLOBAL,
     ),
 ]  # fmt: skip

@@ -6,7 +6,6 @@ import pytest
 
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import INPUT, Ref
-from environments.tensor_graphs.operators import layout
 from environments.tensor_graphs.operators.building import add
 from environments.tensor_graphs.operators.operator import OperatorError
 from tests.environments.tensor_graphs.operators.test_table import floats
@@ -30,22 +29,6 @@ def test_reshapes_of_other_names(op, shape, attributes, expected):
     (y,) = add(edit, op, x, **attributes)
     assert edit.nodes[y.node].op == "Reshape"
     assert edit.type_of(y) == floats(*expected)
-
-
-@pytest.mark.parametrize(
-    ("shape", "target", "request_"),
-    [
-        ((2, 3), (3, 2), (3, 2)),
-        (("N", 3, 4), ("N", 12), (0, 12)),
-        (("N", 3, 4), ("3*N", 4), (-1, 4)),
-        (("N", "S", 4), ("N*S", 4), (-1, 4)),
-        (("N", "S", 4), ("N", "S", 2, 2), (0, 0, 2, 2)),
-        (("N", "S"), ("N", 1, "S"), (0, 1, -1)),
-        (("N", "S", "T"), (1, "N", "S", "T"), None),
-    ],
-)
-def test_the_shape_argument_of_reshape(shape, target, request_):
-    assert layout.reshape_request(shape, target) == request_
 
 
 def test_outputs_of_a_split():

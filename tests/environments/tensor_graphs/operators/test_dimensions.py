@@ -44,8 +44,8 @@ def test_names_that_do_not_look_like_names():
     assert dimensions.product(["past length", 2]) == "2*{past length}"
     assert dimensions.quotient("2*{past length}", 2) == "past length"
     assert dimensions.product(["floor(H/2) ?", "N"]) == "N*{floor(H/2) ?}"
-    assert dimensions.canonical("S*N*2") == "2*N*S"
-    assert dimensions.canonical("H//0") == "H//0"
+    assert dimensions.total(["S*N*2"]) == "2*N*S"
+    assert dimensions.total(["H//0"]) == "H//0"
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_text_has_the_value_of_what_it_was_made_of(left, right, divisor):
     result = dimensions.product(sums)
     assert value(result) == sum(map(value, left)) * sum(map(value, right))
     assert value(dimensions.rounded_down(result, divisor)) == value(result) // divisor
-    assert dimensions.product(reversed(sums)) == result == dimensions.canonical(result)
+    assert dimensions.product(reversed(sums)) == result == dimensions.total([result])
 
 
 def test_a_size_is_worked_out_where_names_have_values():

@@ -91,39 +91,10 @@ def test_fractions():
     )
 
 
-def test_products_of_matrices_are_associative():
-    a, b, c = number(3, 40), number(40, 50), number(50, 2)
-    left = do("MatMul", do("MatMul", a, b), c)
-    np.testing.assert_array_equal(left, do("MatMul", a, do("MatMul", b, c)))
+def test_products_of_matrices_are_exact():
+    a, b = number(3, 40), number(40, 50)
     exact = (a.astype(object) @ b.astype(object)) % PRIME
     np.testing.assert_array_equal(do("MatMul", a, b), exact.astype(np.uint64))
-
-
-def test_a_normalisation_goes_into_the_weight():
-    """Conv, BatchNormalization is a Conv: exactly, for any function in the place of the root."""
-    x, w, b = number(1, 2, 5, 5), number(3, 2, 3, 3), number(3)
-    scale, bias, mean, var = (number(3) for _ in range(4))
-    y = do("BatchNormalization", do("Conv", x, w, b), scale, bias, mean, var)
-    deviation = do("Sqrt", do("Add", var, FIELD.embed(np.float32(1e-5))))
-    factor = do("Div", scale, deviation)
-    folded = do("Mul", w, factor.reshape(3, 1, 1, 1))
-    offset = do("Add", do("Mul", do("Sub", b, mean), factor), bias)
-    np.testing.assert_array_equal(y, do("Conv", x, folded, offset))
-
-
-def test_pools_of_sums():
-    x, y = number(1, 2, 6, 6), number(1, 2, 6, 6)
-    window: dict[str, Any] = {"kernel_shape": (3, 3), "pads": (1, 1, 1, 1)}
-    pooled = do("AveragePool", do("Add", x, y), **window)
-    summed = do("Add", do("AveragePool", x, **window), do("AveragePool", y, **window))
-    np.testing.assert_array_equal(pooled, summed)
-    pooled = do("MaxPool", do("Max", x, y), **window)
-    summed = do("Max", do("MaxPool", x, **window), do("MaxPool", y, **window))
-    np.testing.assert_array_equal(pooled, summed)
-    assert not np.array_equal(
-        do("MaxPool", do("Add", x, y), **window),
-        do("Add", do("MaxPool", x, **window), do("MaxPool", y, **window)),
-    )
 
 
 def constant(value: float) -> str:
@@ -131,33 +102,24 @@ def constant(value: float) -> str:
 
 
 TRUE = [
-    ("(Relu (Relu ?x))", "(Relu ?x)"),
-    ("(Max ?x ?y)", "(Max ?y ?x)"),
     ("(Max ?x (Min ?x ?y))", "?x"),
     ("(Max (Neg ?x) (Neg ?y))", "(Neg (Min ?x ?y))"),
     ("(Sub (Relu ?x) (Relu (Neg ?x)))", "?x"),
     ("(Add (Max ?x ?y) (Min ?x ?y))", "(Add ?x ?y)"),
-    ("(Clip (Relu ?x) :min 0.0 :max 6.0)", "(Clip ?x :min 0.0 :max 6.0)"),
     ("(Clip (Clip ?x :min 0.0 :max 6.0) :min -1.0 :max 3.0)", "(Clip ?x :min 0.0 :max 3.0)"),
-    ("(Abs (Neg ?x))", "(Abs ?x)"),
     ("(HardSwish ?x)", f"(Mul ?x (HardSigmoid ?x :alpha {1 / 6} :beta 0.5))"),
     ("(LeakyRelu ?x :alpha 0.25)", f"(PRelu ?x {constant(0.25)})"),
     (f"(Pow ?x {constant(3.0)})", "(Mul ?x (Mul ?x ?x))"),
     (f"(Pow ?x {constant(-2.0)})", "(Reciprocal (Mul ?x ?x))"),
     (f"(Pow ?x {constant(0.5)})", "(Sqrt ?x)"),
     (f"(Pow ?x {constant(0.0)})", "(Div ?x ?x)"),
-    ("(Mish ?x)", "(Mul ?x (Tanh (Softplus ?x)))"),
     ("(Softmax ?x :axis 1)", "(Div (Exp ?x) (ReduceSum (Exp ?x) :axes (list 1)))"),
     ("(LogSoftmax ?x :axis 1)", "(Log (Softmax ?x :axis 1))"),
 ]
 FALSE = [
-    ("(Relu ?x)", "?x"),
     ("(Relu (Add ?x ?y))", "(Add (Relu ?x) (Relu ?y))"),
-    ("(Max ?x ?y)", "(Add ?x ?y)"),
     ("(Exp ?x)", "(Sqrt ?x)"),
     ("(Exp (Add ?x ?y))", "(Add (Exp ?x) (Exp ?y))"),
-    ("(Abs ?x)", "?x"),
-    ("(Sub ?x ?y)", "(Sub ?y ?x)"),
     ("(Div (Sub ?x ?x) (Sub ?y ?y))", "(Sub ?x ?x)"),
     ("(Pow ?x ?y)", "(Pow ?y ?x)"),
 ]

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
 
-from environments.tensor_graphs.graph.nodes import Attributes, TensorType
+from environments.tensor_graphs.execution.backends import backend
+from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.graph.nodes import INPUT, Attributes, Ref, TensorType
+from environments.tensor_graphs.onnx_io import write
+from environments.tensor_graphs.onnx_io.header import make_header
 from environments.tensor_graphs.operators import layout, table
 from environments.tensor_graphs.operators.operator import OperatorError
-from tests.environments.tensor_graphs.operators import onnx_nodes
 from tests.environments.tensor_graphs.operators.cases import ALL, Case, types_of
 from tests.environments.tensor_graphs.operators.test_dimensions import VALUES, value
 
 WHOLE = layout.WHOLE
+OPSET = 21
 
 
 def floats(*shape: int | str) -> TensorType:
@@ -24,6 +27,19 @@ def floats(*shape: int | str) -> TensorType:
 
 def inferred(op: str, *types: TensorType, **attributes: object) -> tuple[TensorType, ...]:
     return table.infer(op, types, table.complete(op, attributes, types))
+
+
+def run(op: str, arrays: Sequence[np.ndarray], attributes: Attributes) -> list[np.ndarray]:
+    """Compute a node's outputs by onnxruntime, as an independent implementation of its meaning."""
+    edit, types = Graph(make_header(OPSET)).edit(), types_of(arrays)
+    inputs = [edit.add(INPUT, [], (("name", f"x{k}"),), [kind]) for k, kind in enumerate(types)]
+    outputs = table.infer(op, types, attributes)
+    number = edit.add(op, inputs, attributes, outputs).node
+    names = [f"y{k}" for k in range(len(outputs))]
+    edit.set_outputs([Ref(number, k) for k in range(len(outputs))], names)
+    model = write(edit.finish()[0])
+    feeds = {f"x{k}": array for k, array in enumerate(arrays)}
+    return list(backend("onnxruntime-disable").open(model).run(feeds).values())
 
 
 def test_there_is_a_case_of_every_operator():
@@ -40,7 +56,7 @@ def test_values_and_types_are_onnx(case: Case):
     outputs = table.infer(case.op, types, attributes)
     values = table.evaluate(case.op, arrays, attributes)
     assert types_of(values) == outputs
-    expected = onnx_nodes.run(case.op, arrays, attributes, len(outputs))
+    expected = run(case.op, arrays, attributes)
     for mine, theirs in zip(values, expected, strict=True):
         assert (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape)
         np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-5)
@@ -89,27 +105,23 @@ def random_nodes(op: str, seed: int, count: int) -> Iterator[tuple[Case, list, A
             assert "\n" not in str(error)
 
 
-@pytest.mark.parametrize("op", sorted(table.OPERATORS))
-def test_random_nodes(op):
-    """They are refused in one line, or right."""
-    for case, arrays, attributes, expected in random_nodes(op, sum(map(ord, op)), 60):
-        if op != "Gather" or arrays[0].shape[dict(attributes)["axis"]] >= 3:
-            assert types_of(list(table.evaluate(op, arrays, attributes))) == expected, case
-
-
 ODD = ["Conv", "ConvTranspose", "MaxPool", "AveragePool", "Slice", "Pad", "Gemm", "Split"]
 
 
-@pytest.mark.parametrize("op", ODD)
-def test_random_nodes_are_onnx(op):
-    done = 0
-    for case, arrays, attributes, _ in itertools.islice(random_nodes(op, 11, 400), 15):
+@pytest.mark.parametrize("op", sorted(table.OPERATORS))
+def test_random_nodes(op):
+    """They are refused in one line, or have the inferred type and, of ODD, onnxruntime's values."""
+    num_run = 0
+    for case, arrays, attributes, expected in random_nodes(op, sum(map(ord, op)), 60):
+        if op == "Gather" and arrays[0].shape[dict(attributes)["axis"]] < 3:
+            continue
         outputs = table.evaluate(op, arrays, attributes)
-        theirs = onnx_nodes.run(op, arrays, attributes, len(outputs))
-        for pair in zip(outputs, theirs, strict=True):
-            np.testing.assert_allclose(*pair, rtol=2e-5, atol=2e-5, err_msg=str(case))
-        done += 1
-    assert done > 5
+        assert types_of(list(outputs)) == expected, case
+        if op in ODD and num_run < 15:
+            num_run += 1
+            for pair in zip(outputs, run(op, arrays, attributes), strict=True):
+                np.testing.assert_allclose(*pair, rtol=2e-5, atol=2e-5, err_msg=str(case))
+    assert op not in ODD or num_run > 5
 
 
 @pytest.mark.parametrize(
@@ -177,29 +189,20 @@ def test_attributes_that_do_not_fit(op, attributes, message):
 @pytest.mark.parametrize(
     ("op", "shapes", "attributes", "expected"),
     [
-        ("Add", [("N", 3), (3,)], {}, ("N", 3)),
         ("Add", [("N", 1), ("N", "S")], {}, ("N", "S")),
         ("Add", [("N",), (4,)], {}, (4,)),
-        ("MatMul", [("N", "S", 4), (4, 5)], {}, ("N", "S", 5)),
         ("MatMul", [("N", 2, "S", 4), ("N", 2, 4, "S")], {}, ("N", 2, "S", "S")),
-        ("Gemm", [("N", 4), (4, 5), (5,)], {}, ("N", 5)),
-        ("Conv", [("N", 3, "H", 7), (4, 3, 3, 3)], {"pads": (1,) * 4}, ("N", 4, "H", 7)),
         ("Conv", [(1, 3, "H", "W"), (4, 3, 3, 3)], {"pads": (1,) * 4, "strides": (2, 2)},
          (1, 4, "((H+1)//2)", "((W+1)//2)")),
         ("ConvTranspose", [("N", 3, "H", 4), (3, 2, 2, 2)], {"strides": (2, 2)},
          ("N", 2, "2*H", 8)),
         ("MaxPool", [("N", 3, "H", 8)], {"kernel_shape": (2, 2), "strides": (2, 2)},
          ("N", 3, "((H)//2)", 4)),
-        ("Concat", [("N", 3), ("N", 4)], {"axis": 1}, ("N", 7)),
         ("Concat", [("N", 3), ("N", 3)], {"axis": 0}, ("2*N", 3)),
         ("Slice", [("N", "S")], {"starts": (1,), "ends": (2**63 - 1,), "axes": (1,)},
          ("N", "S-1")),
-        ("Pad", [("N", 3)], {"pads": (1, 0, 1, 2)}, ("N+2", 5)),
-        ("Tile", [("N", 3)], {"repeats": (2, 2)}, ("2*N", 6)),
         ("Gather", [(9, 4), ("N", "S")], {}, ("N", "S", 4)),
-        ("Expand", [("N", 1)], {"shape": ("N", 5)}, ("N", 5)),
         ("DepthToSpace", [("N", 8, "H", 2)], {"blocksize": 2}, ("N", 2, "2*H", 4)),
-        ("ReduceMean", [("N", "S")], {"axes": (1,), "keepdims": 0}, ("N",)),
     ],
 )  # fmt: skip
 def test_unknown_sizes(op, shapes, attributes, expected):
@@ -245,46 +248,25 @@ X, INTEGERS, TRUTH = floats(2, 3, 4), TensorType("int64", (4,)), TensorType("boo
         ("Add", [X], {}),
         ("Add", [X, X, X], {}),
         ("Add", [X, INTEGERS], {}),
-        ("Add", [X, floats(3)], {}),
         ("Add", [floats("N"), floats("S")], {}),
         ("Add", [X, None], {}),
         ("Exp", [INTEGERS], {}),
         ("Where", [X, X, X], {}),
         ("Not", [X], {}),
-        ("MatMul", [X, X], {}),
         ("MatMul", [X, floats()], {}),
         ("Gemm", [floats(2, 3), floats(3, 4), floats(2, 2, 4)], {}),
         ("Gemm", [floats(2, 3), floats(3, 4)], {"beta": 2.0}),
-        ("Gemm", [floats(2, 3), floats(4, 3)], {}),
-        ("Conv", [floats(1, 3, 4, 4), floats(2, 2, 3, 3)], {}),
-        ("Conv", [floats(1, 3, 4, 4), floats(2, 3, 5, 5)], {}),
         ("Conv", [floats(1, 3, 4, 4), floats(2, 3, 3, 3), floats(3)], {}),
         ("Conv", [floats(1, 3, 4), floats(2, 3, 3)], {}),
         ("Conv", [floats(1, 3, 4, 4), floats("N", 3, 3, 3)], {}),
-        ("ConvTranspose", [floats(1, 3, 4, 4), floats(2, 3, 3, 3)], {}),
-        ("MaxPool", [floats(1, 3, 4, 4)], {"kernel_shape": (2, 2), "pads": (2, 0, 0, 0)}),
-        ("MaxPool", [floats(1, 3, 4, 4)], {"kernel_shape": (2,)}),
         ("BatchNormalization", [floats(1, 3, 4), *[floats(4)] * 4], {}),
         ("LayerNormalization", [X, floats(3)], {"axis": -1}),
-        ("Softmax", [X], {"axis": 3}),
-        ("Transpose", [X], {"perm": (0, 1)}),
-        ("Transpose", [X], {"perm": (0, 1, 1)}),
-        ("Reshape", [X], {"shape": (5, 5)}),
         ("Reshape", [floats("A", "B", "C", "D")], {"shape": ("A*B", "C*D")}),
         ("Concat", [X, floats(2, 3)], {"axis": 0}),
-        ("Concat", [X, floats(3, 3, 4)], {"axis": 1}),
-        ("Split", [X], {"axis": 1, "split": (1, 1)}),
         ("Slice", [floats("N")], {"starts": (0,), "ends": (3,)}),
         ("Slice", [X], {"starts": (0,), "ends": (3,), "steps": (-1,)}),
-        ("Pad", [X], {"pads": (1, 1)}),
-        ("Pad", [X], {"pads": (0, 0, 0, -1, 0, 0)}),
-        ("Expand", [X], {"shape": (2, 2, 4)}),
         ("Expand", [floats(1)], {"shape": ("N",)}),
-        ("Tile", [X], {"repeats": (2,)}),
         ("Gather", [X, X], {}),
-        ("DepthToSpace", [floats(1, 3, 2, 2)], {"blocksize": 2}),
-        ("SpaceToDepth", [floats(1, 3, 3, 2)], {"blocksize": 2}),
-        ("ReduceMean", [X], {"axes": (3,)}),
     ],
 )
 def test_inputs_that_do_not_fit(op, types, attributes):

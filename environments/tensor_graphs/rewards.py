@@ -37,7 +37,7 @@ from typing import NamedTuple
 from environments.errors import UserError
 from environments.tensor_graphs.execution.backends import Backend
 from environments.tensor_graphs.execution.inputs import random_inputs
-from environments.tensor_graphs.execution.measuring import compare
+from environments.tensor_graphs.execution.measuring import Bench
 from environments.tensor_graphs.execution.sizes import NONE_OPEN, OpenSizes, Sizes
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.onnx_io import write
@@ -128,6 +128,6 @@ def end_to_end(backend: Backend, seconds: float = 1.0, sizes: Sizes = NONE_OPEN)
     def measure(first: Graph, graph: Graph) -> float:
         models = write(first), write(graph)
         inputs = random_inputs(models[0], sizes=OpenSizes(first).with_symbols(sizes))
-        return compare(*models, inputs, backend, seconds=seconds).ratio.value
+        return Bench(models[0], inputs, backend).compare(models[1], seconds=seconds).ratio.value
 
     return measure

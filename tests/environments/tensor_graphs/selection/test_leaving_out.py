@@ -153,7 +153,7 @@ def leave_out(path, visited, tmp_path, monkeypatch):
     rows = (Row(Sizes(), full),)
     chosen = Candidate(visited, file, None, "")
     before = Selection(chosen, "", (chosen,), Measurement(rows, full, ON.name, ON.name))
-    selector = Selector(path, Reference.of(ON.open(path)), trials, [ON], 0.1)
+    selector = Selector(path, Reference(ON.open(path)), trials, [ON], 0.1)
     return before, *LeavingOut(selector, tmp_path).run(before)
 
 

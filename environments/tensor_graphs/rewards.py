@@ -78,13 +78,9 @@ MeasureFn = Callable[[Graph, Graph], float]
 
 
 def make_reward(name: str, alpha: float = 0.8, beta: float = 0.2) -> RewardFn:
-    """Return the reward function of a name.
+    """Return the reward function of a name, one of REWARDS or SYMBOLS.
 
-    Args:
-      name: one of REWARDS or SYMBOLS; the latter have their own alpha and beta.
-      alpha: weight of the runtime in "runtime_and_memory"; of L in "least_and_runtime".
-      beta: weight of the memory accessed in "runtime_and_memory"; of the runtime in
-        "least_and_runtime".
+    The latter have their own alpha and beta.
 
     Raises:
       UserError: no reward has this name.
@@ -115,14 +111,9 @@ def make_reward(name: str, alpha: float = 0.8, beta: float = 0.2) -> RewardFn:
 
 
 def end_to_end(backend: Backend, seconds: float = 1.0, sizes: Sizes = NONE_OPEN) -> MeasureFn:
-    """Return a function that measures one whole model against another.
+    """Return a function that measures one whole model against another, for some seconds.
 
-    It runs the two in turns, so that other load on the machine hardly affects the result.
-
-    Args:
-      backend: the backend that runs the models.
-      seconds: wall time of each measurement.
-      sizes: the sizes that the models leave open, as the objective has them.
+    `sizes` are those that the models leave open, as the objective has them.
     """
 
     def measure(first: Graph, graph: Graph) -> float:

@@ -18,13 +18,11 @@ from environments.tensor_graphs.costs import objectives
 from environments.tensor_graphs.episode import Episode, Episodes
 from environments.tensor_graphs.execution.backends import backend
 from environments.tensor_graphs.execution.sizes import NONE_OPEN
-from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.model import Model
 from environments.tensor_graphs.observation.observation import without_list
 from environments.tensor_graphs.observation.tracking import BYTES, FLOPS, KERNELS
 from environments.tensor_graphs.rewards import Figures, MeasureFn
 from environments.tensor_graphs.rewriting.engine import Engine, State
-from environments.tensor_graphs.rewriting.matching import Match
 from environments.tensor_graphs.rules import files as rule_files
 from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.settings import Settings
@@ -102,19 +100,12 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
             measure_fn = rewards.end_to_end(backend(), sizes=sizes)
         self._measure_fn = measure_fn
         self._episode: Episode | None = None
-        self._measured: tuple[Graph | None, float] = None, 1.0
-        self._figures, self._estimated = Figures(1.0, 1.0, 1.0), 1.0
         self._info: dict[str, Any] = {}
 
     @property
     def rules(self) -> tuple[Rule, ...]:
         """The rules; actions number them in this order."""
         return self.episodes.rules
-
-    @property
-    def no_op(self) -> np.ndarray:
-        """The action that ends an episode."""
-        return np.array((len(self.rules), 0), np.int32)
 
     @property
     def episode(self) -> Episode:
@@ -131,16 +122,6 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
     def context(self) -> str:
         """The context of the current episode, or of the last one; "" before any episode."""
         return self._episode.view.name if self._episode else ""
-
-    @property
-    def best(self) -> State | None:
-        """The cheapest state of this episode so far; None before any episode."""
-        return self._episode.best if self._episode else None
-
-    @property
-    def trail(self) -> tuple[Match, ...]:
-        """The matches that were applied in this episode, in order."""
-        return tuple(self._episode.trail) if self._episode else ()
 
     def observation_spec(self) -> dict[str, array_spec.ArraySpec]:
         """Return the spec of each array; see `observation` and `graph_observation`."""
@@ -175,14 +156,13 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
     def reset_to(self, state: State, name: str = "") -> ts.TimeStep:
         """Start an episode at a given state.
 
+        Rewards and observations compare later graphs with this state's graph, as if it were a
+        model's first graph.
+
         Args:
           state: a state of this environment, or of another engine with the same rules and
             objective. In the latter case its matches are searched for again.
           name: the context that `get_info` returns.
-
-        Returns:
-          The first time step. Rewards and observations compare later graphs with this state's
-          graph, as if it were a model's first graph.
         """
         self._current_time_step = None
         self._current_time_step = self._begin(self.episodes.begin(state, name))

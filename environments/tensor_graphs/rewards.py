@@ -37,7 +37,7 @@ from typing import NamedTuple
 from environments.errors import UserError
 from environments.tensor_graphs.execution.backends import Backend
 from environments.tensor_graphs.execution.inputs import random_inputs
-from environments.tensor_graphs.execution.measuring import compare
+from environments.tensor_graphs.execution.measuring import Bench
 from environments.tensor_graphs.execution.sizes import NONE_OPEN, OpenSizes, Sizes
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.onnx_io import write
@@ -78,13 +78,9 @@ MeasureFn = Callable[[Graph, Graph], float]
 
 
 def make_reward(name: str, alpha: float = 0.8, beta: float = 0.2) -> RewardFn:
-    """Return the reward function of a name.
+    """Return the reward function of a name, one of REWARDS or SYMBOLS.
 
-    Args:
-      name: one of REWARDS or SYMBOLS; the latter have their own alpha and beta.
-      alpha: weight of the runtime in "runtime_and_memory"; of L in "least_and_runtime".
-      beta: weight of the memory accessed in "runtime_and_memory"; of the runtime in
-        "least_and_runtime".
+    The latter have their own alpha and beta.
 
     Raises:
       UserError: no reward has this name.
@@ -115,19 +111,14 @@ def make_reward(name: str, alpha: float = 0.8, beta: float = 0.2) -> RewardFn:
 
 
 def end_to_end(backend: Backend, seconds: float = 1.0, sizes: Sizes = NONE_OPEN) -> MeasureFn:
-    """Return a function that measures one whole model against another.
+    """Return a function that measures one whole model against another, for some seconds.
 
-    It runs the two in turns, so that other load on the machine hardly affects the result.
-
-    Args:
-      backend: the backend that runs the models.
-      seconds: wall time of each measurement.
-      sizes: the sizes that the models leave open, as the objective has them.
+    `sizes` are those that the models leave open, as the objective has them.
     """
 
     def measure(first: Graph, graph: Graph) -> float:
         models = write(first), write(graph)
         inputs = random_inputs(models[0], sizes=OpenSizes(first).with_symbols(sizes))
-        return compare(*models, inputs, backend, seconds=seconds).ratio.value
+        return Bench(models[0], inputs, backend).compare(models[1], seconds=seconds).ratio.value
 
     return measure

@@ -20,6 +20,7 @@ from environments.tensor_graphs.execution import equivalence, measuring
 from environments.tensor_graphs.execution.backends import Arrays
 from environments.tensor_graphs.execution.inputs import random_inputs
 from environments.tensor_graphs.execution.isolation import remote
+from environments.tensor_graphs.execution.reference import Reference
 from environments.tensor_graphs.execution.sizes import OpenSizes
 from tfrl_systems import experiments
 from tfrl_systems.settings import option
@@ -140,7 +141,7 @@ def measured(
     beside = {level: bench.compare(original, other_backend=level, seconds=0.5) for level in lower}
     level, quickest = min(beside.items(), key=lambda item: item[1].ratio.value)
     best = level if quickest.ratio.value < 1 else full
-    bench, own = measuring.Bench(original, inputs, best), best.open(original)
+    bench, own = measuring.Bench(original, inputs, best), Reference(best.open(original))
     coarsest = equivalence.least_exact_type(onnx_io.read(original))
     ratios, wrong = dict[str, measuring.Ratio](), dict[str, str]()
     runs = [(name, path, full.name) for name, path in others.items()]

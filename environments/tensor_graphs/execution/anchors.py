@@ -20,7 +20,7 @@ from typing import TypeGuard
 
 import numpy as np
 
-from environments.tensor_graphs.execution.precise import ImpreciseError, Precise
+from environments.tensor_graphs.execution.precise import ImpreciseError, Precise, captured
 from environments.tensor_graphs.execution.sizes import Sizes
 from environments.tensor_graphs.graph.nodes import Node, Ref
 from environments.tensor_graphs.onnx_io import bodies
@@ -70,11 +70,8 @@ _USUAL = 3.0
 def anchors(precise: Precise, sizes: Sizes) -> list[Anchors]:
     """Return the anchors of a model's inputs, in as few layers as hold all of them, four at most.
 
-    Anchors of different inputs, or of different elements of one, share a layer.
-
-    Args:
-      precise: the model.
-      sizes: the sizes that it leaves open, with those of inner values.
+    Anchors of different inputs, or of different elements of one, share a layer. `sizes` include
+    those of inner values.
     """
     layers: list[dict[str, np.ndarray]] = []
     for name, anchor in _Tracer(precise, sizes).anchors():
@@ -109,7 +106,7 @@ class _Tracer:
         for node in self._nodes.values():
             if bodies.has_bodies(node):
                 for body in bodies.control_of(node).bodies:
-                    self._outer.update(_captured(self._nodes, body))
+                    self._outer.update(captured(self._nodes, body))
 
     def anchors(self) -> Iterator[tuple[str, np.ndarray]]:
         """Yield an input and its anchor for each constant that can be traced to one."""
@@ -257,15 +254,6 @@ class _Tracer:
         if kind is None or kind.shape is None:
             raise ImpreciseError("a value of unknown rank")
         return tuple(map(self._sizes.value, kind.shape))
-
-
-def _captured(nodes: Mapping[int, Node], body: bodies.Body) -> Iterator[tuple[int, Ref]]:
-    """Yield the inputs of a body that stand for outer values, with these."""
-    for number, node in nodes.items():
-        if bodies.body_of(node) == body.name:
-            place = body.place_of_captured(node.attribute("place"))
-            if place >= 0:
-                yield number, body.captured[place]
 
 
 def _tags(shape: tuple[int, ...]) -> np.ndarray:

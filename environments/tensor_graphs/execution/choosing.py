@@ -73,7 +73,7 @@ def choose(
       sizes: what the model leaves open.
       requested: the numbers that the user gives; may be some of them.
       why_not: runs the model.
-      model: name of the model, for messages.
+      model: its name, for messages.
       own: the sizes of the user's own inputs.
       hints: further numbers to try, such as the sizes of the model's weights.
 
@@ -106,11 +106,10 @@ def choose(
 
 def _by_name(sizes: OpenSizes, requested: Given, model: str) -> dict[str, tuple[int, ...]]:
     """Return the given numbers by `OpenSize.name`; those of one place win over those of a name."""
+    named = [(sizes.named(name, model), numbers) for name, numbers in requested.items()]
     numbers_by_name: dict[str, tuple[int, ...]] = {}
-    for name, numbers in sorted(
-        requested.items(), key=lambda pair: len(sizes.named(pair[0], model))
-    ):
-        for size in sizes.named(name, model):
+    for sizes_of_name, numbers in sorted(named, key=lambda pair: len(pair[0])):
+        for size in sizes_of_name:
             numbers_by_name.setdefault(size.name, numbers)
     return numbers_by_name
 

@@ -12,11 +12,8 @@ element is also compared with its value in float64, as `reference` says.
 from __future__ import annotations
 
 import dataclasses
-import pathlib
 from collections.abc import Iterable
 from typing import Any
-
-import onnx
 
 from environments.errors import UserError
 from environments.tensor_graphs.execution.backends import Arrays, Backend, Model, Program, backend
@@ -74,7 +71,7 @@ def least_exact_type(graph: Graph) -> str:
 
 
 def check(
-    first: Model | Program | Reference,
+    first: Model | Reference,
     second: Model,
     trials: Iterable[Arrays],
     *,
@@ -85,7 +82,7 @@ def check(
     """Compare the outputs of two models.
 
     Args:
-      first: the model that is right by definition, or what runs it.
+      first: the model that is right by definition.
       second: the model to check; it has the same inputs.
       trials: the inputs to run both on, at least one.
       on: the backend that runs both; onnxruntime by default.
@@ -99,8 +96,7 @@ def check(
       UserError: a model cannot be run.
     """
     on = on or backend()
-    opened = on.open(first) if isinstance(first, pathlib.Path | onnx.ModelProto | bytes) else first
-    reference = Reference.of(opened)
+    reference = first if isinstance(first, Reference) else Reference(on.open(first))
     program, trials = _Fallible(on.open(second), second, below), list(trials)
     usual = reference.usual_errors(trials)
     worst: dict[str, Difference] = {}
@@ -128,9 +124,7 @@ class _Fallible:
     """Runs a model, and where that fails on inputs without elements, with less optimisation."""
 
     def __init__(self, program: Program, model: Model, below: Backend | None) -> None:
-        self._program = program
-        self._model = model
-        self._below = below
+        self._program, self._model, self._below = program, model, below
         self.has_failed = False
 
     def run(self, inputs: Arrays) -> dict[str, Any]:

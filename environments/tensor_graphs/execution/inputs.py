@@ -52,14 +52,7 @@ def random_inputs(
     Integers that index a tensor are within its bounds. Those that are compared with constants, as a
     sampling rate that chooses a branch, are one of these. Others are 0 or 1, as in a mask.
 
-    Args:
-      model: the model; its weights are not read.
-      seed: seed of the random numbers.
-      sizes: the sizes that the model leaves open.
-      kind: what floating-point inputs consist of, one of KINDS.
-
-    Returns:
-      An array for each input, by its name.
+    The model's weights are not read. `kind` is one of KINDS.
 
     Raises:
       UserError: an input does not fit into memory.
@@ -122,12 +115,8 @@ def inputs_near(
 ) -> dict[str, np.ndarray]:
     """Draw random inputs near given numbers; other arguments and errors as of `random_inputs`.
 
-    Args:
-      anchors: these numbers, in float64, by name of the input; NaN where there is none.
-      scale: standard deviation of the distance from them.
-      model: the model.
-      seed: seed of the random numbers.
-      sizes: the sizes that the model leaves open.
+    `anchors` has these numbers by name of the input, float64, NaN where there is none; `scale` is
+    the standard deviation of the distance from them.
     """
     random = np.random.default_rng([seed, 3])
     inputs = random_inputs(model, seed, sizes)

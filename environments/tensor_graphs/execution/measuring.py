@@ -72,8 +72,7 @@ class Comparison:
       ratio: the other model's time divided by the first's, the mean of both copies; below 1, the
         other is faster.
       same: the same ratio for a copy of the first model (A/A), which should be 1.
-      first_ms: median time of one run of the first model.
-      other_ms: median time of one run of the other model.
+      first_ms, other_ms: median time of one run of each.
       num_pairs: number of pairs of blocks that were measured.
     """
 
@@ -183,7 +182,8 @@ class Bench:
                 models = [self._model, second, self._model]
                 # Each process opens its model while the others open theirs.
                 with futures.ThreadPoolExecutor() as threads:
-                    programs = list(threads.map(_open, fresh, models[: len(fresh)]))
+                    opened = threads.map(lambda on, model: on.open(model), fresh, models)
+                    programs = list(opened)
                 run_on_one_processor(fresh)
                 opened_s = time.monotonic() - opening_s
                 # A process runs its model no shorter than half the time that it took to open that.
@@ -218,10 +218,6 @@ class Bench:
             turn += 1
 
 
-def _open(backend: Backend, model: Model) -> Program:
-    return backend.open(model)
-
-
 def _comparison_of(turns: Sequence[Turn]) -> Comparison:
     first_s, second_s, same_s = zip(*turns, strict=True)
     # Both copies are the first model, and one of them may have a bad place in memory.
@@ -233,15 +229,6 @@ def _comparison_of(turns: Sequence[Turn]) -> Comparison:
         other_ms=1e3 * statistics.median(second_s),
         num_pairs=len(turns),
     )
-
-
-def compare(
-    first: Model, second: Model, inputs: Arrays, backend: Backend, *,
-    other_backend: Backend | None = None, seconds: float = 10.0,
-) -> Comparison:  # fmt: skip
-    """Measure two models against each other; see `Bench` and `Bench.compare`."""
-    bench = Bench(first, inputs, backend)
-    return bench.compare(second, other_backend=other_backend, seconds=seconds)
 
 
 def size_bytes(model: Model) -> int:

@@ -15,7 +15,7 @@ import functools
 import itertools
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -270,11 +270,8 @@ class _Frame:
         attributes = onnx.NodeProto.FromString(node.attribute("node")).attribute
         names = [attribute.name for attribute in attributes]
         body = control.bodies[names.index("then_branch" if is_true else "else_branch")]
-        bound = {}
-        for number in ordered(self.precise.graph.nodes, body.outputs, _needed):
-            if bodies.body_of(self.precise.graph.nodes[number]) == body.name:
-                place = body.place_of_captured(self.precise.graph.nodes[number].attribute("place"))
-                bound[number] = self._at(body.captured[place])
+        inputs = captured(self.precise.graph.nodes, body)
+        bound = {number: self._at(ref) for number, ref in inputs}
         return _Frame(self.precise, body.outputs, self.inputs, bound, self.until_s).run()
 
     def _note_sizes(self, node: Node, values: Values) -> None:
@@ -285,6 +282,15 @@ class _Frame:
                 for size, number in zip(shape, array.shape, strict=True):
                     if isinstance(size, str) and dimensions.is_name(size):
                         self.sizes.setdefault(size, number)
+
+
+def captured(nodes: Mapping[int, Node], body: bodies.Body) -> Iterator[tuple[int, Ref]]:
+    """Yield the inputs of a body that stand for outer values, with these."""
+    for number, node in nodes.items():
+        if bodies.body_of(node) == body.name:
+            place = body.place_of_captured(node.attribute("place"))
+            if place >= 0:
+                yield number, body.captured[place]
 
 
 def _needed(node: Node) -> list[int]:

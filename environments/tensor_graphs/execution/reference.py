@@ -54,7 +54,7 @@ def excess(exact: np.ndarray, own: np.ndarray, actual: np.ndarray, usual: float 
       exact: the output in float64.
       own: the output of the model itself, of the same shape and of floating-point type.
       actual: the output of the candidate.
-      usual: the usual of `usual_error` on several inputs.
+      usual: the median of `usual_error` on several inputs.
     """
     if own.dtype.name not in _ROUNDINGS or exact.shape != own.shape or not own.size:
         return 0.0
@@ -123,11 +123,7 @@ once that has taken so many seconds."""
 
 
 class Reference:
-    """A program that is right by definition, and what it returned; it runs once on each inputs.
-
-    Attributes:
-      program: the program.
-    """
+    """A program that is right by definition, and what it returned; it runs once on each inputs."""
 
     def __init__(
         self, program: Program, precise: Precise | None = None, exact_s: float = EXACT_S
@@ -146,11 +142,6 @@ class Reference:
         self._exact: dict[int, dict[str, np.ndarray] | None] = {}
         self._errors: dict[int, dict[str, float]] = {}
 
-    @classmethod
-    def of(cls, program: Program | Reference) -> Reference:
-        """Return a reference for what may be one already."""
-        return program if isinstance(program, Reference) else cls(program)
-
     def run(self, inputs: Arrays) -> dict[str, Any]:
         """Return the outputs; see `Program.run`."""
         if id(inputs) not in self._outputs:
@@ -165,9 +156,21 @@ class Reference:
         return self._runs_s[id(inputs)]
 
     def rounding(self, inputs: Arrays) -> dict[str, float]:
-        """Return the change of each output with the last digits of the inputs; see `rounding`."""
+        """Return how much each output changes with the last digits of the inputs.
+
+        Each number of the inputs that is no integer is replaced by a neighbour. The relative errors
+        are by output, inf where not comparable.
+        """
         if id(inputs) not in self._roundings:
-            self._roundings[id(inputs)] = rounding(self.program, inputs, self.run(inputs))
+            random = np.random.default_rng(0)
+            nudged = {
+                name: _neighbours(array, random) if array.dtype.kind == "f" else array
+                for name, array in inputs.items()
+            }
+            differences = compare_outputs(self.run(inputs), self.program.run(nudged))
+            self._roundings[id(inputs)] = {
+                difference.output: difference.relative_error for difference in differences
+            }
         return self._roundings[id(inputs)]
 
     def exact(self, inputs: Arrays) -> dict[str, np.ndarray] | None:
@@ -237,21 +240,6 @@ class Reference:
 
 def _is_judged(own: Any, exact: np.ndarray) -> bool:
     return isinstance(own, np.ndarray) and own.dtype.kind == "f" and own.shape == exact.shape
-
-
-def rounding(program: Program, inputs: Arrays, outputs: Mapping[str, Any]) -> dict[str, float]:
-    """Return how much a program's outputs change with the last digits of its inputs.
-
-    Each number of the inputs that is no integer is replaced by a neighbour; `outputs` is what the
-    program returned before that. The relative errors are by output, inf where not comparable.
-    """
-    random = np.random.default_rng(0)
-    nudged = {
-        name: _neighbours(array, random) if array.dtype.kind == "f" else array
-        for name, array in inputs.items()
-    }
-    differences = compare_outputs(outputs, program.run(nudged))
-    return {difference.output: difference.relative_error for difference in differences}
 
 
 def _neighbours(array: np.ndarray, random: np.random.Generator) -> np.ndarray:

@@ -102,7 +102,7 @@ class OpenSize:
     @property
     def names(self) -> set[str]:
         """All names by which the size may be given."""
-        return {self.own, *map(place_name, self.places)} - {""}
+        return {self.own, *map(_place_name, self.places)} - {""}
 
 
 class OpenSizes:
@@ -186,7 +186,7 @@ class OpenSizes:
         chosen: dict[str, int] = {}
         for size in self.all:
             lengths = {
-                place_name((name, axis)): arrays[name].shape[axis]
+                _place_name((name, axis)): arrays[name].shape[axis]
                 for name, axis in size.places
                 if name in arrays
             }
@@ -252,8 +252,7 @@ def _varied(sizes: Sizes, place: Place, size: int) -> Sizes:
     return dataclasses.replace(sizes, shapes=tuple(shapes.items()))
 
 
-def place_name(place: Place) -> str:
-    """Return INPUT[AXIS]."""
+def _place_name(place: Place) -> str:
     return f"{place[0]}[{place[1]}]"
 
 
@@ -280,7 +279,7 @@ def _open_sizes(
     counts = collections.Counter(owns.values())
     return tuple(
         OpenSize(
-            own_name if own_name and counts[own_name] == 1 else place_name(occurrences[0]),
+            own_name if own_name and counts[own_name] == 1 else _place_name(occurrences[0]),
             symbol,
             tuple(occurrences),
             own_name,

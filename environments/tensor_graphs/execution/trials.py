@@ -24,7 +24,7 @@ import onnx
 from environments.errors import UserError
 from environments.isolation.process import CrashError
 from environments.tensor_graphs.execution.anchors import anchors
-from environments.tensor_graphs.execution.backends import Arrays, Program
+from environments.tensor_graphs.execution.backends import Arrays
 from environments.tensor_graphs.execution.inputs import (
     KINDS,
     NoInputsError,
@@ -86,7 +86,7 @@ class Trials:
 
 def make_trials(
     model: onnx.ModelProto,
-    program: Program | Reference,
+    reference: Reference,
     points: Sequence[Sizes],
     own: Sequence[Trial] = (),
     precise: Precise | None = None,
@@ -96,9 +96,9 @@ def make_trials(
 
     Args:
       model: the model; its weights are not read.
-      program: runs it.
+      reference: runs it.
       points: the combinations of sizes; the first one leads the search.
-      own: inputs that the user gives.
+      own: the user's inputs.
       precise: the model in float64; it tells which inputs are special.
       edges: sizes at which the model may run, to compare at too.
 
@@ -106,7 +106,6 @@ def make_trials(
       NoInputsError: none are given, and none can be drawn on which the model runs.
     """
     at_first = [trial for trial in own if trial.sizes == points[0]]
-    reference = Reference.of(program)
     try:
         drawn, kind, note = _telling(model, reference, points[0])
     except NoInputsError:
@@ -212,15 +211,12 @@ def _telling(
 
 def _note(kind: str, why: str, silent: Sequence[str]) -> str:
     """Say why inputs are not of the usual kind, and which outputs tell nothing even so."""
-    if kind == KINDS[0] and not why:
-        return ""
     if kind == KINDS[0]:
-        note = f"{why} on all random inputs that were tried"
-    else:
-        note = f"compared on {kind}, since on {KINDS[0]} {why}"
-        if silent:
-            verb = "is" if len(silent) == 1 else "are"
-            note += f"; {', '.join(map(repr, silent))} {verb} still not telling"
+        return f"{why} on all random inputs that were tried" if why else ""
+    note = f"compared on {kind}, since on {KINDS[0]} {why}"
+    if silent:
+        verb = "is" if len(silent) == 1 else "are"
+        note += f"; {', '.join(map(repr, silent))} {verb} still not telling"
     return note
 
 

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import heapq
 import random
-from typing import Any
 
+from environments.tensor_graphs.rewriting.matching import Match
 from environments.tensor_graphs.search.record import Record
-from environments.tensor_graphs.search.results import State, Visited
+from environments.tensor_graphs.search.results import Visited
+
+_BEAM_WIDTH, _BEAM_PATIENCE = 8, 4
+_NUM_WALKS, _NUM_STEPS = 10, 50
 
 
 def greedy(record: Record) -> None:
@@ -27,51 +30,42 @@ def greedy(record: Record) -> None:
         here = cheapest
 
 
-def taso(record: Record, alpha: float = 1.05, max_dequeued: int | None = None) -> None:
+def taso(record: Record, alpha: float = 1.05) -> None:
     """Search by cost-based backtracking: Algorithm 1 of the thesis (2.1.1), as TASO implements it.
 
-    TASO's implementation adds three things to the printed algorithm. It skips graphs that it has
+    TASO's implementation adds two things to the printed algorithm. It skips graphs that it has
     seen before (by their hashes), without which the queue would never become empty. It drops graphs
-    with more than twice the nodes of the first one, and ends after a given number of graphs. The
-    printed S_i(G) is one graph; here, as in TASO, a rule makes one at each place where it matches.
+    with more than twice the nodes of the first one. (It also ends after 1,000 graphs; here only the
+    budget ends the search.) The printed S_i(G) is one graph; here, as in TASO, a rule makes one at
+    each place where it matches.
 
     Args:
       record: see the module.
       alpha: the search goes on from graphs that cost less than this many times the best one.
-      max_dequeued: number of graphs taken from the queue after which the search ends; None for no
-        limit. TASO's default is 1,000.
     """
     start = record.best
-    max_nodes = 2 * _num_nodes(start.state)
+    max_nodes = 2 * len(start.state.graph.nodes)
     record.is_new(start.state)
     # The queue holds (parent, match) in place of states: states are large, and few are dequeued.
-    queue: list[tuple[float, int, Visited, Any]] = [(start.cost_ms, 0, start, None)]
-    dequeued = 0
-    while queue and (max_dequeued is None or dequeued < max_dequeued):
+    queue: list[tuple[float, int, Visited, Match | None]] = [(start.cost_ms, 0, start, None)]
+    while queue:
         _, _, here, match = heapq.heappop(queue)
-        dequeued += 1
         if match is not None:
             here = Visited(here.state.apply(match), here, match)
         for match in here.state.matches:
             child = record.expand(here, match, count=False)
-            if _num_nodes(child.state) > max_nodes or not record.is_new(child.state):
+            if len(child.state.graph.nodes) > max_nodes or not record.is_new(child.state):
                 continue
             record.count(child)
             if child.cost_ms < alpha * record.best.cost_ms:
                 heapq.heappush(queue, (*_order(child), here, match))
 
 
-def beam(record: Record, width: int = 8, patience: int = 4) -> None:
-    """Expand the cheapest few graphs of each depth.
-
-    Args:
-      record: see the module.
-      width: number of graphs of each depth that are expanded.
-      patience: number of depths in a row without a cheaper graph after which the search ends.
-    """
+def beam(record: Record) -> None:
+    """Expand the cheapest few graphs of each depth, until some depths make none cheaper."""
     record.is_new(record.best.state)
     level, without_gain = [record.best], 0
-    while level and without_gain < patience:
+    while level and without_gain < _BEAM_PATIENCE:
         best_ms = record.best.cost_ms
         children = []
         for here in level:
@@ -80,24 +74,17 @@ def beam(record: Record, width: int = 8, patience: int = 4) -> None:
                 if record.is_new(child.state):
                     record.count(child)
                     children.append(child)
-        level = heapq.nsmallest(width, children, key=_order)
+        level = heapq.nsmallest(_BEAM_WIDTH, children, key=_order)
         without_gain = 0 if record.best.cost_ms < best_ms else without_gain + 1
 
 
-def random_walk(record: Record, seed: int = 0, num_steps: int = 50, num_walks: int = 10) -> None:
-    """Take random steps: the baseline that any other search has to beat.
-
-    Args:
-      record: see the module; each walk begins at its best state when the search began.
-      seed: of the random steps.
-      num_steps: steps of each walk.
-      num_walks: number of walks.
-    """
+def random_walk(record: Record, seed: int = 0) -> None:
+    """Take random steps, some times: the baseline that any other search has to beat."""
     generator = random.Random(seed)
     start = record.best
-    for _ in range(num_walks):
+    for _ in range(_NUM_WALKS):
         here = start
-        for _ in range(num_steps):
+        for _ in range(_NUM_STEPS):
             if not here.state.matches:
                 break
             here = record.expand(here, generator.choice(here.state.matches))
@@ -106,7 +93,3 @@ def random_walk(record: Record, seed: int = 0, num_steps: int = 50, num_walks: i
 def _order(visited: Visited) -> tuple[float, int]:
     """Return a key that sorts by cost; ties are broken alike in every process."""
     return visited.cost_ms, hash(visited.state.graph)
-
-
-def _num_nodes(state: State) -> int:
-    return len(getattr(state.graph, "nodes", ()))

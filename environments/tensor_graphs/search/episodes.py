@@ -6,38 +6,35 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.rewriting.engine import State
+from environments.tensor_graphs.rewriting.matching import Match
 from environments.tensor_graphs.search.record import Record
-from environments.tensor_graphs.search.results import Match, State, Visited
+from environments.tensor_graphs.search.results import Visited
 
 _PATIENCE, _NODES_PER_PATIENCE = 20, 6
 _MAX_COST_RATIO = 1.05
 
 
+Played = Iterable[tuple[Match, State]]
+"""Matches, each with the state after it, applied one by one as they are asked for."""
+
+
 class Guide(Protocol):
     """What plays episodes on one model, such as a learned policy."""
 
-    def play(self, number: int, start: State) -> Iterable[tuple[Match, State]]:
-        """Play an episode.
+    def play(self, number: int, start: State) -> Played:
+        """Play episode `number` from a state.
 
-        Args:
-          number: index of the episode. Episode 0 consists of the likeliest steps, and is the same
-            whenever it begins at the same state; the others are drawn at random.
-          start: the state where it begins.
-
-        Returns:
-          The matches, each with the state after it, applied one by one as they are asked for.
+        Episode 0 consists of the likeliest steps, and is the same whenever it begins at the same
+        state; the others are drawn at random.
         """
 
 
 class Hope:
     """Tells when an episode is hopeless.
 
-    It is after some steps without a graph cheaper than its cheapest, or at a graph that costs more
-    than `_MAX_COST_RATIO` times that one, the bound of TASO's backtracking.
-
-    Args:
-      start: where the episode begins.
-      patience: number of those steps.
+    It is after `patience` steps without a graph cheaper than its cheapest, or at a graph that costs
+    more than `_MAX_COST_RATIO` times that one, the bound of TASO's backtracking.
     """
 
     def __init__(self, start: Visited, patience: int) -> None:

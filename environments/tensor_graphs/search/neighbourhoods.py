@@ -10,6 +10,7 @@ from typing import Any
 
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import CONSTANT, INPUT, Node, TensorType
+from environments.tensor_graphs.rewriting.matching import Match
 from environments.tensor_graphs.search.results import Visited
 
 _SMALL = 16
@@ -65,19 +66,9 @@ def region_of(origin: Visited, here: Visited) -> set[int]:
     return region
 
 
-def nodes_of(match: Any) -> Collection[int]:
-    """Return the nodes that the rule of a match replaces."""
-    return getattr(match, "nodes", None) or match.location
-
-
-def only_removes(match: Any) -> bool:
-    """Whether the rule of a match computes nothing that it does not replace."""
-    return getattr(match, "only_removes", False)
-
-
-def signature_of(signatures: NodeSignatures, match: Any) -> Key:
+def signature_of(signatures: NodeSignatures, match: Match) -> Key:
     """Return a key that is equal for matches that are expected to change the cost alike."""
-    return (match.rule, *(signatures.signature(number) for number in nodes_of(match)))
+    return (match.rule, *map(signatures.signature, match.nodes))
 
 
 def fingerprint(graph: Graph, new: Collection[int], gone: Collection[int]) -> int:
@@ -107,9 +98,6 @@ class NodeSignatures:
 
     The names of inputs and the values of large constants are left out, so that corresponding nodes
     of a model's layers look alike. Each hash is computed when it is first asked for.
-
-    Args:
-      graph: the graph.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -141,9 +129,7 @@ class NodeSignatures:
     def colour(self, number: int, radius: int) -> int:
         """Hash the neighbourhood of a node: Weisfeiler and Leman's colour refinement.
 
-        Args:
-          number: the node.
-          radius: length in edges of the paths that are looked at.
+        `radius` is the length in edges of the paths that are looked at.
         """
         colour = self._colours.get((number, radius))
         if colour is None:

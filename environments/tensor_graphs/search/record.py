@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from environments.tensor_graphs.rewriting.engine import State
+from environments.tensor_graphs.rewriting.matching import Match
 from environments.tensor_graphs.search.results import (
     EXHAUSTED,
     INTERRUPTED,
@@ -14,11 +16,10 @@ from environments.tensor_graphs.search.results import (
     OUT_OF_PATIENCE,
     OUT_OF_TIME,
     Budget,
-    Match,
     OnProgress,
     Progress,
     Result,
-    State,
+    Step,
     Visited,
     step_of,
 )
@@ -37,11 +38,9 @@ class Record:
     All searches apply rules by `expand`, so that all count expansions alike.
 
     Attributes:
-      method: name of the search.
       start: the state where the search began.
       best: the cheapest state so far.
       expansions: number of expansions so far.
-      seen: hashes of the graphs that `is_new` was asked about.
     """
 
     def __init__(
@@ -53,26 +52,17 @@ class Record:
         earlier: Progress | None = None,
     ) -> None:
         """Begin at `start`, or go on from where an earlier search from there has come."""
-        self.method = method
+        self._method = method
         self.start = Visited(start)
         self.best = earlier.best if earlier else self.start
         self.expansions = self._expansions_of_best = earlier.expansions if earlier else 0
-        self.seen: set[Hashable] = set()
+        # Hashes of the graphs that `is_new` was asked about.
+        self._seen: set[int] = set()
         self._budget = budget
         self._on_progress = on_progress
         self._began_s = self._reported_s = time.monotonic()
         self._candidates: list[tuple[float, int, Visited]] = []
         self._keep(self.best)
-
-    @property
-    def seconds(self) -> float:
-        """Wall time so far."""
-        return time.monotonic() - self._began_s
-
-    @property
-    def progress(self) -> Progress:
-        """How far the search has come."""
-        return Progress(self.expansions, self.seconds, self.best)
 
     def run(self, method: Callable[..., None], **settings: Any) -> Result:
         """Call a search; it ends by itself, when the budget is spent, or by Ctrl-C."""
@@ -83,17 +73,13 @@ class Record:
             stopped = str(spent)
         except KeyboardInterrupt:
             stopped = INTERRUPTED
-        self.report()
-        return self.result(stopped)
+        self._report()
+        return self._result(stopped)
 
-    def expand(self, origin: Visited, match: Any, *, count: bool = True) -> Visited:
-        """Apply a match.
+    def expand(self, origin: Visited, match: Match, *, count: bool = True) -> Visited:
+        """Apply a match to a state that has it, and count this as an expansion.
 
-        Args:
-          origin: the state to apply it to.
-          match: one of the state's matches.
-          count: whether to count this as an expansion. If not, the caller calls `count` once it
-            knows that the result is new.
+        Without `count` the caller calls that once it knows that the result is new.
 
         Raises:
           BudgetSpent: the budget is spent; nothing was applied.
@@ -115,9 +101,9 @@ class Record:
     def is_new(self, state: State) -> bool:
         """Whether a state's graph is new; it is not when this is asked again."""
         key = hash(state.graph)
-        if key in self.seen:
+        if key in self._seen:
             return False
-        self.seen.add(key)
+        self._seen.add(key)
         return True
 
     def check(self) -> None:
@@ -135,26 +121,25 @@ class Record:
             raise BudgetSpent(OUT_OF_PATIENCE)
         if now_s - self._reported_s >= _REPORT_EVERY_S:
             self._reported_s = now_s
-            self.report()
+            self._report()
 
-    def report(self) -> None:
-        """Call `on_progress`."""
+    def _report(self) -> None:
         if self._on_progress is not None:
-            self._on_progress(self.progress)
+            seconds = time.monotonic() - self._began_s
+            self._on_progress(Progress(self.expansions, seconds, self.best))
 
-    def result(self, stopped: str) -> Result:
-        """Return what was found."""
+    def _result(self, stopped: str) -> Result:
         candidates: dict[float, Visited] = {self.best.cost_ms: self.best}
         for _, _, visited in sorted(self._candidates, key=lambda entry: (-entry[0], -entry[1])):
             candidates.setdefault(visited.cost_ms, visited)
         return Result(
-            method=self.method,
+            method=self._method,
             best=self.best.state,
             path=self.best.path,
             candidates=tuple(candidates.values()),
             start_cost_ms=self.start.cost_ms,
             expansions=self.expansions,
-            seconds=self.seconds,
+            seconds=time.monotonic() - self._began_s,
             stopped=stopped,
             expansions_of_best=self._expansions_of_best,
         )
@@ -173,7 +158,7 @@ class Record:
             heapq.heapreplace(self._candidates, entry)
 
 
-def replay(start: Visited, path: Sequence[Match]) -> Visited:
+def replay(start: Visited, path: Sequence[Match | Step]) -> Visited:
     """Apply the steps of a path again; return the state where it ends.
 
     Args:

@@ -28,16 +28,14 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
+from environments.tensor_graphs.rewriting.matching import Match
 from environments.tensor_graphs.search.episodes import Guide, likeliest, patience_with
 from environments.tensor_graphs.search.neighbourhoods import (
     Key,
     NodeSignatures,
     changed_since,
     fingerprint,
-    nodes_of,
-    only_removes,
     region_of,
     rules_that_lost_matches,
     signature_of,
@@ -97,8 +95,6 @@ class _Regions:
     """The state of one search.
 
     Attributes:
-      record: keeps what is found.
-      alpha: as in `regions`.
       here: the state that is being improved.
       changes_ms: for each signature of a match, the change of cost when one was last applied.
       recipes: for each key, those that begin with it; the one found last comes first.
@@ -107,10 +103,8 @@ class _Regions:
     """
 
     def __init__(self, record: Record, alpha: float, here: Visited) -> None:
-        self.record = record
-        self.alpha = alpha
+        self.record, self.alpha, self.here = record, alpha, here
         self.radius = 1
-        self.here = here
         self.changes_ms: dict[Key, float] = {}
         self.recipes: dict[Key, list[Recipe]] = {}
         self.failed: set[Key] = set()
@@ -129,6 +123,7 @@ class _Regions:
         """Go to the cheapest graph that the guide meets; learn from its steps."""
         patience = patience_with(self.here.state.graph)
         for before, after in likeliest(self.record, guide, self.here, patience):
+            assert after.match is not None
             key = signature_of(NodeSignatures(before.state.graph), after.match)
             self.changes_ms[key] = after.cost_ms - before.cost_ms
             if after.cost_ms < self.here.cost_ms:
@@ -174,7 +169,9 @@ class _Regions:
 
     def _after_removal(self) -> Visited | None:
         signatures = NodeSignatures(self.here.state.graph)
-        for match in filter(only_removes, self.here.state.matches):
+        for match in self.here.state.matches:
+            if not match.only_removes:
+                continue
             key = signature_of(signatures, match)
             if key not in self.changes_ms or self.changes_ms[key] < 0:
                 child = self._apply(self.here, match, key)
@@ -221,16 +218,16 @@ class _Regions:
 
     def _applied_at_all(self, here: Visited, rule: str) -> Visited:
         """Apply a rule at all locations where it matches; return the state after that."""
-        places = {tuple(match.location) for match in here.state.matches if match.rule == rule}
+        places = {match.location for match in here.state.matches if match.rule == rule}
         while True:
             remaining = (
                 match
                 for match in here.state.matches
-                if match.rule == rule and tuple(match.location) in places
+                if match.rule == rule and match.location in places
             )
             if (match := next(remaining, None)) is None:
                 return here
-            places.discard(tuple(match.location))
+            places.discard(match.location)
             here = self.record.expand(here, match)
 
     def _applied_where_it_pays(self, here: Visited, rule: str) -> Visited:
@@ -244,18 +241,18 @@ class _Regions:
     def _apply_once_where_it_pays(self, rule: str) -> bool:
         signatures, matches = NodeSignatures(self.here.state.graph), self.here.state.matches
 
-        def change_at_once_ms(match: Any) -> float:
-            nodes = set(nodes_of(match))
+        def change_at_once_ms(match: Match) -> float:
+            nodes = set(match.nodes)
             return min(
                 self.changes_ms.get(signature_of(signatures, neighbour), 0.0)
                 for neighbour in matches
-                if not nodes.isdisjoint(nodes_of(neighbour))
+                if not nodes.isdisjoint(neighbour.nodes)
             )
 
         starts = [match for match in matches if match.rule == rule]
         return self._improve_from(signatures, starts, _RETURN_EFFORT, change_at_once_ms)
 
-    def _apply(self, here: Visited, match: Any, key: Key) -> Visited:
+    def _apply(self, here: Visited, match: Match, key: Key) -> Visited:
         """Apply a match, and remember what that changes of the cost."""
         child = self.record.expand(here, match)
         self.changes_ms[key] = child.cost_ms - here.cost_ms
@@ -265,27 +262,25 @@ class _Regions:
         """Search each region, and go to the first cheaper graph; return whether there is one."""
         signatures, matches = NodeSignatures(self.here.state.graph), self.here.state.matches
         # The cheapest steps are tried first: one that costs nothing may well prepare another.
-        changes_ms = [
-            self.changes_ms.get(signature_of(signatures, match), 0.0) for match in matches
-        ]
-        order = sorted(zip(matches, changes_ms, strict=True), key=lambda pair: pair[1])
-        starts = [match for match, _ in order]
+        starts = sorted(
+            matches, key=lambda match: self.changes_ms.get(signature_of(signatures, match), 0.0)
+        )
         return self._improve_from(signatures, starts, effort, lambda match: 0.0)
 
     def _improve_from(
         self,
         signatures: NodeSignatures,
-        matches: Iterable[Any],
+        matches: Iterable[Match],
         effort: int,
-        to_beat_ms: Callable[[Any], float],
+        to_beat_ms: Callable[[Match], float],
     ) -> bool:
         """Take steps that begin with one of the matches and save enough; return whether any do.
 
         Args:
-          signatures: signatures of the state that is being improved.
-          matches: matches of that state, in the order in which they are tried.
+          signatures: those of the state that is being improved.
+          matches: in the order in which they are tried.
           effort: steps that the search from each match may try.
-          to_beat_ms: for a match, the change of cost in ms that the steps from it must be below.
+          to_beat_ms: for a match, the change of cost that the steps from it must be below.
         """
         for match in matches:
             key = self._key(signatures, match)
@@ -299,7 +294,7 @@ class _Regions:
             self.failed.add(key)
         return False
 
-    def _explore(self, match: Any, effort: int) -> Visited | None:
+    def _explore(self, match: Match, effort: int) -> Visited | None:
         """Search best-first from a match and around it, for `effort` steps.
 
         Returns:
@@ -309,11 +304,9 @@ class _Regions:
         limit_ms = self.alpha * origin.cost_ms
         best: Visited | None = None
         seen: set[int] = set()
-        queue: list[tuple[float, int, Visited, Iterator[tuple[Any, Key]]]] = []
-        here, steps = (
-            origin,
-            iter([(match, signature_of(NodeSignatures(origin.state.graph), match))]),
-        )
+        queue: list[tuple[float, int, Visited, Iterator[tuple[Match, Key]]]] = []
+        key = signature_of(NodeSignatures(origin.state.graph), match)
+        here, steps = origin, iter([(match, key)])
         tried = enough = 0
         while tried < effort and not (best and tried > enough):
             step = next(steps, None)
@@ -336,7 +329,7 @@ class _Regions:
             _, _, here, steps = queue[0]
         return best
 
-    def _near(self, origin: Visited, here: Visited) -> Iterator[tuple[Any, Key]]:
+    def _near(self, origin: Visited, here: Visited) -> Iterator[tuple[Match, Key]]:
         """Yield the matches of `here` in the region that a search from `origin` has changed.
 
         Matches that are known to save something come first; among them and among the others those
@@ -345,20 +338,21 @@ class _Regions:
         region = region_of(origin, here)
         signatures = NodeSignatures(here.state.graph)
         last = here.match.rule if here.match else ""
-        candidates = [
+        near = [
             (match, signature_of(signatures, match))
             for match in here.state.matches
-            if not region.isdisjoint(nodes_of(match))
+            if not region.isdisjoint(match.nodes)
         ]
-        changes_ms = [self.changes_ms.get(key, 0.0) for _, key in candidates]
-        # The sort is stable: the engine's order breaks ties, and is the same in every process.
-        order = sorted(
-            zip(candidates, changes_ms, strict=True),
-            key=lambda pair: (pair[1] >= 0, pair[0][0].rule != last, pair[1]),
-        )
-        yield from (candidate for candidate, _ in order)
 
-    def _follow_recipes(self, match: Any, key: Key) -> Visited | None:
+        def rank(pair: tuple[Match, Key]) -> tuple[bool, bool, float]:
+            match, key = pair
+            change_ms = self.changes_ms.get(key, 0.0)
+            return change_ms >= 0, match.rule != last, change_ms
+
+        # The sort is stable: the engine's order breaks ties, and is the same in every process.
+        yield from sorted(near, key=rank)
+
+    def _follow_recipes(self, match: Match, key: Key) -> Visited | None:
         """Follow the recipes that begin with a match's key; return the first cheaper state."""
         for recipe in self.recipes.get(key, ()):
             here = self.record.expand(self.here, match)
@@ -369,7 +363,7 @@ class _Regions:
                     candidate
                     for candidate in here.state.matches
                     if candidate.rule == wanted[0]
-                    and not region.isdisjoint(nodes_of(candidate))
+                    and not region.isdisjoint(candidate.nodes)
                     and self._key(signatures, candidate) == wanted
                 )
                 if (following := next(alike, None)) is None:
@@ -383,13 +377,13 @@ class _Regions:
         """Remember the steps from `here` to a cheaper state, under the key of the first one."""
         steps = []
         for visited in cheaper.since(self.here):
-            assert visited.parent is not None
+            assert visited.parent is not None and visited.match is not None
             signatures = NodeSignatures(visited.parent.state.graph)
             steps.append(self._key(signatures, visited.match))
         recipe, recipes = tuple(steps), self.recipes.setdefault(key, [])
         if recipe not in recipes:
             recipes.insert(0, recipe)
 
-    def _key(self, signatures: NodeSignatures, match: Any) -> Key:
+    def _key(self, signatures: NodeSignatures, match: Match) -> Key:
         """Return a key that is equal for matches whose next steps are expected to be the same."""
-        return (match.rule, *(signatures.colour(number, self.radius) for number in nodes_of(match)))
+        return (match.rule, *(signatures.colour(number, self.radius) for number in match.nodes))

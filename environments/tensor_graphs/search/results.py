@@ -4,60 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import NamedTuple
 
-from environments.tensor_graphs.graph.nodes import Change
-
-
-class Match(Protocol):
-    """A place where a rule applies."""
-
-    @property
-    def rule(self) -> str:
-        """Name of the rule."""
-
-    @property
-    def location(self) -> tuple[int, ...]:
-        """The nodes that distinguish this match from others of the same rule."""
-
-
-class State(Protocol):
-    """A graph with its matches and its cost. `engine.State` is one; tests have others."""
-
-    @property
-    def graph(self) -> Any:
-        """The graph; equal graphs compare equal and have the same hash in every process."""
-
-    @property
-    def matches(self) -> Sequence[Any]:
-        """All matches, in an order that is the same in every process."""
-
-    @property
-    def change(self) -> Change | None:
-        """What the step that made this state changed in the graph; None at the start."""
-
-    @property
-    def cost_ms(self) -> float:
-        """Cost of the graph, in ms."""
-
-    def apply(self, match: Any) -> State:
-        """Return the state after a match is applied; this state does not change."""
+from environments.tensor_graphs.rewriting.engine import State
+from environments.tensor_graphs.rewriting.matching import Match
 
 
 class Step(NamedTuple):
-    """A match as it is written down: the thesis's action (xfer, location), section 3.2.3.
-
-    Attributes:
-      rule: name of the rule.
-      location: the nodes that distinguish the match from others of the rule.
-    """
+    """A match as it is written down: the thesis's action (xfer, location), section 3.2.3."""
 
     rule: str
     location: tuple[int, ...]
 
 
-def step_of(match: Match) -> Step:
+def step_of(match: Match | Step) -> Step:
     """Return the step that applies a match."""
     return Step(match.rule, tuple(match.location))
 
@@ -66,10 +27,7 @@ def step_of(match: Match) -> Step:
 class Visited:
     """A state and the path to it from where the search began.
 
-    Attributes:
-      state: the state.
-      parent: the state before it; None at the start.
-      match: the match that was applied to the parent; None at the start.
+    `match` was applied to `parent`; both are None at the start.
     """
 
     state: State
@@ -83,7 +41,7 @@ class Visited:
 
     @property
     def cost_ms(self) -> float:
-        """Cost of the state, in ms."""
+        """Cost of the state."""
         return self.state.cost_ms
 
     @property
@@ -130,13 +88,7 @@ class Budget:
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """How far a search has come.
-
-    Attributes:
-      expansions: number of expansions so far.
-      seconds: wall time so far.
-      best: the cheapest state so far.
-    """
+    """How far a search has come: expansions, wall time and the cheapest state so far."""
 
     expansions: int
     seconds: float
@@ -144,7 +96,7 @@ class Progress:
 
     @property
     def best_cost_ms(self) -> float:
-        """Cost of the cheapest state so far, in ms."""
+        """Cost of the cheapest state so far."""
         return self.best.cost_ms
 
 
@@ -160,13 +112,10 @@ class Result:
     """What a search found.
 
     Attributes:
-      method: name of the search.
       best: the cheapest state; of equally cheap ones the first that was found.
-      path: the steps to it.
       candidates: the cheapest states with their paths, the best one first; their costs differ.
-      start_cost_ms: cost of the state where the search began.
-      expansions: number of expansions. Searches that recognise graphs that they have seen (taso,
-        beam) do not count those again.
+      expansions: searches that recognise graphs that they have seen (taso, beam) do not count those
+        again.
       seconds: wall time, without that of an earlier search.
       stopped: why the search ended: "exhausted" (nothing was left to try), "out of time", "out of
         expansions", "out of patience" (nothing was found in much of the time) or "interrupted".

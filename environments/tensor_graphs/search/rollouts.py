@@ -27,22 +27,15 @@ longer possible at its end may have saved more.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
 
-from environments.tensor_graphs.search.episodes import Guide, Hope
+from environments.tensor_graphs.rewriting.engine import State
+from environments.tensor_graphs.search.episodes import Guide, Hope, Played
 from environments.tensor_graphs.search.record import Record
-from environments.tensor_graphs.search.results import (
-    Budget,
-    Match,
-    OnProgress,
-    Progress,
-    Result,
-    State,
-    Visited,
-)
+from environments.tensor_graphs.search.results import Budget, OnProgress, Progress, Result, Visited
 
 _PATIENCE = 8
 _MAX_WITHOUT_GAIN, _MIN_GAIN = 24, 1e-3
@@ -55,23 +48,14 @@ _MAX_PROBED = 64
 class Player(Guide, Protocol):
     """A guide that remembers what steps save on the model."""
 
-    def probe(self, number: int, start: State) -> Iterable[tuple[Match, State]]:
+    def probe(self, number: int, start: State) -> Played:
         """Take single steps from one state, the likeliest first, none whose saving is known.
 
-        Args:
-          number: index of the episode in whose place this is done.
-          start: the state from which each step is taken.
-
-        Returns:
-          The matches, each with the state after it, applied one by one as they are asked for.
+        This is done in place of episode `number`.
         """
 
-    def descend(self, start: State) -> Iterable[tuple[Match, State]]:
-        """Take the steps that are known to save something, each from the cheapest state so far.
-
-        Returns:
-          The matches, each with the state after it, applied one by one as they are asked for.
-        """
+    def descend(self, start: State) -> Played:
+        """Take the steps that are known to save something, each from the cheapest state so far."""
 
 
 def follow(
@@ -88,7 +72,7 @@ def follow(
     Args:
       start: where the first episode begins, and every fourth one after it.
       player: plays the episodes.
-      num_rollouts: number of episodes, those replaced by probing included.
+      num_rollouts: those replaced by probing included.
       budget: when to end at the latest; no limit by default.
       on_progress: called a few times a second.
       earlier: how far an earlier search has come; this one goes on from its cheapest graph, and

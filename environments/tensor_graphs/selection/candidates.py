@@ -1,4 +1,4 @@
-"""Candidates: rewritten models as a user would get them, compared with the original."""
+"""Candidates: rewritten models as a user would get them, and what is known of them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import pathlib
 import time
 from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
 
 from environments.errors import UserError
 from environments.tensor_graphs.execution import equivalence
@@ -14,8 +15,8 @@ from environments.tensor_graphs.execution.backends import Backend
 from environments.tensor_graphs.execution.equivalence import Equivalence, least_exact_type
 from environments.tensor_graphs.execution.measuring import Comparison
 from environments.tensor_graphs.execution.reference import Reference
+from environments.tensor_graphs.execution.sizes import Sizes
 from environments.tensor_graphs.execution.trials import Trial
-from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.onnx_io import save
 from environments.tensor_graphs.search.results import Visited
 from environments.tensor_graphs.selection.contributions import segments_of
@@ -38,6 +39,66 @@ class Candidate:
     equivalence: Equivalence | None
     refusal: str
     screening: Comparison | None = None
+
+
+class Row(NamedTuple):
+    """A comparison of a candidate with the original, both fully optimised by the backend.
+
+    Attributes:
+      sizes: the sizes at which both ran.
+      comparison: how fast they are.
+      is_single: whether both ran on one thread, where the others ran on several.
+    """
+
+    sizes: Sizes
+    comparison: Comparison
+    is_single: bool = False
+
+    @property
+    def where(self) -> str:
+        """What distinguishes it from the others, for people to read."""
+        return "1 thread" if self.is_single else str(self.sizes)
+
+
+@dataclasses.dataclass(frozen=True)
+class Measurement:
+    """How fast a candidate runs, measured end to end against the original.
+
+    Attributes:
+      rows: the comparisons at each of the sizes, those that led the search first. The last one is
+        that at which the candidate failed, if it did.
+      at_best_levels: the comparison with each at its own best level of optimisation.
+      original_level: name of the backend at the original's best level.
+      candidate_level: name of the backend at the candidate's best level.
+      unmeasured: sizes at which it is right, but for which there was no time.
+    """
+
+    rows: tuple[Row, ...]
+    at_best_levels: Comparison
+    original_level: str
+    candidate_level: str
+    unmeasured: tuple[Sizes, ...] = ()
+
+    @property
+    def fully_optimised(self) -> Comparison:
+        """The comparison at the sizes that led the search."""
+        return self.rows[0].comparison
+
+    @property
+    def slower(self) -> Row | None:
+        """The first comparison in which the candidate is slower beyond A/A; None without one."""
+        return next((row for row in self.rows if not is_no_slower(row.comparison)), None)
+
+    @property
+    def is_gain(self) -> bool:
+        """Whether to prefer the candidate to the original."""
+        is_faster = self.fully_optimised.is_faster and is_no_slower(self.at_best_levels)
+        return is_faster and self.slower is None
+
+
+def is_no_slower(comparison: Comparison) -> bool:
+    """Whether the other model is not slower by more than two copies differ."""
+    return comparison.ratio.value <= 1 + comparison.margin
 
 
 def worth_measuring(visited: Visited, max_states: int = 5) -> list[Visited]:
@@ -81,31 +142,20 @@ def verify(
     for number, visited in enumerate(proposed):
         if has_right and time.monotonic() > until_s:
             return
-        path = directory / f"candidate-{number}.onnx"
-        graph = visited.state.graph
-        assert isinstance(graph, Graph)
-        candidate = Candidate(visited, path, None, "")
+        candidate = Candidate(visited, directory / f"candidate-{number}.onnx", None, "")
         try:
-            save(graph, path)
+            save(visited.state.graph, candidate.path)
         except UserError as error:
             yield dataclasses.replace(candidate, refusal=str(error))
             continue
-        checked = verified(reference, candidate, trials, on, below)
-        equivalence = checked.equivalence
-        if (
-            equivalence
-            and not checked.refusal
-            and not equivalence.num_exact
-            and _uses(visited, lossy)
-        ):
+        candidate = verified(reference, candidate, trials, on, below)
+        is_exact = candidate.equivalence is None or candidate.equivalence.num_exact
+        may_have_lost = any(step.rule in lossy for step in visited.path)
+        if not candidate.refusal and not is_exact and may_have_lost:
             refusal = "it may lose digits, and float64 could not be computed to tell"
-            checked = dataclasses.replace(checked, refusal=refusal)
-        has_right |= not checked.refusal
-        yield checked
-
-
-def _uses(visited: Visited, rules: Collection[str]) -> bool:
-    return any(state.step is not None and state.step.rule in rules for state in visited.trail)
+            candidate = dataclasses.replace(candidate, refusal=refusal)
+        has_right |= not candidate.refusal
+        yield candidate
 
 
 def verified(
@@ -117,12 +167,13 @@ def verified(
 ) -> Candidate:
     """Return a candidate that was compared with the original on further inputs."""
     try:
-        inputs = [trial.inputs for trial in trials]
-        start = candidate.visited.trail[0].state.graph
-        assert isinstance(start, Graph)
-        least_exact = least_exact_type(start)
         equal = equivalence.check(
-            reference, candidate.path, inputs, on=on, below=below, computed_in=least_exact
+            reference,
+            candidate.path,
+            [trial.inputs for trial in trials],
+            on=on,
+            below=below,
+            computed_in=least_exact_type(candidate.visited.trail[0].state.graph),
         )
     except UserError as error:
         return dataclasses.replace(candidate, refusal=str(error))

@@ -1,9 +1,9 @@
 """How much each rule on a path contributed: as estimated, and as measured.
 
-The trail is cut wherever another rule takes over. The graph at the end of each segment is written
-to a file and measured against the original; a segment's contribution is the difference between its
-two ends. The segments of one rule are added up. Where rules alternate too often to measure each
-segment, because one makes the other possible, neighbouring segments are joined.
+The trail is cut wherever another rule takes over. The graph at the end of each segment is measured
+against the original; a segment's contribution is the difference between its two ends. The segments
+of one rule are added up. Where rules alternate too often to measure each segment, because one makes
+the other possible, neighbouring segments are joined.
 """
 
 from __future__ import annotations
@@ -11,14 +11,9 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
-import math
-import pathlib
-import time
 from collections.abc import Sequence
 
-from environments.tensor_graphs.execution.measuring import FEW_PAIRS, Bench, Comparison
-from environments.tensor_graphs.graph.graph import Graph
-from environments.tensor_graphs.onnx_io import save
+from environments.tensor_graphs.execution.measuring import Comparison
 from environments.tensor_graphs.search.results import Visited
 
 _MAX_SEGMENTS = 12
@@ -32,7 +27,7 @@ class Contribution:
     """What one rule contributed, or several rules whose segments were joined.
 
     Attributes:
-      rules: names of the rules; the one that was applied most often comes first.
+      rules: the one that was applied most often comes first.
       states: the states that they led to, in the order of the path.
       estimated_saving_ms: cost that they saved, by the objective's estimate.
       measured_saving: part of the original's run time that they saved, in [-inf, 1]; None if it was
@@ -86,8 +81,8 @@ def contributions(
 
     Args:
       visited: the state where the path ends.
-      measured: for each of `segments_of(visited)`, the graph at its end against the original, as
-        `measure_segments` returns it; empty if nothing was measured.
+      measured: for each of `segments_of(visited)`, the graph at its end against the original; empty
+        if nothing was measured.
     """
     segments = segments_of(visited) if measured else segments_of(visited, len(visited.trail))
     groups: dict[frozenset[str], Contribution] = {}
@@ -138,34 +133,3 @@ def shares(groups: Sequence[Contribution]) -> tuple[Contribution, ...]:
 def _saved_ms(segment: Segment) -> float:
     assert segment[0].parent is not None
     return segment[0].parent.cost_ms - segment[-1].cost_ms
-
-
-def measure_segments(
-    bench: Bench,
-    visited: Visited,
-    directory: pathlib.Path,
-    seconds: float,
-    until_s: float = math.inf,
-) -> list[Comparison]:
-    """Measure the graph at the end of each of `segments_of(visited)` against the original.
-
-    The models' files are written into the directory and deleted again.
-
-    Returns:
-      For each segment, the graph at its end against the original; nothing if that takes too long.
-    """
-    comparisons: list[Comparison] = []
-    segments = segments_of(visited)
-    began_s = time.monotonic()
-    for number, segment in enumerate(segments):
-        now_s = time.monotonic()
-        # The others will take about as long as those before.
-        if now_s + (len(segments) - number) * (now_s - began_s) / max(number, 1) > until_s:
-            return []
-        path = directory / f"segment-{number}.onnx"
-        graph = segment[-1].state.graph
-        assert isinstance(graph, Graph)
-        save(graph, path)
-        comparisons.append(bench.compare(path, seconds=seconds, pairs=FEW_PAIRS, until_s=until_s))
-        path.unlink()
-    return comparisons

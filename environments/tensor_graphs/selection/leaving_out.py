@@ -12,31 +12,27 @@ import dataclasses
 import pathlib
 import time
 from collections.abc import Collection
+from typing import NamedTuple
 
 from environments.tensor_graphs.execution.backends import Backend
 from environments.tensor_graphs.execution.measuring import FEW_PAIRS, Bench, Comparison
 from environments.tensor_graphs.graph.nodes import Change
+from environments.tensor_graphs.onnx_io import save
 from environments.tensor_graphs.rewriting.matching import Match
 from environments.tensor_graphs.search.results import Visited
 from environments.tensor_graphs.selection.candidates import Candidate, verify
 from environments.tensor_graphs.selection.contributions import (
     Contribution,
     contributions,
-    measure_segments,
+    segments_of,
 )
 from environments.tensor_graphs.selection.selection import Selection, Selector
 
 _PAIRS = 2 * FEW_PAIRS
 
 
-@dataclasses.dataclass(frozen=True)
-class Needed:
-    """A group of rules that measured slower, but without which the graph is slower still.
-
-    Attributes:
-      rules: names of the rules.
-      why: what was found without them.
-    """
+class Needed(NamedTuple):
+    """Rules that measured slower, and what was found without them: the graph is slower still."""
 
     rules: tuple[str, ...]
     why: str
@@ -47,8 +43,8 @@ class Account:
     """A candidate without what measured slower, and what its rules save.
 
     Attributes:
-      candidate: the candidate.
-      measured: its segments, as `measure_segments` returns them.
+      measured: for each of its segments, the graph at its end against the original; empty where
+        there was no time for all of them.
       needed: groups that measured slower and were kept.
       left_out: groups that were left out.
     """
@@ -71,9 +67,7 @@ class LeavingOut:
     def __init__(
         self, selector: Selector, directory: pathlib.Path, below: Backend | None = None
     ) -> None:
-        self._selector = selector
-        self._directory = directory
-        self._below = below
+        self._selector, self._directory, self._below = selector, directory, below
         self._round = 0
 
     def run(self, selection: Selection) -> tuple[Selection, Account]:
@@ -122,11 +116,22 @@ class LeavingOut:
         return account
 
     def _measured(self, visited: Visited) -> tuple[Comparison, ...]:
-        """Measure what each rule saves; return nothing if there is no time for all of them."""
-        selector = self._selector
+        """Measure the graph at the end of each segment; return nothing if that takes too long."""
+        selector, segments = self._selector, segments_of(visited)
         selector.on_progress("measuring what each rule saves")
-        measure = (selector.bench, visited, self._directory, selector.short_s, selector.until_s)
-        return tuple(measure_segments(*measure))
+        comparisons: list[Comparison] = []
+        began_s = time.monotonic()
+        for number, segment in enumerate(segments):
+            now_s = time.monotonic()
+            # The others will take about as long as those before.
+            others_s = (len(segments) - number) * (now_s - began_s) / max(number, 1)
+            if now_s + others_s > selector.until_s:
+                return ()
+            path = self._directory / f"segment-{number}.onnx"
+            save(segment[-1].state.graph, path)
+            comparisons.append(selector.compare_shortly(path, selector.until_s))
+            path.unlink()
+        return tuple(comparisons)
 
     def _without(self, account: Account, group: Contribution) -> Account:
         """Return the account without a group, or with the reason why it is needed."""
@@ -167,7 +172,7 @@ def replay_without(visited: Visited, left_out: Collection[Visited]) -> Visited:
     skipped = {id(skipped_state) for skipped_state in left_out}
     for step in steps:
         match, change = step.match, step.state.change
-        assert isinstance(match, Match) and change is not None
+        assert match is not None and change is not None
         again = None if id(step) in skipped else _match_again(state, match, numbers)
         if again is None:
             numbers.update(_undone(match, change, numbers))
@@ -185,11 +190,12 @@ def _match_again(state: Visited, match: Match, numbers: dict[int, int]) -> Match
     wanted = (
         tuple(numbers.get(root, root) for root in match.location[:roots]) + match.location[roots:]
     )
-    for candidate in state.state.matches:
-        if candidate.rule == match.rule and candidate.location == wanted:
-            assert isinstance(candidate, Match)
-            return candidate
-    return None
+    matches = (
+        candidate
+        for candidate in state.state.matches
+        if candidate.rule == match.rule and candidate.location == wanted
+    )
+    return next(matches, None)
 
 
 def _undone(match: Match, change: Change, numbers: dict[int, int]) -> dict[int, int]:

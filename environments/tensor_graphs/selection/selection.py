@@ -34,8 +34,13 @@ from environments.tensor_graphs.execution.measuring import (
 from environments.tensor_graphs.execution.reference import Reference
 from environments.tensor_graphs.execution.sizes import Sizes
 from environments.tensor_graphs.execution.trials import Trial, Trials
-from environments.tensor_graphs.selection.candidates import Candidate, verified
-from environments.tensor_graphs.selection.measurement import Measurement, Row, is_no_slower
+from environments.tensor_graphs.selection.candidates import (
+    Candidate,
+    Measurement,
+    Row,
+    is_no_slower,
+    verified,
+)
 
 _SCREENING = 0.1
 """Part of the time of a final measurement that each of the first, short ones takes."""
@@ -100,10 +105,11 @@ def first_right(
     return Selection(None, _why_none(everyone), tuple(everyone))
 
 
+@dataclasses.dataclass(eq=False)
 class Selector:
     """Measures candidates against one original model: all shortly, then the fastest at length.
 
-    Args:
+    Attributes:
       original: the model's file.
       reference: runs the model.
       trials: the inputs to measure on.
@@ -117,33 +123,26 @@ class Selector:
         as there is time.
     """
 
-    def __init__(
-        self,
-        original: pathlib.Path,
-        reference: Reference,
-        trials: Trials,
-        levels: Sequence[Backend],
-        seconds: float,
-        on_progress: OnProgress = lambda _: None,
-        until_s: float = math.inf,
-        single: Backend | None = None,
-        optional: Collection[Sizes] = (),
-    ) -> None:
-        self._single, self._optional = single, optional
-        self._original = original
-        self.reference = reference
-        self.trials = trials
-        self.levels = levels
-        self._seconds = seconds
-        self.short_s = _SCREENING * seconds
-        self.on_progress = on_progress
-        self.until_s = until_s
+    original: pathlib.Path
+    reference: Reference
+    trials: Trials
+    levels: Sequence[Backend]
+    seconds: float
+    on_progress: OnProgress = lambda _: None
+    until_s: float = math.inf
+    single: Backend | None = None
+    optional: Collection[Sizes] = ()
+
+    @property
+    def short_s(self) -> float:
+        """Wall time of a short measurement."""
+        return _SCREENING * self.seconds
 
     @functools.cached_property
     def bench(self) -> Bench:
         """Measures other models against the original, at the sizes that led the search."""
         inputs = self.trials.measured[0].inputs
-        return Bench(self._original, inputs, self.levels[0], self.reference.program)
+        return Bench(self.original, inputs, self.levels[0], self.reference.program)
 
     def select(self, candidates: Sequence[Candidate]) -> Selection:
         """Measure the candidates that were not refused, and choose one or none."""
@@ -201,7 +200,7 @@ class Selector:
         end_s = time.monotonic() + _SCREENED * self._left_s
         num_affordable = self.affordable(_SCREENED)
         # A short measurement of a single one would only put off the long one.
-        if not num_affordable or (len(right) == 1 and self._left_s < _FEW_FINAL * self._seconds):
+        if not num_affordable or (len(right) == 1 and self._left_s < _FEW_FINAL * self.seconds):
             yield right[0]
             return
         for number, candidate in enumerate(right[:num_affordable]):
@@ -214,10 +213,15 @@ class Selector:
         """Return a candidate that was measured shortly, unless it was before."""
         if candidate.screening is not None:
             return candidate
-        screening = self.bench.compare(
-            candidate.path, seconds=self.short_s, pairs=FEW_PAIRS, until_s=end_s
+        return dataclasses.replace(candidate, screening=self.compare_shortly(candidate.path, end_s))
+
+    def compare_shortly(
+        self, path: pathlib.Path, end_s: float, on: Backend | None = None
+    ) -> Comparison:
+        """Measure a model against the original, for a tenth of a final measurement."""
+        return self.bench.compare(
+            path, other_backend=on, seconds=self.short_s, pairs=FEW_PAIRS, until_s=end_s
         )
-        return dataclasses.replace(candidate, screening=screening)
 
     @property
     def _left_s(self) -> float:
@@ -233,7 +237,7 @@ class Selector:
         **others: Any,
     ) -> Comparison:
         """Measure a candidate as a user would, in fresh processes, for a part of the usual time."""
-        seconds = min(part * self._seconds, _FINAL * self._left_s)
+        seconds = min(part * self.seconds, _FINAL * self._left_s)
         return bench.compare(
             path,
             seconds=seconds,
@@ -245,13 +249,13 @@ class Selector:
     def measure(self, candidate: Candidate) -> tuple[Candidate, Measurement]:
         """Measure a candidate at all sizes, until it turns out to be wrong or slower at one."""
         first, *others = self.trials.measured
-        self.on_progress(f"measuring the fastest candidate: {self._seconds:.0f} s at {first.sizes}")
+        self.on_progress(f"measuring the fastest candidate: {self.seconds:.0f} s at {first.sizes}")
         full, level = self._finally(candidate.path, self.bench), self.levels[0].name
         measurement = Measurement((Row(first.sizes, full),), full, level, level)
         for trial in others:
             if not measurement.is_gain:
                 break
-            is_optional = trial.sizes in self._optional
+            is_optional = trial.sizes in self.optional
             if not self._left_s and not is_optional:
                 why = f"{NO_TIME} it at {trial.sizes}"
                 candidate = dataclasses.replace(candidate, refusal=why)
@@ -267,9 +271,9 @@ class Selector:
             bench = self.bench.at(trial.inputs)
             row = Row(trial.sizes, self._finally(candidate.path, bench, _AT_OTHER_SIZES, 1))
             measurement = dataclasses.replace(measurement, rows=(*measurement.rows, row))
-        if self._single is not None and measurement.is_gain and not candidate.refusal:
+        if self.single is not None and measurement.is_gain and not candidate.refusal:
             self.on_progress("measuring the fastest candidate on one thread")
-            bench = Bench(self._original, first.inputs, self._single)
+            bench = Bench(self.original, first.inputs, self.single)
             alone = self._finally(candidate.path, bench, _AT_OTHER_SIZES, 1)
             row = Row(first.sizes, alone, is_single=True)
             measurement = dataclasses.replace(measurement, rows=(*measurement.rows, row))
@@ -280,11 +284,11 @@ class Selector:
     def _at_best_levels(self, path: pathlib.Path, measurement: Measurement) -> Measurement:
         """Return the measurement with that of both models at the levels that suit them best."""
         self.on_progress("measuring both at each level of optimisation")
-        best = self._best_level(self._original)
+        best = self._best_level(self.original)
         own = self._best_level(path, measurement.fully_optimised.ratio)
         if best.name == own.name == self.levels[0].name:
             return measurement
-        bench = Bench(self._original, self.trials.measured[0].inputs, best)
+        bench = Bench(self.original, self.trials.measured[0].inputs, best)
         at_best = self._finally(path, bench, other_backend=own)
         return dataclasses.replace(
             measurement,
@@ -303,9 +307,7 @@ class Selector:
         for level in self.levels[1:]:
             if time.monotonic() > end_s or not self.affordable(_SCREENED):
                 break
-            comparison = self.bench.compare(
-                model, other_backend=level, seconds=self.short_s, pairs=FEW_PAIRS, until_s=end_s
-            )
+            comparison = self.compare_shortly(model, end_s, level)
             is_faster = comparison.ratio.high < at_first.low - comparison.margin
             if is_faster and comparison.ratio.value < least:
                 best, least = level, comparison.ratio.value

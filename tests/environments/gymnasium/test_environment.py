@@ -150,7 +150,7 @@ def test_the_last_decision_in_words(make):
     graphs.reset(seed=0)
     location = int(np.flatnonzero(graphs.unwrapped.action_masks())[0])
     graphs.step(location)
-    rule = graphs.unwrapped.system_environment.trail[0].rule
+    rule = graphs.unwrapped.system_environment.episode.trail[0].rule
     assert graphs.render().startswith(f"bert-tiny, step 1, {rule}, match 0: ")
     function = make(NAMES[2], render_mode="ansi")
     function.reset(seed=0, options={"context": (0.25, -0.5, 0.75)})

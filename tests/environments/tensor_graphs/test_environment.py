@@ -64,6 +64,10 @@ def make(*graphs, rules=(back, there), objective=None, seed=0, measure_fn=None, 
     )
 
 
+def no_op(environment):
+    return np.array([len(environment.rules), 0], np.int32)
+
+
 class TestContract(EnvironmentContractTest):
     settings = {}
 
@@ -129,7 +133,7 @@ def test_one_episode_by_hand():
     assert last.is_last() and last.discount == 0
     assert last.reward == pytest.approx(100 * 2 / 6)
     assert last.observation["xfer_mask"].tolist() == [False, True]
-    assert [match.rule for match in environment.trail] == ["back", "back"]
+    assert [match.rule for match in environment.episode.trail] == ["back", "back"]
     assert environment.state.cost_ms == 2
     assert environment.get_info() == {
         "context": "relus-3",
@@ -154,10 +158,10 @@ def test_no_op_ends_and_what_is_not_allowed_changes_nothing():
     for action in ([0, 1], [2, 1], [1, 11]):
         step = environment.step(np.array(action, np.int32))
         assert step.reward == -100 and step.is_mid() and environment.state is start
-    last = environment.step(environment.no_op)
+    last = environment.step(no_op(environment))
     assert last.reward == 0 and last.is_last()
     assert environment.get_info()["invalid_steps"] == 3
-    assert environment.step(environment.no_op).is_first()
+    assert environment.step(no_op(environment)).is_first()
 
 
 def test_who_may_not_stop_goes_on_while_a_rule_matches():
@@ -165,7 +169,7 @@ def test_who_may_not_stop_goes_on_while_a_rule_matches():
     seen = environment.reset().observation
     assert seen["xfer_mask"].tolist() == [True, False] and not seen["location_masks"][1].any()
     assert seen["actions"][seen["action_mask"]].tolist() == [[0, 0]]
-    assert environment.step(environment.no_op).reward == rewards.INVALID
+    assert environment.step(no_op(environment)).reward == rewards.INVALID
     last = environment.step(np.array([0, 0], np.int32))
     assert last.is_last() and last.observation["xfer_mask"].tolist() == [False, True]
 
@@ -177,7 +181,7 @@ def test_an_episode_begins_some_random_steps_away():
     for _ in range(30):
         first = environment.reset()
         num_relus = int(first.observation["n_node"][0]) - 1
-        assert environment.trail == () and first.observation["globals"][0, 0] == 1
+        assert environment.episode.trail == [] and first.observation["globals"][0, 0] == 1
         while not environment.step(np.array([0, 0], np.int32)).is_last():
             pass
         info = environment.get_info()
@@ -235,7 +239,7 @@ def test_an_episode_begins_at_a_state_as_at_a_model_of_its_graph(monkeypatch):
     for _ in range(3):
         environment.step(np.array([np.flatnonzero(environment.state.xfer_mask)[0], 0], np.int32))
     state = environment.state
-    assert environment.trail and len(state.matches) > 1
+    assert environment.episode.trail and len(state.matches) > 1
     second, third = (make(state.graph, **settings, **OF_GRAPHS) for _ in range(2))
     expected = second.reset()
     started, start = [], Engine.start
@@ -246,12 +250,12 @@ def test_an_episode_begins_at_a_state_as_at_a_model_of_its_graph(monkeypatch):
     following = second.step(action)
     for player, num_started in ((environment, 0), (third, 1), (third, 1)):
         step = player.reset_to(state, "again")
-        assert step.is_first() and player.trail == () and len(started) == num_started
+        assert step.is_first() and player.episode.trail == [] and len(started) == num_started
         assert (player.state is state) == (player is environment)
         assert player.current_time_step() is step
         assert_same(step, expected)
         assert_same(player.step(action), following)
-        assert player.step(player.no_op).is_last() and player.get_info()["context"] == "again"
+        assert player.step(no_op(player)).is_last() and player.get_info()["context"] == "again"
 
 
 def assert_same(actual, expected):
@@ -284,14 +288,14 @@ def test_a_graph_that_grows_too_large_ends_the_episode():
     environment.reset()
     with pytest.raises(UserError, match="relus-1 has become after 1 steps, found 3"):
         environment.step(np.array([1, 0], np.int32))
-    assert environment.step(environment.no_op).is_first()
+    assert environment.step(no_op(environment)).is_first()
 
 
 def test_what_the_engine_has_no_matches_for():
     environment = make(relus(1), rules=(back,))
     seen = environment.reset().observation
     assert seen["xfer_mask"].tolist() == [False, True] and seen["action_mask"].sum() == 1
-    assert environment.step(environment.no_op).is_last()
+    assert environment.step(no_op(environment)).is_last()
 
 
 def test_it_is_made_by_its_name():

@@ -27,9 +27,6 @@ class Ahead:
       learned: types of values that no inference knows (`onnx_io.read`).
       trials: the inputs.
       seconds: no further outputs are computed once these have taken so long.
-
-    Attributes:
-      trials: see above.
     """
 
     def __init__(

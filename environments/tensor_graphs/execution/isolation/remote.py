@@ -35,30 +35,16 @@ _REFERENCE = model_process("onnx's reference implementation")
 
 @dataclasses.dataclass(frozen=True)
 class Isolated:
-    """A backend whose models are run by `own` in another process; by default all share one."""
+    """A backend whose models are run by `own` in another process; by default all share one.
+
+    Its name, version, threads and whether it fuses are those of `own`.
+    """
 
     own: Backend
     process: Process = _SHARED
 
-    @property
-    def name(self) -> str:
-        """Name by which `backend` finds it."""
-        return self.own.name
-
-    @property
-    def version(self) -> str:
-        """Version of the library."""
-        return self.own.version
-
-    @property
-    def fuses(self) -> bool:
-        """Whether it may run several operators as one kernel."""
-        return self.own.fuses
-
-    @property
-    def threads(self) -> int:
-        """On how many threads it runs each operator."""
-        return self.own.threads
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.own, name)
 
     def rewritten(self, model: Model) -> tuple[onnx.ModelProto, Backend] | None:
         """Return the model after the backend's optimisations; see `Backend.rewritten`."""
@@ -135,10 +121,8 @@ def evaluate(model: onnx.ModelProto, inputs: Arrays, within_s: float) -> list[An
       CrashError: it took longer.
       UserError: the model cannot be run.
     """
-    content = model.SerializeToString()
-    _REFERENCE.send(do="evaluate", model=content, inputs=dict(inputs))
-    outputs: list[Any] = _REFERENCE.answer(within_s)["outputs"]
-    return outputs
+    _REFERENCE.send(do="evaluate", model=model.SerializeToString(), inputs=dict(inputs))
+    return _REFERENCE.answer(within_s)["outputs"]
 
 
 def start() -> None:

@@ -65,7 +65,7 @@ def numbers_with_all_axes(x, c: Constant):
     """A number beside a tensor whose last axis has the size 1.
 
     onnxruntime then goes through the tensor element by element, unless the number has as many axes
-    (`search.broadcasting`), which is 40 times as fast.
+    (`search.fused_formula`), which is 40 times as fast.
     """
     full = op.Reshape(c, shape=repeat(1, x.rank))
     where = [*map(only_where, (c.size == 1, c.rank < x.rank, x.dim(-1) == 1))]

@@ -13,6 +13,7 @@ from environments.tensor_graphs import models, onnx_io
 from environments.tensor_graphs.execution import backends, equivalence, inputs
 from environments.tensor_graphs.execution.backends import backend
 from environments.tensor_graphs.execution.differences import compare_outputs
+from environments.tensor_graphs.execution.reference import Reference
 from tests.environments.tensor_graphs.execution.models import (
     of_x,
     parsed,
@@ -83,7 +84,7 @@ def test_onnxruntimes_layout_of_images_without_elements():
     kernel = np.ones((16, 16, 1, 1), np.float32)
     model.graph.initializer.append(numpy_helper.from_array(kernel, "w"))
     full, below = backend("onnxruntime"), backend("onnxruntime-extended")
-    first = below.open(model)
+    first = Reference(below.open(model))
     none, image = (
         dict.fromkeys("xz", np.ones((number, 16, 4, 4), np.float32)) for number in (0, 1)
     )

@@ -46,7 +46,7 @@ def test_a_comparison_worked_by_hand(work_clock) -> None:
     feeds = inputs.random_inputs(short)
     backend = backends.backend("onnxruntime-disable")
     for seconds, num_pairs in ((0.1, 9), (0.95, 10), (1.95, 20)):
-        comparison = measuring.compare(short, long, feeds, backend, seconds=seconds)
+        comparison = measuring.Bench(short, feeds, backend).compare(long, seconds=seconds)
         assert (comparison.first_ms, comparison.other_ms) == (pytest.approx(10), pytest.approx(80))
         ratios = [getattr(comparison.ratio, name) for name in ("value", "low", "high")]
         same = [getattr(comparison.same, name) for name in ("value", "low", "high")]

@@ -9,6 +9,7 @@ from environments.tensor_graphs import onnx_io
 from environments.tensor_graphs.execution.backends import backend
 from environments.tensor_graphs.execution.inputs import NoInputsError
 from environments.tensor_graphs.execution.precise import Precise
+from environments.tensor_graphs.execution.reference import Reference
 from environments.tensor_graphs.execution.sizes import OpenSizes
 from environments.tensor_graphs.execution.trials import Trial, make_trials, silent_outputs
 from tests.environments.tensor_graphs.execution.models import of_x, parsed, shifted_there_and_back
@@ -17,7 +18,8 @@ from tests.environments.tensor_graphs.execution.models import of_x, parsed, shif
 def trials_of(model, sizes=({"n": 4},), own=()):
     open_sizes = OpenSizes(onnx_io.read(model))
     points = [open_sizes.at(chosen) for chosen in sizes]
-    return make_trials(model, backend().open(model), points, [own(open_sizes)] if own else [])
+    reference = Reference(backend().open(model))
+    return make_trials(model, reference, points, [own(open_sizes)] if own else [])
 
 
 def test_random_numbers_at_each_of_the_sizes():
@@ -88,8 +90,8 @@ def special_of(text, **sizes):
     graph = onnx_io.read(model)
     open_sizes = OpenSizes(graph)
     point, precise = open_sizes.at(sizes), Precise(graph)
-    program = backend().open(model)
-    return make_trials(model, program, [point], precise=precise, edges=open_sizes.edges(point))
+    reference = Reference(backend().open(model))
+    return make_trials(model, reference, [point], precise=precise, edges=open_sizes.edges(point))
 
 
 def test_special_inputs_are_those_on_which_the_model_runs():

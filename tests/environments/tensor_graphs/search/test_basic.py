@@ -5,14 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from environments.tensor_graphs.search import Step, search
-from tests.environments.tensor_graphs.search.fakes import (
-    HILL,
-    LAYER,
-    RULES,
-    TableState,
-    ToyState,
-    chain,
-)
+from tests.environments.tensor_graphs.search.fakes import HILL, TableState
 
 
 def test_greedy_stays_on_its_side_of_the_hill():
@@ -83,12 +76,5 @@ def test_taso_counts_a_graph_once():
     assert (result.expansions, result.stopped) == (2, "exhausted")
 
 
-def test_taso_ends_after_its_budget_of_graphs():
-    start = ToyState(chain(*LAYER * 3), RULES)
-    few, many = (search(start, "taso", max_dequeued=number) for number in (1, 50))
-    assert few.expansions == len(start.matches) < many.expansions
-
-
 def test_beam_keeps_what_greedy_drops():
-    assert search(HILL, "beam", width=2).best.cost_ms == 5.0
-    assert search(HILL, "beam", width=1).best.cost_ms == 9.0
+    assert search(HILL, "beam").best.cost_ms == 5.0

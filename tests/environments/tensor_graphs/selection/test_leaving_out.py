@@ -17,9 +17,8 @@ from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.rules.language.notation import op, rule
 from environments.tensor_graphs.search import Visited
 from environments.tensor_graphs.selection import contributions
-from environments.tensor_graphs.selection.candidates import Candidate
+from environments.tensor_graphs.selection.candidates import Candidate, Measurement, Row
 from environments.tensor_graphs.selection.leaving_out import LeavingOut, replay_without
-from environments.tensor_graphs.selection.measurement import Measurement, Row
 from environments.tensor_graphs.selection.selection import Selection, Selector
 from tests.environments.tensor_graphs.selection.fakes import compared
 from tests.environments.tensor_graphs.small_models import model_of, write
@@ -154,7 +153,7 @@ def leave_out(path, visited, tmp_path, monkeypatch):
     rows = (Row(Sizes(), full),)
     chosen = Candidate(visited, file, None, "")
     before = Selection(chosen, "", (chosen,), Measurement(rows, full, ON.name, ON.name))
-    selector = Selector(path, Reference.of(ON.open(path)), trials, [ON], 0.1)
+    selector = Selector(path, Reference(ON.open(path)), trials, [ON], 0.1)
     return before, *LeavingOut(selector, tmp_path).run(before)
 
 

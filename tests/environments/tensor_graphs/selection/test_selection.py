@@ -20,8 +20,13 @@ from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.rules import library
 from environments.tensor_graphs.search import Step, Visited, search
 from environments.tensor_graphs.selection import selection
-from environments.tensor_graphs.selection.candidates import Candidate, verify, worth_measuring
-from environments.tensor_graphs.selection.measurement import Measurement, Row
+from environments.tensor_graphs.selection.candidates import (
+    Candidate,
+    Measurement,
+    Row,
+    verify,
+    worth_measuring,
+)
 from environments.tensor_graphs.selection.selection import NO_TIME, Selector, expected_ratio
 from tests.environments.tensor_graphs.selection.fakes import NoisyBench, compared
 from tests.environments.tensor_graphs.small_models import adapter, model_of, relu, write
@@ -45,7 +50,7 @@ def trials_of(*inputs):
 
 
 def reference_of(path):
-    return Reference.of(LEVELS[0].open(path))
+    return Reference(LEVELS[0].open(path))
 
 
 def verified(path, proposed, trials, directory):

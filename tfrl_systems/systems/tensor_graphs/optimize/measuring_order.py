@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from environments.tensor_graphs.graph.graph import Graph
-from environments.tensor_graphs.search.neighbourhoods import nodes_of
 
 
 def measuring_order(start: Any, cheaper: Sequence[Any]) -> list[tuple[Graph, int]]:
@@ -40,7 +39,7 @@ def _changed(start: Any, cheaper: Any) -> list[tuple[Graph, int]]:
 def _near(start: Any) -> list[tuple[Graph, int]]:
     """Return all nodes of a state: those that rules may change first, the dearest of them first."""
     graph, costs_ms = start.graph, start.node_costs_ms
-    near = {number for match in start.matches for number in nodes_of(match)}
+    near = {number for match in start.matches for number in match.nodes}
     near |= {user for number in near for user in graph.users(number)}
     order = sorted(costs_ms, key=lambda number: (number not in near, -costs_ms[number], number))
     return [(graph, number) for number in order]

@@ -12,9 +12,9 @@ from environments.tensor_graphs.execution.choosing import Choice
 from environments.tensor_graphs.execution.measuring import Comparison, Ratio
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.search import Result, Visited
+from environments.tensor_graphs.selection.candidates import Measurement, Row
 from environments.tensor_graphs.selection.contributions import Contribution, contributions, shares
 from environments.tensor_graphs.selection.leaving_out import Account
-from environments.tensor_graphs.selection.measurement import Measurement, Row
 from environments.tensor_graphs.selection.quantization import Attempt
 from environments.tensor_graphs.selection.selection import Selection
 from tfrl_systems.reporting import format_table, percent

@@ -18,19 +18,16 @@ from environments.inlining.collection.episode import CompileEpisode
 from environments.inlining.collection.store import ModuleStore, Trajectory, TrajectoryStore
 from environments.inlining.collection.tasks import CompilePlainly, perform
 from environments.inlining.compilers.compilation import CallSite, CompiledModule, CompilerError
-from environments.inlining.compilers.compiler import Compiler
-from environments.inlining.compilers.embedded import EmbeddedLlvm
+from environments.inlining.compilers.compiler import Compiler, EmbeddedLlvm, SharedCompilers
 from environments.inlining.compilers.object_size import (
     ObjectSize,
     read_function_bytes,
     read_section_bytes,
 )
-from environments.inlining.compilers.sharing import SharedCompilers
 from environments.inlining.corpus.modules import Module
-from environments.inlining.features import feature_names
+from environments.inlining.features import Scope, feature_names
 from environments.inlining.function_credit import function_credit
 from environments.inlining.linking.objective import OBJECT, Objective
-from environments.inlining.scope import Scope
 from environments.views import Views
 
 Result = TypeVar("Result")

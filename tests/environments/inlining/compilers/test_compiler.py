@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from environments.inlining.collection.store import TrajectoryStore
-from environments.inlining.compilers.compiler import make_compiler, run_policy
+from environments.inlining.compilers.compiler import SharedCompilers, make_compiler, run_policy
 from environments.inlining.corpus.bitcode_compilers import CompilerProcesses, find_compiler
 from environments.inlining.corpus.modules import Module
 from environments.inlining.heuristics import Random
@@ -139,3 +139,32 @@ def test_the_default_and_a_recorded_list_on_a_real_module(embedded, tmp_path):
     replayed = play(embedded, module, Replay(recorded.decisions), TrajectoryStore())
     assert replayed.size == recorded.size != compiled.size
     assert np.array_equal(replayed.features, recorded.features)
+
+
+class Closable:
+    """A compiler as far as those who share it need it."""
+
+    is_closed = False
+
+    def fork(self):
+        return Closable()
+
+    def close(self):
+        self.is_closed = True
+
+
+def test_idle_compilers_are_closed_where_one_user_is_left():
+    first = Closable()
+    shared = SharedCompilers(first)
+    for _ in range(3):
+        shared.join()
+    own, second, third = (shared.take() for _ in range(3))
+    assert own is first and len({own, second, third}) == 3
+    shared.give_back(second)
+    shared.leave()
+    assert not second.is_closed  # one of the two who are left may want it
+    assert shared.take() is second
+    shared.give_back(second)
+    shared.give_back(third)
+    shared.leave()
+    assert second.is_closed and third.is_closed and not own.is_closed

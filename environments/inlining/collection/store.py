@@ -62,25 +62,16 @@ class Trajectory:
         return self.features[:, self.names.index(name)]
 
 
-class TrajectoryStore:
-    """Compiles in a cache, found by the content of their modules; see `caches.cache`.
+class TrajectoryStore(Cache):
+    """Compiles in a cache, found by the content of their modules.
 
     Args:
       path: the file; made with its directory if it does not exist. None keeps everything in memory.
     """
 
     def __init__(self, path: pathlib.Path | None = None) -> None:
-        self.cache = Cache(path, COMPILES.bound_bytes, COMPILES.version)
-        self.cache.open()
-
-    @property
-    def problem(self) -> str:
-        """Why nothing can be kept now; "" if it can."""
-        return self.cache.problem
-
-    def close(self) -> None:
-        """Close the file."""
-        self.cache.close()
+        super().__init__(path, COMPILES.bound_bytes, COMPILES.version)
+        self.open()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,23 +106,23 @@ class ModuleStore:
 
     def put(self, trajectory: Trajectory) -> None:
         """Keep a compile with its features."""
-        self.store.cache.put(self.key, _pack(trajectory), _part(trajectory.decisions))
+        self.store.put(self.key, _pack(trajectory), _part(trajectory.decisions))
 
     def get(self, decisions: np.ndarray) -> Trajectory | None:
         """Return the compile with exactly these decisions; None if it was not kept."""
         part = _part(decisions)
-        content = self.store.cache.get(self.key, part)
+        content = self.store.get(self.key, part)
         return None if content is None else _unpack(self.module_name, part, content)
 
     def put_record(self, request: str, arrays: Mapping[str, np.ndarray]) -> None:
         """Keep the results of several compiles under a name of their own."""
         packed = io.BytesIO()
         np.savez_compressed(packed, **arrays)
-        self.store.cache.put(self.key, packed.getvalue(), _RECORD + request.encode())
+        self.store.put(self.key, packed.getvalue(), _RECORD + request.encode())
 
     def get_record(self, request: str) -> dict[str, np.ndarray] | None:
         """Return the arrays that `put_record` kept under a name; None if there are none."""
-        content = self.store.cache.get(self.key, _RECORD + request.encode())
+        content = self.store.get(self.key, _RECORD + request.encode())
         if content is None:
             return None
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
@@ -142,7 +133,7 @@ class ModuleStore:
         decide = policy.begin(self.module_name, self.names)
         trajectories = [
             _unpack(self.module_name, part, content)
-            for part, content in self.store.cache.parts(self.key).items()
+            for part, content in self.store.parts(self.key).items()
             if part.startswith(_COMPILE)
         ]
         current, step = trajectories[0] if trajectories else None, 0

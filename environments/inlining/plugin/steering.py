@@ -230,7 +230,7 @@ def _gather(files: Mapping[str, bytes]) -> pathlib.Path:
     name = f"set-{digest.hexdigest()[:32]}"
     target = PLUGINS.path / name
     try:
-        PLUGINS.directories().entry(name)
+        PLUGINS.entry(name)
         for file, data in files.items():
             path = target / file
             if path.is_file() and path.read_bytes() == data:

@@ -39,7 +39,7 @@ class UserCache:
         return cache.Cache(self.path, self.bound_bytes, self.version)
 
     def usage(self) -> dict[str, Any]:
-        """Return what it takes, with other versions' files, as `tfrl cache info --json` shows it."""
+        """Return what it takes, with other versions' files, as `tfrl cache info` shows it."""
         return {
             "name": self.name,
             "path": str(self.path),

@@ -202,8 +202,8 @@ class InliningEnvironment(py_environment.PyEnvironment):
                 "context": lambda: {"name": module.name, "digest": module.sha256},
                 "features": lambda: dict(zip(self._names, self._row, strict=True)),
                 "site": lambda: (site.caller, site.callee) if site else None,
-                "calls": lambda: self._read("read_calls", module),
-                "instructions": lambda: self._read("read_instructions", module),
+                "calls": lambda: self._compiler.read_calls(module),
+                "instructions": lambda: self._compiler.read_instructions(module),
                 "sections": lambda: read_section_bytes(compiled.data) if compiled else {},
             }
         )
@@ -217,14 +217,6 @@ class InliningEnvironment(py_environment.PyEnvironment):
         if not self._is_closed:
             self._is_closed = True
             self._compilers.leave()
-
-    def _read(self, name: str, module: Module) -> Any:
-        """Return what an idle compiler reads in a module."""
-        compiler = self._compilers.take()
-        try:
-            return getattr(compiler, name)(module)
-        finally:
-            self._compilers.give_back(compiler)
 
     @property
     def _compiler(self) -> Compiler:

@@ -48,7 +48,7 @@ SYSTEM_ARROWS: Mapping[str, Mapping[str, frozenset[str]]] = {
         "collection": _COLLECTION,
         "linking": _COLLECTION,
         "plugin": _COMPILERS | {"heuristics"},
-        "exploration": _COLLECTION | {"linking"},
+        "exploration": _COLLECTION | {"linking", "function_credit"},
         "environment": _COLLECTION | {"linking", "function_credit"},
         "factory": _COLLECTION | {"environment", "linking"},
     },

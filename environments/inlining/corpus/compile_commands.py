@@ -25,8 +25,13 @@ from environments.inlining.corpus.command_lines import (
     program_name,
 )
 from environments.inlining.corpus.modules import language_of
-from environments.inlining.corpus.projects import find_project_root
-from environments.inlining.corpus.units import CompileUnit, Gathered, NotCompiled, safe_name
+from environments.inlining.corpus.units import (
+    CompileUnit,
+    Gathered,
+    NotCompiled,
+    find_project_root,
+    safe_name,
+)
 
 FILE_NAME = "compile_commands.json"
 _CMAKE_HOME = re.compile(r"^CMAKE_HOME_DIRECTORY:\w+=(.+)$", re.MULTILINE)

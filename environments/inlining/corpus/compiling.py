@@ -20,8 +20,7 @@ from environments.inlining.corpus.bitcode_compilers import (
     CompilerProcesses,
     CompilerRun,
 )
-from environments.inlining.corpus.compile_options import Group, without_options
-from environments.inlining.corpus.refusals import read_refusals
+from environments.inlining.corpus.compile_options import Group, read_refusals, without_options
 from environments.inlining.corpus.units import BitcodeUnit, CompileUnit, NotCompiled, Unit
 
 # The largest sources that people compile, such as tables of data, are smaller.

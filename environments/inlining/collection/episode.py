@@ -23,9 +23,7 @@ from environments.inlining.plugin.compiler import PluginClang
 class CompileEpisode:
     """A compile in progress, with the features that a policy sees at each call site.
 
-    Args:
-      compiler: the compiler; it must not be compiling another module.
-      module: the module to compile.
+    The compiler must not be compiling another module.
 
     Attributes:
       site: the call site that `next_row` returned last, None before the first and at the end.

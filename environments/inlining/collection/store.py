@@ -39,8 +39,8 @@ class Trajectory:
     """One compile of one module under a policy.
 
     Attributes:
-      module: name of the module.
-      names: names of the features, F of them.
+      module: its name.
+      names: names of the F features.
       features: int64 [T, F], one row for each call site, as seen before its decision.
       decisions: int8 [T], 1 where the call site was inlined.
       size: sizes of the object.
@@ -79,9 +79,6 @@ class ModuleStore:
     """The part of a store that holds one module's compiles by one compiler.
 
     Attributes:
-      store: the store.
-      module_name: name of the module.
-      project: the project that it is a part of.
       names: names of the features, in order.
       key: tells all that decides the object, besides decisions, and the features.
     """
@@ -94,7 +91,7 @@ class ModuleStore:
 
     @classmethod
     def of(cls, store: TrajectoryStore, compiler: Compiler, module: Module) -> ModuleStore:
-        """Find the part of `store` that holds the compiles of `module` by `compiler`.
+        """Return the part for a module and a compiler.
 
         Raises:
           CompilerError: the module cannot be read.

@@ -47,7 +47,7 @@ class CompileEpisode:
         """
         self.site = self._compilation.next_site()
         if self._rows:
-            self._tracker.record(self._compilation.last_decision, self._compilation.last_callee)
+            self._tracker.record(*self._compilation.last)
         if self.site is None:
             return None
         self._rows.append(self._tracker.observe(self.site, self._compilation.linkage))

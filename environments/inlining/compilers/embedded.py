@@ -163,7 +163,7 @@ class ModuleReader:
     """A worker without options, which reads modules; compilers that differ in the rest have one.
 
     Args:
-      timeout_s: how long one module may keep the host waiting, in s.
+      timeout_s: how long one module may keep the host waiting, in s; then its process is ended.
     """
 
     def __init__(self, timeout_s: float) -> None:
@@ -215,11 +215,7 @@ class ModuleReader:
 
 
 class EmbeddedLlvm(ModuleReader):
-    """The embedded LLVM. It needs no installed compiler, and one process compiles many modules.
-
-    Args:
-      timeout_s: how long one compile may keep the host waiting, in s; then it is stopped.
-    """
+    """The embedded LLVM. It needs no installed compiler, and one process compiles many modules."""
 
     def __init__(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         super().__init__(timeout_s)

@@ -35,7 +35,7 @@ class SystemClang(ModuleReader):
 
     Args:
       executable: a path, or a name on PATH.
-      timeout_s: how long one compile may keep the host waiting, in s; then it is stopped.
+      timeout_s: see `ModuleReader`.
 
     Raises:
       UserError: there is no such program, it is not clang, or it is too old.
@@ -62,11 +62,9 @@ class SystemClang(ModuleReader):
         self._linkage: tuple[str, Mapping[str, str]] = ("", {})
 
     def command(self, module: Module, options: Sequence[str] = ()) -> list[str]:
-        """Return the command line that compiles a module to standard output.
+        """Return the command line that compiles a module, by its own options, to standard output.
 
-        Args:
-          module: the module to compile; its recorded options are used if it has any.
-          options: LLVM's options, passed with -mllvm.
+        `options` are LLVM's, passed with -mllvm.
         """
         command = [self.executable, *(module.command or ("-Oz", "-c"))]
         if module.thinlto_index is not None:

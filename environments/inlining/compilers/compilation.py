@@ -223,18 +223,11 @@ class Compilation:
             self._wait()
 
     def advise(self, decision: int) -> None:
-        """Decide the call site that `next_site` returned last: 1 to inline, 0 not to.
-
-        Raises:
-          CompilerError: the compiler does not read the decisions.
-        """
+        """Decide the call site that `next_site` returned last: 1 to inline, 0 not to."""
         decision = int(decision)
         self._decisions.append(decision)
         self._remarks.take_decision()
-        try:
-            self._channel.advise(decision)
-        except ProtocolError as error:
-            raise CompilerError(f"{self._module_name}: {error}") from error
+        self._channel.advise(decision)
 
     def result(self) -> CompiledModule:
         """Return the object and the decisions, once `next_site` has returned None.

@@ -73,16 +73,6 @@ def test_a_call_site_that_inlining_makes_unreachable_is_not_asked_about(compiler
     assert steered.size != compiler.compile_plain(module).size
 
 
-def test_other_decisions_give_other_bytes_and_a_replay_the_same(compiler, tmp_path):
-    module = write_module(tmp_path, "module", many_calls(12), text=True)
-    default_size = run_policy(compiler, module, default).size
-    never = run_policy(compiler, module, lambda site: 0)
-    assert never.decisions.tolist() == [0] * 12
-    assert never.size.text_bytes > default_size.text_bytes  # each is called once, by one
-    recorded = iter(never.decisions)
-    assert run_policy(compiler, module, lambda site: next(recorded)).size == never.size
-
-
 def test_direct_calls_as_written(compiler, hand_worked):
     assert compiler.read_calls(hand_worked) == {
         "leaf": ["sink"],

@@ -132,30 +132,18 @@ class Cache:
 
     def _read(self, key: str, where: str, *values: Any) -> dict[bytes, bytes]:
         """Return the contents of some rows of a key, by part; delete those that are damaged."""
+        select = f"SELECT *, (SELECT used_h FROM used WHERE key = ?) FROM entries WHERE {where}"
         rows: list[tuple] = self._do(
-            lambda db: db.execute(f"SELECT * FROM entries WHERE {where}", values).fetchall(),
-            [],
-            False,
+            lambda db: db.execute(select, (key, *values)).fetchall(), [], False
         )
-        right = [row for row in rows if _is_right(row, key)]
-        damaged = [(*values, row[-1]) for row in rows if row not in right]
+        right = [row for row in rows if _is_right(row[:-1], key)]
+        damaged = [(*values, row[-2]) for row in rows if row not in right]
         if damaged:
             delete = f"DELETE FROM entries WHERE {where} AND digest IS ?"
             self._write(lambda db: db.executemany(delete, damaged), None)
-        if right:
-            self._note_use(key)
-        return {part: content for _, part, content, _ in right}
-
-    def _note_use(self, key: str) -> None:
-        """Note that a key was used, if it was not used for long."""
-        rows: list[tuple] = self._do(
-            lambda db: db.execute("SELECT used_h FROM used WHERE key = ?", (key,)).fetchall(),
-            [],
-            False,
-        )
-        now_h = _now_h()
-        if not any(now_h - _PRECISION_H <= used_h <= now_h for (used_h,) in rows):
+        if right and not _is_recent(right[0][-1]):
             self._write(lambda db: _use(db, key), None)
+        return {part: content for _, part, content, _, _ in right}
 
     def _write(self, act_fn: Callable[[sqlite3.Connection], Result], otherwise: Result) -> Result:
         """Let a function write, all or nothing; return `otherwise` if the file cannot be used."""
@@ -325,6 +313,12 @@ def _insert(db: sqlite3.Connection, key: str, part: bytes, content: bytes) -> No
 
 def _use(db: sqlite3.Connection, key: str) -> None:
     db.execute("INSERT OR REPLACE INTO used VALUES (?, ?)", (key, _now_h()))
+
+
+def _is_recent(used_h: Any) -> bool:
+    """Return whether an hour, if damage has left one, need not be noted again."""
+    now_h = _now_h()
+    return isinstance(used_h, int) and now_h - _PRECISION_H <= used_h <= now_h
 
 
 def _is_right(row: tuple, key: str) -> bool:

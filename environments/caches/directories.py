@@ -26,62 +26,56 @@ _POLL_S = 0.05
 _held: dict[pathlib.Path, IO] = {}
 
 
-class DirectoryCache:
-    """Directories by name, in a directory.
+def entry(directory: pathlib.Path, name: str, bound_bytes: int) -> pathlib.Path:
+    """Return the directory of an entry, made if it is missing; hold the cache until the end.
 
     Args:
-      directory: the directory; made when it is needed.
+      directory: the cache; made when it is needed.
+      name: the entry.
       bound_bytes: the space that all entries may take, approximately: it is not looked at while
         other processes hold the cache.
+
+    Raises:
+      OSError: it cannot be made.
     """
+    if directory not in _held:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if os.access(directory, os.W_OK):
+            _hold(directory, bound_bytes)
+    path = directory / name
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with contextlib.suppress(OSError):  # Reading may be all that is allowed.
+        os.utime(path)
+    return path
 
-    def __init__(self, directory: pathlib.Path, bound_bytes: int) -> None:
-        self._directory = directory
-        self._bound_bytes = bound_bytes
 
-    def entry(self, name: str) -> pathlib.Path:
-        """Return the directory of an entry, made if it is missing; hold the cache until the end.
+def clear(directory: pathlib.Path) -> bool:
+    """Remove all entries; return False if a process holds the cache, and nothing is removed."""
+    with _alone(directory) as is_alone:
+        if is_alone:
+            for path in entries_in(directory):
+                shutil.rmtree(path, ignore_errors=True)
+    return is_alone
 
-        Raises:
-          OSError: it cannot be made.
-        """
-        self._hold()
-        path = self._directory / name
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with contextlib.suppress(OSError):  # Reading may be all that is allowed.
-            os.utime(path)
-        return path
 
-    def clear(self) -> bool:
-        """Remove all entries; return False if a process holds the cache, and nothing is removed."""
-        with _alone(self._directory) as is_alone:
-            if is_alone:
-                for path in entries_in(self._directory):
-                    shutil.rmtree(path, ignore_errors=True)
-        return is_alone
+def _hold(directory: pathlib.Path, bound_bytes: int) -> None:
+    with _alone(directory) as is_alone:
+        if is_alone:
+            _make_room(directory, bound_bytes)
+    lock = _open_lock(directory)
+    acquire(lock, fcntl.LOCK_SH, _SHORT_WAIT_S)
+    _held[directory] = lock
 
-    def _hold(self) -> None:
-        if self._directory in _held:
-            return
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not os.access(self._directory, os.W_OK):
-            return
-        with _alone(self._directory) as is_alone:
-            if is_alone:
-                self._make_room()
-        lock = _open_lock(self._directory)
-        acquire(lock, fcntl.LOCK_SH, _SHORT_WAIT_S)
-        _held[self._directory] = lock
 
-    def _make_room(self) -> None:
-        entries = sorted(entries_in(self._directory), key=lambda path: path.stat().st_mtime)
-        sizes = [size_bytes(path) for path in entries]
-        excess_bytes = sum(sizes) - self._bound_bytes
-        for path, freed_bytes in zip(entries, sizes, strict=True):
-            if excess_bytes <= 0:
-                break
-            shutil.rmtree(path, ignore_errors=True)
-            excess_bytes -= freed_bytes
+def _make_room(directory: pathlib.Path, bound_bytes: int) -> None:
+    entries = sorted(entries_in(directory), key=lambda path: path.stat().st_mtime)
+    sizes = [size_bytes(path) for path in entries]
+    excess_bytes = sum(sizes) - bound_bytes
+    for path, freed_bytes in zip(entries, sizes, strict=True):
+        if excess_bytes <= 0:
+            break
+        shutil.rmtree(path, ignore_errors=True)
+        excess_bytes -= freed_bytes
 
 
 def entries_in(directory: pathlib.Path) -> list[pathlib.Path]:

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import pathlib
 import shutil
+from typing import Any
 
 from environments.caches import cache, directories
 from environments.files import is_directory
@@ -17,7 +18,7 @@ class UserCache:
     """A cache in the user's cache directory.
 
     Attributes:
-      name: its name.
+      name: name for people, and the beginning of its file's.
       holds: what it holds, for people.
       bound_bytes: the space that it may take, approximately.
       version: raised whenever what is kept means something else.
@@ -36,6 +37,16 @@ class UserCache:
     def open(self) -> cache.Cache:
         """Return the cache itself."""
         return cache.Cache(self.path, self.bound_bytes, self.version)
+
+    def usage(self) -> dict[str, Any]:
+        """Return what it takes, with other versions' files, as `tfrl cache info` shows it."""
+        return {
+            "name": self.name,
+            "path": str(self.path),
+            "size_bytes": sum(map(directories.size_bytes, self.places())),
+            "entries": self.num_entries(),
+            "bound_bytes": self.bound_bytes,
+        }
 
     def num_entries(self) -> int:
         """Return the number of its entries."""
@@ -67,9 +78,9 @@ class PluginCache(UserCache):
         """Its directory."""
         return cache_directory() / self.name
 
-    def directories(self) -> directories.DirectoryCache:
-        """Return the cache itself."""
-        return directories.DirectoryCache(self.path, self.bound_bytes)
+    def entry(self, name: str) -> pathlib.Path:
+        """Return the directory of an entry; see `directories.entry`."""
+        return directories.entry(self.path, name, self.bound_bytes)
 
     def num_entries(self) -> int:
         """Return the number of its entries."""
@@ -81,7 +92,7 @@ class PluginCache(UserCache):
 
     def clear(self) -> bool:
         """Clear it; return False if a process uses it."""
-        return self.directories().clear()
+        return directories.clear(self.path)
 
 
 COMPILES = UserCache("compiles", "compiles of modules", 2_000_000_000, version=4)
@@ -90,28 +101,3 @@ VERIFIED_RULES = UserCache("verified_rules", "rules verified here", 5_000_000, v
 MINIMA = UserCache("minima", "minima of functions", 50_000_000, version=1)
 PLUGINS = PluginCache("plugins", "plugins for clang", 1_000_000_000, version=1)
 CACHES = {entry.name: entry for entry in (COMPILES, COSTS, VERIFIED_RULES, MINIMA, PLUGINS)}
-
-
-@dataclasses.dataclass(frozen=True)
-class Usage:
-    """What a cache takes.
-
-    Attributes:
-      name: name of the cache.
-      path: its file or directory.
-      size_bytes: the space that it takes, with what other versions have left.
-      entries: the number of its entries.
-      bound_bytes: the space that it may take, approximately.
-    """
-
-    name: str
-    path: str
-    size_bytes: int
-    entries: int
-    bound_bytes: int
-
-
-def usage_of(cache: UserCache) -> Usage:
-    """Return what a cache takes."""
-    size_bytes = sum(directories.size_bytes(path) for path in cache.places())
-    return Usage(cache.name, str(cache.path), size_bytes, cache.num_entries(), cache.bound_bytes)

@@ -15,25 +15,22 @@ from environments import contexts
 from environments.contexts import ContextSampler
 from environments.credit import Credit
 from environments.inlining.collection.episode import CompileEpisode
-from environments.inlining.collection.store import ModuleStore, Trajectory, TrajectoryStore
-from environments.inlining.collection.tasks import CompilePlainly, perform
 from environments.inlining.compilers.compilation import CallSite, CompiledModule, CompilerError
-from environments.inlining.compilers.compiler import Compiler
-from environments.inlining.compilers.embedded import EmbeddedLlvm
+from environments.inlining.compilers.compiler import Compiler, EmbeddedLlvm, SharedCompilers
 from environments.inlining.compilers.object_size import (
     ObjectSize,
     read_function_bytes,
     read_section_bytes,
 )
-from environments.inlining.compilers.sharing import SharedCompilers
 from environments.inlining.corpus.modules import Module
-from environments.inlining.features import feature_names
+from environments.inlining.features import Scope, feature_names
 from environments.inlining.function_credit import function_credit
 from environments.inlining.linking.objective import OBJECT, Objective
-from environments.inlining.scope import Scope
 from environments.views import Views
 
 Result = TypeVar("Result")
+# How often a module is compiled whose compiler dies or hangs.
+_MAX_ATTEMPTS = 2
 
 
 class InliningEnvironment(py_environment.PyEnvironment):
@@ -54,8 +51,6 @@ class InliningEnvironment(py_environment.PyEnvironment):
       the linked image. A reward of 0.1 means an object that costs 10% less than LLVM's; a negative
       reward means one that costs more. If d is 0, the reward is 0.
 
-    Credit: `get_credit` tells which functions each action may have changed, and their bytes.
-
     End: when the module is compiled. The discount is 1 until then and 0 at the end. A module
       without call sites has an episode of two time steps, FIRST and LAST: its first observation is
       all 0, the action is ignored, and the reward is 0, since s = d.
@@ -68,10 +63,7 @@ class InliningEnvironment(py_environment.PyEnvironment):
     Args:
       sampler: draws the module of each episode.
       compiler: the compiler; the environment closes it. By default the embedded LLVM.
-      store: where all compiles are kept. By default only the sizes of plain compiles are kept, in
-        memory.
       seed: seed of the sampler's random generator.
-      max_attempts: how often to try a compile whose compiler dies or hangs.
       default_sizes: known sizes of plain -Oz objects, by name of the module. The environment
         compiles the other modules to find their sizes.
       objective: what a byte of an object counts.
@@ -83,9 +75,7 @@ class InliningEnvironment(py_environment.PyEnvironment):
         self,
         sampler: ContextSampler[Module],
         compiler: Compiler | None = None,
-        store: TrajectoryStore | None = None,
         seed: int = 0,
-        max_attempts: int = 2,
         default_sizes: Mapping[str, ObjectSize] | None = None,
         objective: Objective = OBJECT,
         scope_feature: str = "",
@@ -96,32 +86,28 @@ class InliningEnvironment(py_environment.PyEnvironment):
         self._compilers.join()
         self._own_compiler: Compiler | None = None
         self._is_closed = False
-        self._keeps_episodes = store is not None
-        self._store = TrajectoryStore() if store is None else store
-        self._default_sizes = default_sizes or {}
+        self._default_sizes = dict(default_sizes or {})
         self._objective = objective
         self._generator = np.random.default_rng(seed)
-        self._max_attempts = max_attempts
         self._names = feature_names(self._compiler.announced)
         self._scope = Scope.of(scope_feature, self._names)
         self._module: Module | None = None
         self._episode: CompileEpisode | None = None
         self._decisions: list[int] = []
-        self._trajectory: Trajectory | None = None
+        self._compiled: CompiledModule | None = None
         self._decided: tuple[CallSite, int] | None = None
         self._row = [0] * len(self._names)
         self._site: CallSite | None = None
-        self._has_site = False
         self._info: dict[str, Any] = {}
         self._ended: tuple[Module, CompiledModule] | None = None
         self._calls: dict[str, Mapping[str, Sequence[str]]] = {}
 
     def observation_spec(self) -> dict[str, array_spec.ArraySpec]:
-        """Return the spec of the observation: an int64 scalar for each feature."""
+        """See the class."""
         return {name: array_spec.ArraySpec((), np.int64, name) for name in self._names}
 
     def action_spec(self) -> array_spec.BoundedArraySpec:
-        """Return the spec of the action: 1 to inline, 0 not to."""
+        """See the class."""
         return array_spec.BoundedArraySpec((), np.int64, 0, 1, "inline")
 
     def get_info(self) -> dict[str, Any]:
@@ -174,11 +160,10 @@ class InliningEnvironment(py_environment.PyEnvironment):
         return self._current_time_step
 
     def fork(self) -> InliningEnvironment:
-        """Return a copy of the environment in the middle of the same episode.
+        """Return a copy of the environment in the middle of the same episode; close it, too.
 
-        From now on each goes its own way; both draw the same modules if the sampler has no state of
-        its own. The copy compiles the module again, by the same decisions, when it is first asked
-        for a step. It must be closed, too.
+        Both draw the same modules if the sampler has no state of its own. The copy compiles the
+        module again, by the same decisions, when it is first asked for a step.
         """
         twin = copy.copy(self)
         twin._generator = contexts.copy_generator(self._generator)
@@ -195,7 +180,7 @@ class InliningEnvironment(py_environment.PyEnvironment):
         words = self._module.name
         if self._decided is not None:
             words += f", call site {len(self._decisions)}: {_in_words(*self._decided)}"
-        if self._trajectory is not None and self._info:
+        if self._compiled is not None and self._info:
             costs = self._info["cost_bytes"], self._info["default_cost_bytes"]
             words += f"; {costs[0]:g} bytes, LLVM's {costs[1]:g}"
         return words
@@ -211,14 +196,14 @@ class InliningEnvironment(py_environment.PyEnvironment):
         """
         assert self._module is not None, "no episode has begun"
         module, site = self._module, self._site
-        compiled = self._ended[1] if self._ended and self._trajectory else None
+        compiled = self._compiled
         return Views(
             {
                 "context": lambda: {"name": module.name, "digest": module.sha256},
                 "features": lambda: dict(zip(self._names, self._row, strict=True)),
                 "site": lambda: (site.caller, site.callee) if site else None,
-                "calls": lambda: self._read("read_calls", module),
-                "instructions": lambda: self._read("read_instructions", module),
+                "calls": lambda: self._compiler.read_calls(module),
+                "instructions": lambda: self._compiler.read_instructions(module),
                 "sections": lambda: read_section_bytes(compiled.data) if compiled else {},
             }
         )
@@ -232,14 +217,6 @@ class InliningEnvironment(py_environment.PyEnvironment):
         if not self._is_closed:
             self._is_closed = True
             self._compilers.leave()
-
-    def _read(self, name: str, module: Module) -> Any:
-        """Return what an idle compiler reads in a module."""
-        compiler = self._compilers.take()
-        try:
-            return getattr(compiler, name)(module)
-        finally:
-            self._compilers.give_back(compiler)
 
     @property
     def _compiler(self) -> Compiler:
@@ -256,34 +233,31 @@ class InliningEnvironment(py_environment.PyEnvironment):
 
     def _begin(self, module: Module) -> ts.TimeStep:
         self._module = module
-        features = self._attempt(self._advance)
-        self._has_site = features is not None
-        return ts.restart(self._observation(features))
+        self._attempt(self._advance)
+        return ts.restart(self._observation())
 
     def _step(self, action: np.ndarray) -> ts.TimeStep:
         decision = int(action)
         if decision not in (0, 1):
             raise ValueError(f"action: expected 0 or 1, found {action}; give one of them")
-        features = None
-        if self._has_site:
+        if self._site is not None:
             self._decisions.append(decision)
-            assert self._site is not None
             self._decided = self._site, decision
-            features = self._attempt(self._advance)
-        if features is not None:
-            return ts.transition(self._observation(features), reward=0.0)
+            self._attempt(self._advance)
+        if self._site is not None:
+            return ts.transition(self._observation(), reward=0.0)
         reward = self._attempt(self._finish)
-        return ts.termination(self._observation(None), reward=reward)
+        return ts.termination(self._observation(), reward=reward)
 
     def _attempt(self, act_fn: Callable[[], Result]) -> Result:
         """Call `act_fn`, and again if the compiler fails; in the end, forget the episode."""
-        for attempt in range(self._max_attempts):
+        for attempt in range(_MAX_ATTEMPTS):
             try:
                 return act_fn()
             except CompilerError:
                 # The decisions so far stay: the next attempt repeats them in a new compile.
                 self._end_episode()
-                if attempt + 1 == self._max_attempts:
+                if attempt + 1 == _MAX_ATTEMPTS:
                     self._abandon()
                     raise
             except BaseException:
@@ -291,19 +265,18 @@ class InliningEnvironment(py_environment.PyEnvironment):
                 raise
         raise AssertionError("unreachable")
 
-    def _advance(self) -> list[int] | None:
-        """Return the features of the call site after the decisions so far; None at the end."""
+    def _advance(self) -> None:
+        """Go on to the call site after the decisions so far, or to the end."""
         assert self._module is not None
         # In a compile that goes on, all decisions but the last have been made.
-        features, pending = None, self._decisions[-1:]
+        row, pending = None, self._decisions[-1:]
         if self._episode is None:
             self._episode = CompileEpisode(self._compiler, self._module)
-            features, pending = self._next_step(self._episode), self._decisions
+            row, pending = self._next_step(self._episode), self._decisions
         for decision in pending:
             self._episode.decide(decision)
-            features = self._next_step(self._episode)
-        self._row, self._site = features or [0] * len(self._names), self._episode.site
-        return features
+            row = self._next_step(self._episode)
+        self._row, self._site = row or [0] * len(self._names), self._episode.site
 
     def _next_step(self, episode: CompileEpisode) -> list[int] | None:
         """Go on to the next call site in the scope, deciding the others as LLVM does."""
@@ -317,35 +290,32 @@ class InliningEnvironment(py_environment.PyEnvironment):
     def _finish(self) -> float:
         """End the episode: keep its compile and return its reward."""
         assert self._module is not None
-        if self._trajectory is None:
+        if self._compiled is None:
             if self._episode is None:
                 self._advance()
             assert self._episode is not None
-            compiled = self._episode.result()
-            self._trajectory = Trajectory.of(self._module.name, self._names, compiled)
-            self._ended = self._module, compiled
+            self._compiled = self._episode.result()
+            self._ended = self._module, self._compiled
             self._end_episode()
-            if self._keeps_episodes:
-                ModuleStore.of(self._store, self._compiler, self._module).put(self._trajectory)
-        default = self._default_sizes.get(self._module.name)
-        if default is None:
-            default = perform(CompilePlainly(), self._compiler, self._module, self._store)
-        size, project = self._trajectory.size, self._module.project
+        name, project = self._module.name, self._module.project
+        if name not in self._default_sizes:
+            self._default_sizes[name] = self._compiler.compile_plain(self._module).size
+        size, default = self._compiled.size, self._default_sizes[name]
         costs = [self._objective.cost(project, object_size) for object_size in (size, default)]
         self._info = {
-            "context": self._module.name,
+            "context": name,
             "size_bytes": size.text_bytes,
             "default_size_bytes": default.text_bytes,
             "exec_bytes": size.exec_bytes,
             "default_exec_bytes": default.exec_bytes,
             "cost_bytes": float(costs[0]),
             "default_cost_bytes": float(costs[1]),
-            "decisions": len(self._trajectory.decisions),
+            "decisions": len(self._compiled.decisions),
         }
         return relative_saving(*costs)
 
-    def _observation(self, features: list[int] | None) -> dict[str, np.ndarray]:
-        values = np.array(features or [0] * len(self._names), np.int64)
+    def _observation(self) -> dict[str, np.ndarray]:
+        values = np.array(self._row, np.int64)
         return {name: np.asarray(value) for name, value in zip(self._names, values, strict=True)}
 
     def _end_episode(self) -> None:
@@ -357,9 +327,8 @@ class InliningEnvironment(py_environment.PyEnvironment):
         """Forget the episode in progress; the next call of `step` or `reset` starts another."""
         self._end_episode()
         self._decisions = []
-        self._trajectory = None
-        self._decided = None
-        self._has_site = False
+        self._compiled = None
+        self._decided = self._site = None
         self._current_time_step = None
 
 

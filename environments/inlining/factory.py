@@ -7,8 +7,6 @@ from typing import Any
 
 from environments.contexts import Named
 from environments.errors import UserError
-from environments.inlining.collection.store import TrajectoryStore
-from environments.inlining.collection.tasks import CompilePlainly, perform
 from environments.inlining.compilers.compiler import Compiler, make_compiler
 from environments.inlining.corpus.modules import Corpus
 from environments.inlining.environment import InliningEnvironment
@@ -41,19 +39,18 @@ def make_environment(
             "corpus: expected a directory, or a sampler; give one, as in corpus='runs/mine'"
         )
     counted = read_counted(reward)
-    loaded = None if corpus is None else Corpus.load(os.fspath(corpus))
-    if loaded is None and reward != "object":
+    if corpus is None and reward != "object":
         raise UserError(f"reward: expected a corpus to count copies in, found {reward!r} without")
     if isinstance(compiler, str):
         compiler = make_compiler(compiler)
-    if loaded is not None:
+    if corpus is not None:
+        loaded = Corpus.load(os.fspath(corpus))
         settings["sampler"] = Named({module.name: module for module in loaded.modules})
-    if loaded is not None and reward != "object":
-        store = TrajectoryStore()
-        sizes = {m.name: perform(CompilePlainly(), compiler, m, store) for m in loaded.modules}
-        pairs = [(module, sizes[module.name]) for module in loaded.modules]
-        settings["objective"] = make_objective(
-            counted.copies, pairs, counted.table_weight, loaded.num_sources
-        )
-        settings["default_sizes"] = sizes
+        if reward != "object":
+            sizes = [compiler.compile_plain(module).size for module in loaded.modules]
+            pairs = list(zip(loaded.modules, sizes, strict=True))
+            settings["objective"] = make_objective(
+                counted.copies, pairs, counted.table_weight, loaded.num_sources
+            )
+            settings["default_sizes"] = {module.name: size for module, size in pairs}
     return InliningEnvironment(compiler=compiler, **settings)

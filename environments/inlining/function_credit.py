@@ -8,10 +8,10 @@ of G, which LLVM may judge differently when one use is left.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import collections
+from collections.abc import Iterable, Mapping, Sequence
 
 from environments.credit import Credit
-from environments.inlining.compilers.call_graph import callers_of, closure
 from environments.inlining.compilers.compilation import Names
 
 _WHOLE = ""
@@ -52,3 +52,24 @@ def function_credit(
     ]
     values = {name: -size for name, size in bytes_of_function.items()}
     return Credit({**values, _WHOLE: sum(values.values())}, parts)
+
+
+def callers_of(calls: Mapping[str, Iterable[str]]) -> collections.defaultdict[str, set[str]]:
+    """Return the callers of each function that is called, from callees by name of the caller."""
+    callers: collections.defaultdict[str, set[str]] = collections.defaultdict(set)
+    for caller, callees in calls.items():
+        for callee in callees:
+            callers[callee].add(caller)
+    return callers
+
+
+def closure(starts: Iterable[str], edges: Mapping[str, Iterable[str]]) -> set[str]:
+    """Return the names that are reached along edges from some names, these included."""
+    seen = set(starts)
+    waiting = list(seen)
+    while waiting:
+        for name in edges.get(waiting.pop(), ()):
+            if name not in seen:
+                seen.add(name)
+                waiting.append(name)
+    return seen

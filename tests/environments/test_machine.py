@@ -8,8 +8,8 @@ import pwd
 import pytest
 
 from environments import machine
-from environments.inlining.corpus.projects import find_project_root
-from environments.inlining.plugin import object_caches
+from environments.inlining.corpus.units import find_project_root
+from environments.inlining.plugin import steering
 
 
 def unknown(uid):
@@ -28,7 +28,7 @@ def test_the_home_of_an_unknown_user_is_the_root(home, monkeypatch, tmp_path):
         monkeypatch.setenv("HOME", home)
     assert machine.home_directory() == pathlib.Path("/")
     assert machine.cache_directory() == pathlib.Path("/.cache/tfrl")
-    variables = object_caches.cache_variables(tmp_path, "")
+    variables = steering.cache_variables(tmp_path, "")
     assert variables["GOCACHE"] == f"/.cache/go-build-{tmp_path.name}"
     assert find_project_root(tmp_path) == tmp_path
     monkeypatch.setenv("XDG_CACHE_HOME", "~nobody-of-this-name/x")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 from typing import Any
 
-from environments.caches.table import CACHES, usage_of
+from environments.caches.table import CACHES
 from environments.errors import UserError
 from tfrl_systems.cli import options as shared
 from tfrl_systems.cli.console import show, show_json
@@ -59,15 +58,15 @@ def _name(text: str) -> str:
 
 def run_info(options: argparse.Namespace) -> int:
     """Show the caches."""
-    usages = list(map(usage_of, CACHES.values()))
+    usages = [cache.usage() for cache in CACHES.values()]
     if options.json:
-        show_json({"caches": list(map(dataclasses.asdict, usages))})
+        show_json({"caches": usages})
         return 0
     for usage in usages:
-        size = f"{usage.size_bytes / 1e6:,.1f} of {usage.bound_bytes / 1e6:,.0f} MB"
-        contents = CACHES[usage.name].holds
-        show(f"{usage.name:14}  {size:>20}  {usage.entries:9,} entries  {contents}")
-        show(f"{'':14}  {usage.path}")
+        size = f"{usage['size_bytes'] / 1e6:,.1f} of {usage['bound_bytes'] / 1e6:,.0f} MB"
+        contents = CACHES[usage["name"]].holds
+        show(f"{usage['name']:14}  {size:>20}  {usage['entries']:9,} entries  {contents}")
+        show(f"{'':14}  {usage['path']}")
     return 0
 
 

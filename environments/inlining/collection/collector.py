@@ -18,7 +18,6 @@ from environments.inlining.collection.store import ModuleStore, Trajectory, Traj
 from environments.inlining.collection.tasks import CompilePlainly, Play, Task
 from environments.inlining.compilers.compilation import CompilerError
 from environments.inlining.compilers.compiler import Compiler
-from environments.inlining.compilers.object_size import ObjectSize
 from environments.inlining.corpus.modules import Module
 from environments.inlining.heuristics import Default, Policy
 
@@ -30,11 +29,8 @@ _MAX_ATTEMPTS = 2
 class ModulePlayer:
     """A runner that does a task with one module after another; each worker of a pool holds one.
 
-    It has a compiler of its own. If the compiler fails, dies or hangs, the player tries the module
-    once more; the compiler starts a new process if its old one has ended.
-
-    Args:
-      make_compiler: makes the compiler. The constructor checks at once that the compiler works.
+    It has a compiler of its own, which must work at once. If the compiler fails, dies or hangs, the
+    player tries the module once more.
 
     Raises:
       UserError: the compiler does not exist or does not work.
@@ -50,10 +46,9 @@ class ModulePlayer:
         self._task = task
 
     def run(self, module: Module) -> Any:
-        """Return the task's result for a module.
+        """Return the task's result: a `Failure` if the compiler failed twice, else a `UserError`.
 
-        Returns:
-          A `Failure` if the compiler failed twice, a `UserError` if no module can be done.
+        The `UserError` says why the task can be done with no module.
         """
         assert self._task is not None
         try:
@@ -71,18 +66,14 @@ class ModulePlayer:
         self._compiler.close()
 
 
-OnResult = Callable[[int, Any], None]
-"""(number of the module, the task's result or a `Failure`) -> None."""
-
-
 class Pool(Protocol):
     """Module players that work at the same time; `tfrl_systems.drivers` implements such pools."""
 
     def broadcast(self, data: Task[Any]) -> None:
         """Make every player load a task."""
 
-    def map(self, jobs: Sequence[Module], on_result: OnResult) -> object:
-        """Run all modules; `on_result` gets each result as it arrives, and may end the call."""
+    def map(self, jobs: Sequence[Module], on_result: Callable[[int, Any], None]) -> object:
+        """Run all modules; `on_result` gets the place and result of each, and may end the call."""
 
     def close(self) -> None:
         """End the players, including those that are at work."""
@@ -140,15 +131,17 @@ class Collector:
 
         Policies are measured against these sizes; see `CompilePlainly`.
         """
-        played = self.play(modules, Default(), progress)
-        pairs = zip(modules, played, strict=True)
-        compiled = [module for module, outcome in pairs if not isinstance(outcome, Failure)]
-        plain_sizes: list[ObjectSize | Failure] = self.map(CompilePlainly(), compiled)
-        sizes = iter(plain_sizes)
-        return [
-            outcome if isinstance(outcome, Failure) else _with_size(outcome, next(sizes))
-            for outcome in played
-        ]
+        outcomes = self.play(modules, Default(), progress)
+        compiled = {
+            k: played for k, played in enumerate(outcomes) if isinstance(played, Trajectory)
+        }
+        sizes = self.map(CompilePlainly(), [modules[k] for k in compiled])
+        for (k, played), size in zip(compiled.items(), sizes, strict=True):
+            if isinstance(size, Failure):
+                outcomes[k] = size
+            else:
+                outcomes[k] = dataclasses.replace(played, size=size)
+        return outcomes
 
     def map(
         self,
@@ -156,12 +149,7 @@ class Collector:
         modules: Sequence[Module],
         progress: Callable[[int], None] | None = None,
     ) -> list[Result | Failure]:
-        """Do a task with each module.
-
-        Args:
-          task: what to do.
-          modules: the modules.
-          progress: called with 1 after each module.
+        """Do a task with each module, calling `progress` with 1 after it.
 
         Returns:
           One result or `Failure` for each module, in the order of `modules`.
@@ -216,7 +204,3 @@ class Collector:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _with_size(trajectory: Trajectory, size: ObjectSize | Failure) -> Trajectory | Failure:
-    return size if isinstance(size, Failure) else dataclasses.replace(trajectory, size=size)

@@ -23,9 +23,7 @@ from environments.inlining.plugin.compiler import PluginClang
 class CompileEpisode:
     """A compile in progress, with the features that a policy sees at each call site.
 
-    Args:
-      compiler: the compiler; it must not be compiling another module.
-      module: the module to compile.
+    The compiler must not be compiling another module.
 
     Attributes:
       site: the call site that `next_row` returned last, None before the first and at the end.
@@ -49,7 +47,7 @@ class CompileEpisode:
         """
         self.site = self._compilation.next_site()
         if self._rows:
-            self._tracker.record(self._compilation.last_decision, self._compilation.last_callee)
+            self._tracker.record(*self._compilation.last)
         if self.site is None:
             return None
         self._rows.append(self._tracker.observe(self.site, self._compilation.linkage))
@@ -57,11 +55,7 @@ class CompileEpisode:
         return self._rows[-1]
 
     def decide(self, decision: int) -> None:
-        """Decide the current call site: 1 to inline, 0 not to.
-
-        Raises:
-          CompilerError: the compiler does not read the decisions.
-        """
+        """Decide the current call site: 1 to inline, 0 not to."""
         self._compilation.advise(decision)
 
     def result(self) -> CompiledModule:

@@ -39,8 +39,8 @@ class Trajectory:
     """One compile of one module under a policy.
 
     Attributes:
-      module: name of the module.
-      names: names of the features, F of them.
+      module: its name.
+      names: names of the F features.
       features: int64 [T, F], one row for each call site, as seen before its decision.
       decisions: int8 [T], 1 where the call site was inlined.
       size: sizes of the object.
@@ -62,25 +62,16 @@ class Trajectory:
         return self.features[:, self.names.index(name)]
 
 
-class TrajectoryStore:
-    """Compiles in a cache, found by the content of their modules; see `caches.cache`.
+class TrajectoryStore(Cache):
+    """Compiles in a cache, found by the content of their modules.
 
     Args:
       path: the file; made with its directory if it does not exist. None keeps everything in memory.
     """
 
     def __init__(self, path: pathlib.Path | None = None) -> None:
-        self.cache = Cache(path, COMPILES.bound_bytes, COMPILES.version)
-        self.cache.open()
-
-    @property
-    def problem(self) -> str:
-        """Why nothing can be kept now; "" if it can."""
-        return self.cache.problem
-
-    def close(self) -> None:
-        """Close the file."""
-        self.cache.close()
+        super().__init__(path, COMPILES.bound_bytes, COMPILES.version)
+        self.open()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,9 +79,6 @@ class ModuleStore:
     """The part of a store that holds one module's compiles by one compiler.
 
     Attributes:
-      store: the store.
-      module_name: name of the module.
-      project: the project that it is a part of.
       names: names of the features, in order.
       key: tells all that decides the object, besides decisions, and the features.
     """
@@ -103,7 +91,7 @@ class ModuleStore:
 
     @classmethod
     def of(cls, store: TrajectoryStore, compiler: Compiler, module: Module) -> ModuleStore:
-        """Find the part of `store` that holds the compiles of `module` by `compiler`.
+        """Return the part for a module and a compiler.
 
         Raises:
           CompilerError: the module cannot be read.
@@ -115,23 +103,23 @@ class ModuleStore:
 
     def put(self, trajectory: Trajectory) -> None:
         """Keep a compile with its features."""
-        self.store.cache.put(self.key, _pack(trajectory), _part(trajectory.decisions))
+        self.store.put(self.key, _pack(trajectory), _part(trajectory.decisions))
 
     def get(self, decisions: np.ndarray) -> Trajectory | None:
         """Return the compile with exactly these decisions; None if it was not kept."""
         part = _part(decisions)
-        content = self.store.cache.get(self.key, part)
+        content = self.store.get(self.key, part)
         return None if content is None else _unpack(self.module_name, part, content)
 
     def put_record(self, request: str, arrays: Mapping[str, np.ndarray]) -> None:
         """Keep the results of several compiles under a name of their own."""
         packed = io.BytesIO()
         np.savez_compressed(packed, **arrays)
-        self.store.cache.put(self.key, packed.getvalue(), _RECORD + request.encode())
+        self.store.put(self.key, packed.getvalue(), _RECORD + request.encode())
 
     def get_record(self, request: str) -> dict[str, np.ndarray] | None:
         """Return the arrays that `put_record` kept under a name; None if there are none."""
-        content = self.store.cache.get(self.key, _RECORD + request.encode())
+        content = self.store.get(self.key, _RECORD + request.encode())
         if content is None:
             return None
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
@@ -142,7 +130,7 @@ class ModuleStore:
         decide = policy.begin(self.module_name, self.names)
         trajectories = [
             _unpack(self.module_name, part, content)
-            for part, content in self.store.cache.parts(self.key).items()
+            for part, content in self.store.parts(self.key).items()
             if part.startswith(_COMPILE)
         ]
         current, step = trajectories[0] if trajectories else None, 0

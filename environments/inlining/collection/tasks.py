@@ -1,14 +1,14 @@
 """Tasks, which are done with one module at a time: compiling it under a policy, or plainly.
 
-`explore.py` has another task. `run` needs a compiler but no store, so another process can do it.
-The other two methods look up a task's result in a store, and put the result there.
+`run` needs a compiler but no store, so another process can do it. The other two methods look up a
+task's result in a store, and put the result there. `exploration` has more tasks.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import pathlib
-from typing import Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -25,11 +25,12 @@ Result = TypeVar("Result")
 _PLAIN = "plain"
 
 
-class Task(Protocol[Result]):
+class Task(Generic[Result]):
     """Something that is done with modules, one by one. A task can be pickled."""
 
     def recall(self, module_store: ModuleStore) -> Result | None:
         """Return the result for a module if all of it was kept; else None."""
+        return None
 
     def run(self, compiler: Compiler, module: Module) -> Result:
         """Do the task with a module and return the result.
@@ -37,18 +38,15 @@ class Task(Protocol[Result]):
         Raises:
           CompilerError: the compiler failed, died or hung.
         """
+        raise NotImplementedError
 
     def keep(self, module_store: ModuleStore, result: Result) -> None:
-        """Put into the store what `recall` needs to return this result."""
+        """Put into the store what `recall` needs to return this result, if it can be kept."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Play:
-    """The task of playing one episode: compiling the module under a policy.
-
-    Attributes:
-      policy: the policy.
-    """
+class Play(Task[Trajectory]):
+    """The task of playing one episode: compiling the module under a policy."""
 
     policy: Policy
 
@@ -67,7 +65,7 @@ class Play:
 
 
 @dataclasses.dataclass(frozen=True)
-class CompilePlainly:
+class CompilePlainly(Task[ObjectSize]):
     """The task of compiling the module at -Oz as users do. Policies are measured against its sizes.
 
     Answering each question with LLVM's own decision (`heuristics.Default`) mostly gives the same
@@ -102,20 +100,14 @@ class CompilePlainly:
 
 
 @dataclasses.dataclass(frozen=True)
-class WriteObject:
-    """The task of compiling a module under a policy and writing the object to disk.
+class WriteObject(Task[pathlib.Path]):
+    """The task of compiling a module under a policy and writing DIRECTORY/NAME.o.
 
-    Attributes:
-      policy: the policy; LLVM's own decisions are compiled plainly, as users do.
-      directory: holds the object afterwards, under the module's name with ".o" behind it.
+    LLVM's own decisions are compiled plainly, as users do. Objects are not kept.
     """
 
     policy: Policy
     directory: pathlib.Path
-
-    def recall(self, module_store: ModuleStore) -> pathlib.Path | None:
-        """See `Task`; objects are not kept."""
-        return None
 
     def run(self, compiler: Compiler, module: Module) -> pathlib.Path:
         """See `Task`."""
@@ -127,16 +119,11 @@ class WriteObject:
             path.write_bytes(compile_under(self.policy, compiler, module).data)
         return path
 
-    def keep(self, module_store: ModuleStore, result: pathlib.Path) -> None:
-        """See `Task`; objects are not kept."""
-
 
 def perform(
     task: Task[Result], compiler: Compiler, module: Module, store: TrajectoryStore
 ) -> Result:
-    """Return a task's result for a module: from the store, or else by doing the task.
-
-    A new result is put into the store.
+    """Return a task's result for a module: from the store, or else done and put there.
 
     Raises:
       CompilerError: the compiler failed, died or hung.

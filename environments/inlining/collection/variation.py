@@ -37,14 +37,7 @@ class Variation:
     steps: frozenset[int] = frozenset()
 
     def action(self, decision: int, default: int, key: SiteKey | None, step: int) -> int:
-        """Return the action at a call site.
-
-        Args:
-          decision: the policy's decision.
-          default: LLVM's own decision.
-          key: name of the call site, if it has one.
-          step: its number.
-        """
+        """Return the action at a call site, from the policy's decision and LLVM's own."""
         if step in self.steps or key in self.flips:
             return 1 - decision
         if key is None:

@@ -64,7 +64,7 @@ define void @caller_too(i32 %x) minsize optsize {
 
 @dataclasses.dataclass(frozen=True)
 class ClangFacts:
-    """Facts about one clang.
+    """What was found out about a clang.
 
     Attributes:
       version: the full version, for instance "19.1.7".

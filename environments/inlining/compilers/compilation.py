@@ -142,9 +142,9 @@ class Compilation:
     """A compile in progress. It is a context manager; leaving it early ends the compiler.
 
     Args:
-      module_name: name of the module, for messages.
+      module_name: for messages.
       backend: the process that compiles.
-      channel: the channel of that process.
+      channel: its channel.
       default_feature: name of the feature in which the channel sends LLVM's own decision. "" if
         the channel does not send it; the decision is then derived from the cost. If it is not
         `DEFAULT_FEATURE`, the decision overwrites that feature, whose own value is unknown.
@@ -190,17 +190,12 @@ class Compilation:
         return self._backend.linkage
 
     @property
-    def last_decision(self) -> int:
-        """The last decision."""
-        return self._decisions[-1]
-
-    @property
-    def last_callee(self) -> str | None:
-        """Name of the callee of the last decision; None if LLVM has not given it.
+    def last(self) -> tuple[int, str | None]:
+        """The last decision and the name of its callee; None if LLVM has not given it.
 
         LLVM may give the name only after the decision; it is then known at the next call site.
         """
-        return self._remarks.callees[-1]
+        return self._decisions[-1], self._remarks.callees[-1]
 
     def next_site(self) -> CallSite | None:
         """Wait for the next call site and return it; return None when the compile is over.
@@ -228,18 +223,11 @@ class Compilation:
             self._wait()
 
     def advise(self, decision: int) -> None:
-        """Decide the call site that `next_site` returned last: 1 to inline, 0 not to.
-
-        Raises:
-          CompilerError: the compiler does not read the decisions.
-        """
+        """Decide the call site that `next_site` returned last: 1 to inline, 0 not to."""
         decision = int(decision)
         self._decisions.append(decision)
         self._remarks.take_decision()
-        try:
-            self._channel.advise(decision)
-        except ProtocolError as error:
-            raise CompilerError(f"{self._module_name}: {error}") from error
+        self._channel.advise(decision)
 
     def result(self) -> CompiledModule:
         """Return the object and the decisions, once `next_site` has returned None.
@@ -260,10 +248,9 @@ class Compilation:
 
     def close(self) -> None:
         """End the compile and release its resources; may be called again."""
-        if self._closed:
-            return
-        self._closed = True
-        self._backend.finish()
+        if not self._closed:
+            self._closed = True
+            self._backend.finish()
 
     def _make_reader(self) -> _Reader:
         assert self._channel.parser.header is not None
@@ -314,10 +301,10 @@ def compile_without_advice(module_name: str, backend: Backend, timeout_s: float)
     Raises:
       CompilerError: the compiler failed, died or hung.
     """
-    drain_every_ms = _DRAIN_EVERY_MS_WITHOUT_ADVICE
+    how = "", timeout_s, _DRAIN_EVERY_MS_WITHOUT_ADVICE
     with (
         contextlib.closing(Channel()) as channel,
-        Compilation(module_name, backend, channel, "", timeout_s, drain_every_ms) as compilation,
+        Compilation(module_name, backend, channel, *how) as compilation,
     ):
         assert compilation.next_site() is None, "advice was asked for without a channel"
         return compilation.result()

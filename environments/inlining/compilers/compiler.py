@@ -27,7 +27,7 @@ class Compiler(Protocol):
     """Compiles modules at -Oz, one at a time, and asks for every inlining decision.
 
     Attributes:
-      name: short name, for messages and tables.
+      name: for messages and tables.
       identity: text that is the same only for compilers that make the same objects; part of the
         key of caches.
     """
@@ -59,11 +59,9 @@ class Compiler(Protocol):
 
 
 def make_compiler(name: str = "embedded", timeout_s: float = DEFAULT_TIMEOUT_S) -> Compiler:
-    """Make a compiler.
+    """Make a compiler: "embedded", or a clang by its path or its name on PATH.
 
-    Args:
-      name: "embedded", or a clang: a path or a name on PATH.
-      timeout_s: how long one compile may keep the host waiting, in s.
+    One compile may keep the host waiting for `timeout_s` seconds.
 
     Raises:
       UserError: there is no such program, it is not clang, or it is too old.
@@ -83,3 +81,38 @@ def run_policy(compiler: Compiler, module: Module, decide: Decide) -> CompiledMo
         while (site := compilation.next_site()) is not None:
             compilation.advise(decide(site))
         return compilation.result()
+
+
+class SharedCompilers:
+    """Compilers that environments use in turn, so that a fork need not start one of its own.
+
+    Whoever takes compilers here calls `join` first and `leave` last. Where one user is left, it has
+    its own, so the idle ones are closed.
+
+    Args:
+      compiler: the first of them; the others are its forks.
+    """
+
+    def __init__(self, compiler: Compiler) -> None:
+        self._first = compiler
+        self._idle = [compiler]
+        self._num_users = 0
+
+    def join(self) -> None:
+        """Enter one more user."""
+        self._num_users += 1
+
+    def take(self) -> Compiler:
+        """Return a compiler that nobody uses."""
+        return self._idle.pop() if self._idle else self._first.fork()
+
+    def give_back(self, compiler: Compiler) -> None:
+        """Let others use a compiler, which compiles nothing at present."""
+        self._idle.append(compiler)
+
+    def leave(self) -> None:
+        """Remove one user, who has given back what it took."""
+        self._num_users -= 1
+        if self._num_users <= 1:
+            for compiler in self._idle:
+                compiler.close()

@@ -38,118 +38,6 @@ _announced: dict[str, tuple[str, ...]] = {}
 _MAX_PROBES = 3
 
 
-class EmbeddedLlvm:
-    """The embedded LLVM. It needs no installed compiler, and one process compiles many modules.
-
-    Args:
-      timeout_s: how long one compile may keep the host waiting, in s; then it is stopped.
-    """
-
-    def __init__(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
-        self.name = "embedded"
-        version = importlib.metadata.version("llvmlite")
-        self.identity = f"embedded llvmlite-{version} -Oz pic {ADVISE_OPTIONS[-1]}"
-        self._timeout_s = timeout_s
-        self._worker: EmbeddedWorker | None = None
-        # LLVM's options hold for a whole process, so one process cannot do both kinds of compiles.
-        self._plain_worker: EmbeddedWorker | None = None
-        self._channel: Channel | None = None
-
-    @property
-    def announced(self) -> tuple[str, ...]:
-        """Names of the channel's features, in order; found by compiling a small probe once."""
-        if self.identity not in _announced:
-            # If the probe does not compile, something killed LLVM and may not do so again.
-            for _ in range(_MAX_PROBES - 1):
-                with contextlib.suppress(CompilerError):
-                    _announced[self.identity] = self._probe()
-                    break
-            else:
-                _announced[self.identity] = self._probe()
-        return _announced[self.identity]
-
-    def _probe(self) -> tuple[str, ...]:
-        with guardian.make_directory() as directory:
-            path = pathlib.Path(directory) / "probe.ll"
-            path.write_text(PROBE_IR)
-            with self._compile(Module("probe", path, ".", "unknown")) as compilation:
-                while (site := compilation.next_site()) is not None:
-                    compilation.advise(site.default)
-                return compilation.announced
-
-    def compile(self, module: Module) -> Compilation:
-        """Begin to compile a module under advice; see `Compiler`.
-
-        Raises:
-          CompilerError: the module needs options that only clang understands.
-        """
-        if module.thinlto_index is not None:
-            raise CompilerError(
-                f"{module.name}: expected a module on its own, found one with a ThinLTO index; "
-                "use a clang: --compiler clang"
-            )
-        # Asked for now, because the probe cannot be compiled in the middle of another module.
-        assert self.announced
-        return self._compile(module)
-
-    def _compile(self, module: Module) -> Compilation:
-        worker, channel = self._start()
-        channel.restart()
-        request = EmbeddedRequest(worker, module.path)
-        return Compilation(module.name, request, channel, DEFAULT_FEATURE, self._timeout_s)
-
-    def compile_plain(self, module: Module) -> CompiledModule:
-        """Compile without advice, in a second worker process; see `Compiler`.
-
-        Raises:
-          CompilerError: the compiler failed, died or hung.
-        """
-        self._plain_worker = usable(self._plain_worker)
-        request = EmbeddedRequest(self._plain_worker, module.path)
-        return compile_without_advice(module.name, request, self._timeout_s)
-
-    def read_calls(self, module: Module) -> Mapping[str, Sequence[str]]:
-        """See `Compiler`.
-
-        Raises:
-          CompilerError: the module cannot be read.
-        """
-        worker, _ = self._start()
-        return read_module(worker, module, self._timeout_s, calls=True).calls
-
-    def read_instructions(self, module: Module) -> Mapping[str, int]:
-        """See `Compiler`.
-
-        Raises:
-          CompilerError: the module cannot be read.
-        """
-        worker, _ = self._start()
-        return read_module(worker, module, self._timeout_s, calls=True).instructions
-
-    def fork(self) -> EmbeddedLlvm:
-        """See `Compiler`."""
-        return EmbeddedLlvm(self._timeout_s)
-
-    def close(self) -> None:
-        """End the worker processes and remove their pipes."""
-        for worker in (self._worker, self._plain_worker):
-            if worker is not None:
-                worker.kill()
-        self._worker = self._plain_worker = None
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
-
-    def _start(self) -> tuple[EmbeddedWorker, Channel]:
-        if self._worker is not None and self._worker.is_spent():
-            self.close()
-        if self._worker is None or self._channel is None:
-            self._channel = Channel()
-            options = [option.format(base=self._channel.base) for option in ADVISE_OPTIONS]
-            self._worker = EmbeddedWorker([*options, INCLUDE_DEFAULT_OPTION, *_NAME_CALLEES])
-        return self._worker, self._channel
-
-
 class EmbeddedWorker:
     """A process that runs `embedded_worker.py`.
 
@@ -183,8 +71,7 @@ class EmbeddedWorker:
     def request(self, message: dict) -> None:
         """Send a request; its replies must be read to their end before the next request."""
         assert self.process.stdin is not None
-        if self.busy:
-            raise RuntimeError("expected one module at a time, found a second in an EmbeddedLlvm")
+        assert not self.busy, "one module at a time"
         self.busy = True
         with contextlib.suppress(BrokenPipeError):  # Reading the replies reports the death.
             self.process.stdin.write(json.dumps(message).encode() + b"\n")
@@ -271,35 +158,146 @@ class EmbeddedRequest:
             self._worker.kill()
 
 
-def usable(worker: EmbeddedWorker | None) -> EmbeddedWorker:
-    """Return a worker without options that takes a request: this one, or another in its place."""
-    if worker is not None and not worker.is_spent():
-        return worker
-    if worker is not None:
-        worker.kill()
-    return EmbeddedWorker([])
+class ModuleReader:
+    """A worker without options, which reads modules; compilers that differ in the rest have one.
 
-
-def read_module(
-    worker: EmbeddedWorker, module: Module, timeout_s: float, *, calls: bool
-) -> EmbeddedRequest:
-    """Make a worker read a module without compiling it.
-
-    Raises:
-      CompilerError: the embedded LLVM cannot read the module, or not within the time limit.
+    Args:
+      timeout_s: how long one module may keep the host waiting, in s; then its process is ended.
     """
-    request = EmbeddedRequest(worker, module.path, compiles=False, calls=calls)
-    waiting = select.poll()
-    waiting.register(request.end_fd, select.POLLIN)
-    try:
-        while waiting.poll(timeout_s * 1000):
-            if request.poll_end():
-                return request
-        raise CompilerError(f"expected it read within {timeout_s:g} s, found that it was not")
-    except CompilerError as error:
-        raise CompilerError(f"{module.name}: {error}") from error
-    finally:
-        request.finish()
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._plain_worker: EmbeddedWorker | None = None
+
+    def read_calls(self, module: Module) -> Mapping[str, Sequence[str]]:
+        """See `Compiler`."""
+        return self._read(module, calls=True).calls
+
+    def read_instructions(self, module: Module) -> Mapping[str, int]:
+        """See `Compiler`."""
+        return self._read(module, calls=True).instructions
+
+    def close(self) -> None:
+        """End the worker; another takes its place when it is needed."""
+        if self._plain_worker is not None:
+            self._plain_worker.kill()
+            self._plain_worker = None
+
+    def _usable_worker(self) -> EmbeddedWorker:
+        if self._plain_worker is not None and self._plain_worker.is_spent():
+            self._plain_worker.kill()
+            self._plain_worker = None
+        if self._plain_worker is None:
+            self._plain_worker = EmbeddedWorker([])
+        return self._plain_worker
+
+    def _read(self, module: Module, *, calls: bool) -> EmbeddedRequest:
+        """Read a module without compiling it.
+
+        Raises:
+          CompilerError: the embedded LLVM cannot read the module, or not within the time limit.
+        """
+        request = EmbeddedRequest(self._usable_worker(), module.path, compiles=False, calls=calls)
+        waiting = select.poll()
+        waiting.register(request.end_fd, select.POLLIN)
+        try:
+            while waiting.poll(self._timeout_s * 1000):
+                if request.poll_end():
+                    return request
+            raise CompilerError(
+                f"expected it read within {self._timeout_s:g} s, found that it was not"
+            )
+        except CompilerError as error:
+            raise CompilerError(f"{module.name}: {error}") from error
+        finally:
+            request.finish()
+
+
+class EmbeddedLlvm(ModuleReader):
+    """The embedded LLVM. It needs no installed compiler, and one process compiles many modules."""
+
+    def __init__(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        super().__init__(timeout_s)
+        self.name = "embedded"
+        version = importlib.metadata.version("llvmlite")
+        self.identity = f"embedded llvmlite-{version} -Oz pic {ADVISE_OPTIONS[-1]}"
+        # LLVM's options hold for a whole process, so the one that compiles plainly is another.
+        self._worker: EmbeddedWorker | None = None
+        self._channel: Channel | None = None
+
+    @property
+    def announced(self) -> tuple[str, ...]:
+        """Names of the channel's features, in order; found by compiling a small probe once."""
+        if self.identity not in _announced:
+            # If the probe does not compile, something killed LLVM and may not do so again.
+            for _ in range(_MAX_PROBES - 1):
+                with contextlib.suppress(CompilerError):
+                    _announced[self.identity] = self._probe()
+                    break
+            else:
+                _announced[self.identity] = self._probe()
+        return _announced[self.identity]
+
+    def _probe(self) -> tuple[str, ...]:
+        with guardian.make_directory() as directory:
+            path = pathlib.Path(directory) / "probe.ll"
+            path.write_text(PROBE_IR)
+            with self._compile(Module("probe", path, ".", "unknown")) as compilation:
+                while (site := compilation.next_site()) is not None:
+                    compilation.advise(site.default)
+                return compilation.announced
+
+    def compile(self, module: Module) -> Compilation:
+        """Begin to compile a module under advice; see `Compiler`.
+
+        Raises:
+          CompilerError: the module needs options that only clang understands.
+        """
+        if module.thinlto_index is not None:
+            raise CompilerError(
+                f"{module.name}: expected a module on its own, found one with a ThinLTO index; "
+                "use a clang: --compiler clang"
+            )
+        # Asked for now, because the probe cannot be compiled in the middle of another module.
+        assert self.announced
+        return self._compile(module)
+
+    def _compile(self, module: Module) -> Compilation:
+        worker, channel = self._start()
+        channel.restart()
+        request = EmbeddedRequest(worker, module.path)
+        return Compilation(module.name, request, channel, DEFAULT_FEATURE, self._timeout_s)
+
+    def compile_plain(self, module: Module) -> CompiledModule:
+        """See `Compiler`."""
+        request = EmbeddedRequest(self._usable_worker(), module.path)
+        return compile_without_advice(module.name, request, self._timeout_s)
+
+    def fork(self) -> EmbeddedLlvm:
+        """See `Compiler`."""
+        return EmbeddedLlvm(self._timeout_s)
+
+    def close(self) -> None:
+        """End the worker processes and remove their pipes."""
+        super().close()
+        self._end_steered()
+
+    def _end_steered(self) -> None:
+        if self._worker is not None:
+            self._worker.kill()
+            self._worker = None
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    def _start(self) -> tuple[EmbeddedWorker, Channel]:
+        if self._worker is not None and self._worker.is_spent():
+            self._end_steered()
+        if self._worker is None or self._channel is None:
+            self._channel = Channel()
+            options = [option.format(base=self._channel.base) for option in ADVISE_OPTIONS]
+            self._worker = EmbeddedWorker([*options, INCLUDE_DEFAULT_OPTION, *_NAME_CALLEES])
+        return self._worker, self._channel
 
 
 def describe_end(status: int) -> str:

@@ -158,14 +158,8 @@ def read_section_bytes(data: bytes) -> dict[str, int]:
     Raises:
       UserError: `data` is not an ELF file.
     """
-    try:
-        sections = list(ELFFile(io.BytesIO(data)).iter_sections())
-    except ELFError as error:
-        raise UserError(
-            f"object file: expected ELF, found {data[:4]!r}; compile it again"
-        ) from error
     sizes: collections.Counter[str] = collections.Counter()
-    for section in sections:
+    for section in read_sections(data, "object file", "; compile it again"):
         if section["sh_flags"] & SH_FLAGS.SHF_ALLOC and section["sh_size"]:
             sizes["." + section.name.split(".")[1]] += section["sh_size"]
     return dict(sizes)

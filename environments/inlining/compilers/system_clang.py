@@ -23,24 +23,19 @@ from environments.inlining.compilers.compilation import (
     CompilerError,
     compile_without_advice,
 )
-from environments.inlining.compilers.embedded import (
-    EmbeddedWorker,
-    describe_end,
-    read_module,
-    usable,
-)
+from environments.inlining.compilers.embedded import ModuleReader, describe_end
 from environments.inlining.corpus.modules import Module
 from environments.isolation import guardian
 
 _NAME_CALLEES = ("-Rpass-missed=inline", "-Rpass=inline")
 
 
-class SystemClang:
+class SystemClang(ModuleReader):
     """The user's clang; it starts one process for each module, as a build system does.
 
     Args:
       executable: a path, or a name on PATH.
-      timeout_s: how long one compile may keep the host waiting, in s; then it is stopped.
+      timeout_s: see `ModuleReader`.
 
     Raises:
       UserError: there is no such program, it is not clang, or it is too old.
@@ -49,6 +44,7 @@ class SystemClang:
     def __init__(
         self, executable: str | os.PathLike = "clang", timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> None:
+        super().__init__(timeout_s)
         path = shutil.which(os.fspath(executable))
         if path is None:
             raise UserError(
@@ -62,17 +58,13 @@ class SystemClang:
         if self.facts.default_feature not in ("", DEFAULT_FEATURE):
             self.identity += f" {INCLUDE_DEFAULT_OPTION}"  # It overwrites another feature.
         self.announced = self.facts.announced
-        self._timeout_s = timeout_s
-        self._reader: EmbeddedWorker | None = None  # reads modules
         # Hash and linkage of the last module: exploration compiles one module many times in a row.
         self._linkage: tuple[str, Mapping[str, str]] = ("", {})
 
     def command(self, module: Module, options: Sequence[str] = ()) -> list[str]:
-        """Return the command line that compiles a module to standard output.
+        """Return the command line that compiles a module, by its own options, to standard output.
 
-        Args:
-          module: the module to compile; its recorded options are used if it has any.
-          options: LLVM's options, passed with -mllvm.
+        `options` are LLVM's, passed with -mllvm.
         """
         command = [self.executable, *(module.command or ("-Oz", "-c"))]
         if module.thinlto_index is not None:
@@ -125,43 +117,18 @@ class SystemClang:
         backend = _ClangProcess(module.name, command, environment)
         return compile_without_advice(module.name, backend, self._timeout_s)
 
-    def read_calls(self, module: Module) -> Mapping[str, Sequence[str]]:
-        """See `Compiler`.
-
-        Raises:
-          CompilerError: the embedded LLVM, which reads the calls, cannot read the module.
-        """
-        self._reader = usable(self._reader)
-        return read_module(self._reader, module, self._timeout_s, calls=True).calls
-
-    def read_instructions(self, module: Module) -> Mapping[str, int]:
-        """See `Compiler`.
-
-        Raises:
-          CompilerError: the embedded LLVM, which counts them, cannot read the module.
-        """
-        self._reader = usable(self._reader)
-        return read_module(self._reader, module, self._timeout_s, calls=True).instructions
-
     def fork(self) -> SystemClang:
         """See `Compiler`."""
         twin = copy.copy(self)
-        twin._reader = None
+        twin._plain_worker = None
         return twin
-
-    def close(self) -> None:
-        """End the process that reads modules."""
-        if self._reader is not None:
-            self._reader.kill()
-            self._reader = None
 
     def _read_linkage(self, module: Module) -> Mapping[str, str]:
         """Return the linkage of functions by name; empty if a newer LLVM wrote the module."""
         try:
             if self._linkage[0] == module.sha256:
                 return self._linkage[1]
-            self._reader = usable(self._reader)
-            read = read_module(self._reader, module, self._timeout_s, calls=False)
+            read = self._read(module, calls=False)
         except (CompilerError, OSError):
             return {}
         self._linkage = (module.sha256, read.linkage)

@@ -18,7 +18,6 @@ from typing import Any
 from environments import files
 from environments.errors import UserError
 from environments.inlining.corpus import compile_options
-from environments.inlining.corpus.cl_options import gnu_options
 from environments.inlining.corpus.command_lines import (
     CommandLine,
     expand_response_files,
@@ -26,8 +25,13 @@ from environments.inlining.corpus.command_lines import (
     program_name,
 )
 from environments.inlining.corpus.modules import language_of
-from environments.inlining.corpus.projects import find_project_root
-from environments.inlining.corpus.units import CompileUnit, Gathered, NotCompiled, safe_name
+from environments.inlining.corpus.units import (
+    CompileUnit,
+    Gathered,
+    NotCompiled,
+    find_project_root,
+    safe_name,
+)
 
 FILE_NAME = "compile_commands.json"
 _CMAKE_HOME = re.compile(r"^CMAKE_HOME_DIRECTORY:\w+=(.+)$", re.MULTILINE)
@@ -186,17 +190,15 @@ def _parse_entry(base: pathlib.Path, entry: Any) -> _Entry:
         line = _command_line(entry.get("arguments") or entry.get("command"), directory)
         if line.directory != directory and not files.exists(file):
             file = _normal(line.directory, entry["file"])
-        is_internal = line.mode == "internal"
-        if language != "unknown" and (is_internal or not line.compiles):
-            kind = f"{line.driver} -cc1" if is_internal else line.driver
+        has_other_options = line.mode in ("internal", "cl")
+        if language != "unknown" and (has_other_options or not line.compiles):
+            kind = f"{line.driver} -cc1" if line.mode == "internal" else line.driver
             return _Entry(directory, file, "", kind)
         options = tuple(expand_response_files(line.options, line.directory))
     except ValueError:
         if language == "unknown":
             return _Entry(directory, file, "", file.suffix or "without suffix")
         raise
-    if line.mode == "cl":
-        options = tuple(gnu_options(options))
     return _with_language(_Entry(line.directory, file, language, "", options), line.mode)
 
 

@@ -20,12 +20,9 @@ from environments.inlining.corpus.bitcode_compilers import (
     CompilerProcesses,
     CompilerRun,
 )
-from environments.inlining.corpus.compile_options import Group, without_options
-from environments.inlining.corpus.refusals import read_refusals
+from environments.inlining.corpus.compile_options import Group, read_refusals, without_options
 from environments.inlining.corpus.units import BitcodeUnit, CompileUnit, NotCompiled, Unit
 
-# The largest sources that people compile, such as tables of data, are smaller.
-_MAX_SOURCE_BYTES = 1 << 28
 # Each run without the options that the last one refused; the embedded compiler names one at a time.
 _MAX_RUNS = 100
 
@@ -259,10 +256,7 @@ def _why_unreadable(unit: CompileUnit) -> str:
         return f"expected the source {unit.source}, found a directory"
     if not files.exists(source):
         return f"expected the source {unit.source}, found none; {remedy}"
-    size_bytes = source.stat().st_size if files.is_file(source) else 0
-    if size_bytes <= _MAX_SOURCE_BYTES:
-        return ""
-    return f"expected a source of at most {_MAX_SOURCE_BYTES:,} bytes, found {size_bytes:,}"
+    return ""
 
 
 def _list_headers(path: pathlib.Path) -> tuple[str, ...]:

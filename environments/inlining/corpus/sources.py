@@ -17,8 +17,14 @@ from collections.abc import Iterable, Sequence
 from environments.errors import UserError
 from environments.inlining.corpus import compile_commands
 from environments.inlining.corpus.modules import language_of
-from environments.inlining.corpus.projects import find_project_root
-from environments.inlining.corpus.units import BitcodeUnit, CompileUnit, Gathered, Unit, safe_name
+from environments.inlining.corpus.units import (
+    BitcodeUnit,
+    CompileUnit,
+    Gathered,
+    Unit,
+    find_project_root,
+    safe_name,
+)
 
 _BITCODE_MAGICS = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 _HEADER_SUFFIXES = {".h", ".hh", ".hpp", ".hxx", ".inc", ".inl", ".ipp", ".tcc"}

@@ -1,4 +1,4 @@
-"""Units, from which modules are made: a source with the options it needs, or a bitcode file."""
+"""Units, from which modules are made, and their names, which begin with that of the project."""
 
 from __future__ import annotations
 
@@ -6,6 +6,23 @@ import dataclasses
 import pathlib
 import re
 from collections.abc import Mapping
+
+from environments import machine
+
+_REPOSITORIES = (".git", ".hg", ".svn")
+_BUILD_FILES = (
+    "BUILD.bazel",
+    "CMakeLists.txt",
+    "Makefile",
+    "Makefile.am",
+    "PKG-INFO",
+    "SConstruct",
+    "configure",
+    "configure.ac",
+    "meson.build",
+    "pyproject.toml",
+    "setup.py",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,3 +95,29 @@ def safe_name(name: str) -> str:
     """Make a module name from a path, without parts that leave the corpus or confuse tools."""
     parts = [re.sub(r"[^\w.+@=-]", "_", part, flags=re.ASCII) for part in name.split("/")]
     return "/".join(part for part in parts if part not in ("", ".", ".."))
+
+
+def find_project_root(directory: pathlib.Path) -> pathlib.Path:
+    """Find the top of the project that a directory belongs to.
+
+    The search goes upwards from the directory. The top is the first repository that it meets. If it
+    meets a build file first, it goes on while the next directory has one too, because a
+    CMakeLists.txt or a Makefile often stands in each folder of a project. The top is then the
+    uppermost of these directories, or a repository that directly follows them. The user's home
+    directory and the directories above it belong to no project.
+
+    Returns:
+        The top, or `directory` itself if nothing marks a project.
+    """
+    home = machine.home_directory()
+    top = None
+    for candidate in (directory, *directory.parents):
+        if candidate in (home, *home.parents):
+            break
+        if any((candidate / name).exists() for name in _REPOSITORIES):
+            return candidate
+        if any((candidate / name).exists() for name in _BUILD_FILES):
+            top = candidate
+        elif top is not None:
+            break
+    return top or directory

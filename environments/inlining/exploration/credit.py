@@ -19,7 +19,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
-from environments.inlining.compilers.call_graph import callers_of, closure
+from environments.inlining.function_credit import callers_of, closure
 
 # Part of the key under which results of exploration are kept. Raise it whenever the way of finding
 # a Δbytes changes.

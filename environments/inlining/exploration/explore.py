@@ -25,7 +25,7 @@ import numpy as np
 
 from environments.inlining.collection.episode import compile_under
 from environments.inlining.collection.store import ModuleStore, Trajectory, TrajectoryStore
-from environments.inlining.collection.tasks import perform
+from environments.inlining.collection.tasks import Task, perform
 from environments.inlining.collection.variation import SiteKey, Variation, site_keys
 from environments.inlining.compilers.compilation import CompiledModule
 from environments.inlining.compilers.compiler import Compiler
@@ -97,7 +97,7 @@ CertaintyFn = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
-class Explore:
+class Explore(Task[Explored]):
     """Exploration of one module, as a `tasks.Task`.
 
     The task tries call sites from the least certain one on, or in random order if there is no

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 
 from environments.inlining.collection.store import Trajectory
 from environments.inlining.collection.variation import SiteKey, Variation
-from environments.inlining.compilers.call_graph import closure
 from environments.inlining.exploration.credit import UNKNOWN_PLACE, Change
+from environments.inlining.function_credit import closure
 
 _MIN_ROUNDS = 2
 _MIN_JOINT = 2

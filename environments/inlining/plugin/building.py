@@ -104,7 +104,7 @@ def _place(digest: str) -> Iterator[pathlib.Path]:
     """Make and lock the directory of one plugin."""
     directory = PLUGINS.path / digest
     try:
-        PLUGINS.directories().entry(digest)
+        PLUGINS.entry(digest)
         with contextlib.ExitStack() as stack:
             if os.access(directory, os.W_OK):
                 lock = stack.enter_context((directory / "lock").open("w"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -31,7 +32,7 @@ class PluginClang(SystemClang):
 
     Args:
       toolchain: the clang, and what plugins for it are built with.
-      timeout_s: how long one compile may keep the host waiting, in s; then it is stopped.
+      timeout_s: see `ModuleReader`.
     """
 
     def __init__(self, toolchain: Toolchain, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
@@ -55,8 +56,8 @@ class PluginClang(SystemClang):
           variation: where not to follow the policy, see plugin/recording.h; None for nowhere.
 
         Returns:
-          The compile. None if the policy cannot be put inside, or clang does not tell of just one
-          inliner: the channel then has to do.
+          None if the policy cannot be put inside, or clang does not tell of just one inliner: the
+          channel then has to do.
 
         Raises:
           CompilerError: clang failed, died or hung.
@@ -78,10 +79,9 @@ class PluginClang(SystemClang):
     def _plugin(self, policy: Policy) -> pathlib.Path | None:
         """Return the plugin that holds a policy; None if none can be built."""
         if policy.fingerprint not in self._plugins:
-            try:
+            plugin = None
+            with contextlib.suppress(UserError):
                 plugin = build_plugin(self._toolchain, source_of(policy))
-            except UserError:
-                plugin = None
             self._plugins[policy.fingerprint] = plugin
         return self._plugins[policy.fingerprint]
 
@@ -111,10 +111,6 @@ def _read(
 
 def make_clang(name: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> SystemClang:
     """Make a clang for many compiles: with policies inside, if plugins can be built for it.
-
-    Args:
-      name: a path, or a name on PATH.
-      timeout_s: how long one compile may keep the host waiting, in s.
 
     Raises:
       UserError: there is no such program, it is not clang, or it is too old.

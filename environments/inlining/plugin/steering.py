@@ -5,6 +5,10 @@ no new configuration, and it does not matter by which path it calls its compiler
 names a directory of configuration files (configuration.py). These load a library which any clang
 can load (steer.c); it hands over to the plugin for the LLVM that it finds itself in, or does
 nothing. Other programs ignore the variable.
+
+Caches of objects between a build and its compiler (ccache, sccache, Go's) know nothing of the
+plugin. Each would hand out an object that another policy decided, so each is told of the policy, or
+gets a place of its own.
 """
 
 from __future__ import annotations
@@ -20,13 +24,16 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 
+from environments import machine
 from environments.caches.table import PLUGINS
 from environments.errors import UserError
 from environments.inlining.plugin.building import build_plugin, build_steering, unwritable
 from environments.inlining.plugin.configuration import LIBRARY, configuration_texts, read_defaults
-from environments.inlining.plugin.object_caches import cache_variables
 from environments.inlining.plugin.source import PolicySource
 from environments.inlining.plugin.toolchain import MINIMUM_VERSION, Toolchain
+
+COMPILE_ANEW = {"CCACHE_RECACHE": "1", "SCCACHE_RECACHE": "1"}
+"""Environment variables by which caches keep objects and hand out none."""
 
 _LOG = "TFRL_INLINING_LOG"
 _CONFIG = "TFRL_INLINING_CONFIG"
@@ -34,6 +41,7 @@ _MARGIN = "TFRL_INLINING_MARGIN"
 _OPTIONS = "CCC_OVERRIDE_OPTIONS"
 _NO_PLUGIN = "no plugin was built for this clang"  # as steer.c says it
 _TIMEOUT_S = 60.0
+_CACHE_TIMEOUT_S = 10.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,7 +238,7 @@ def _gather(files: Mapping[str, bytes]) -> pathlib.Path:
     name = f"set-{digest.hexdigest()[:32]}"
     target = PLUGINS.path / name
     try:
-        PLUGINS.directories().entry(name)
+        PLUGINS.entry(name)
         for file, data in files.items():
             path = target / file
             if path.is_file() and path.read_bytes() == data:
@@ -272,3 +280,48 @@ def _succeeds(command: Sequence[str], environment: Mapping[str, str]) -> bool:
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0
+
+
+def cache_variables(directory: pathlib.Path, margin: str) -> dict[str, str]:
+    """Return environment variables that keep the objects of one policy apart.
+
+    Args:
+      directory: what clangs load. Its name depends on all that is in it.
+      margin: what takes the place of the policy's own margin; "" for nothing.
+    """
+    digest = "-".join(filter(None, [directory.name, margin]))
+    files = sorted(os.fspath(path) for path in directory.iterdir() if path.name[0] != ".")
+    extra = [_ccache_setting("extra_files_to_hash", "CCACHE_EXTRAFILES"), *files]
+    space = [_ccache_setting("namespace", "CCACHE_NAMESPACE"), digest]
+    buster = [os.environ.get("SCCACHE_C_CUSTOM_CACHE_BUSTER", ""), digest]
+    return {
+        # A build may set either of these itself.
+        "CCACHE_EXTRAFILES": os.pathsep.join(filter(None, extra)),
+        "CCACHE_NAMESPACE": "-".join(filter(None, space)),
+        "SCCACHE_C_CUSTOM_CACHE_BUSTER": "-".join(filter(None, buster)),
+        # Go's cache has no key of ours.
+        "GOCACHE": f"{_go_cache()}-{digest}",
+    }
+
+
+def _ccache_setting(key: str, variable: str) -> str:
+    """Return a setting of ccache, from the environment or from the user's own files."""
+    setting = _answer("ccache", "--get-config", key)
+    return os.environ.get(variable, "") if setting is None else setting
+
+
+def _go_cache() -> str:
+    """Return where Go keeps objects; it need not be on PATH now to be called by the build."""
+    place = _answer("go", "env", "GOCACHE") or os.environ.get("GOCACHE")
+    return place or str(machine.cache_home() / "go-build")
+
+
+def _answer(*command: str) -> str | None:
+    """Return what a program prints; None if it is not there or fails."""
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_CACHE_TIMEOUT_S
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return None if done.returncode else os.fsdecode(done.stdout).strip()

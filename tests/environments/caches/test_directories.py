@@ -8,20 +8,19 @@ import signal
 import time
 
 from environments.caches import directories
-from environments.caches.directories import DirectoryCache
 from tests.environments.caches.processes import SERVER, started
 
 BOUND_BYTES = 3 * 4096
 
 
 def fill(directory, name: str, age_s: float) -> None:
-    path = DirectoryCache(directory, BOUND_BYTES).entry(name)
+    path = directories.entry(directory, name, BOUND_BYTES)
     (path / "library").write_bytes(bytes(4096))
     os.utime(path, (time.time() - age_s,) * 2)
 
 
 def use(directory, name: str, ready) -> None:
-    assert (DirectoryCache(directory, BOUND_BYTES).entry(name) / "library").exists()
+    assert (directories.entry(directory, name, BOUND_BYTES) / "library").exists()
     ready.set()
     time.sleep(60)
 
@@ -36,12 +35,11 @@ def elsewhere(target, *arguments):
 
 def test_nothing_is_removed_while_a_process_holds_it(tmp_path):
     elsewhere(fill, tmp_path, "a", 0.0)
-    cache = DirectoryCache(tmp_path, BOUND_BYTES)
     with started(use, tmp_path, "a"):
-        assert not cache.clear() and (tmp_path / "a" / "library").exists()
+        assert not directories.clear(tmp_path) and (tmp_path / "a" / "library").exists()
     # The lock of a process that was killed is free.
-    assert cache.clear() and not (tmp_path / "a").exists()
-    assert cache.clear()
+    assert directories.clear(tmp_path) and not (tmp_path / "a").exists()
+    assert directories.clear(tmp_path)
 
 
 def test_the_next_process_removes_what_was_not_used_for_longest(tmp_path):
@@ -64,10 +62,9 @@ def test_a_process_that_was_stopped_ends_nobodys_run(tmp_path, monkeypatch):
     monkeypatch.setattr(directories, "_SHORT_WAIT_S", 0.2)
     elsewhere(fill, tmp_path, "a", 0.0)
     with started(lock_and_stop, tmp_path):
-        assert (DirectoryCache(tmp_path, BOUND_BYTES).entry("a") / "library").exists()
+        assert (directories.entry(tmp_path, "a", BOUND_BYTES) / "library").exists()
 
 
 def test_a_pipe_in_the_place_of_the_lock_blocks_nobody(tmp_path):
     os.mkfifo(tmp_path / ".lock")
-    cache = DirectoryCache(tmp_path, 1_000_000)
-    assert cache.entry("one").is_dir()
+    assert directories.entry(tmp_path, "one", BOUND_BYTES).is_dir()

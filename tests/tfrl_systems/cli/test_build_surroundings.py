@@ -13,8 +13,7 @@ import sys
 import pytest
 
 from environments.inlining.plugin import building
-from environments.inlining.plugin.object_caches import cache_variables
-from environments.inlining.plugin.steering import Steering
+from environments.inlining.plugin.steering import Steering, cache_variables
 from environments.inlining.plugin.toolchain import find_toolchain
 from tests.requirements import need_programs, needs_root
 from tests.tfrl_systems.cli.small_project import (

@@ -83,7 +83,7 @@ def test_what_other_versions_left_is_counted_and_cleared(tfrl):
 
 
 def test_plugins_in_use_stay(tfrl):
-    directory = PLUGINS.directories().entry("set-1")
+    directory = PLUGINS.entry("set-1")
     ran = tfrl("cache", "clear")
     assert ran.status == 1 and directory.is_dir()
     assert ran.err == (

@@ -21,13 +21,13 @@ from environments.inlining.compilers.object_size import ObjectSize
 from environments.inlining.corpus.modules import Corpus, Module, largest_first
 from environments.inlining.environment import InliningEnvironment, relative_saving
 from environments.inlining.exploration.explore import ExplorationConfig
+from environments.inlining.features import Scope
 from environments.inlining.linking.objective import (
     Counted,
     Objective,
     make_objective,
     read_counted,
 )
-from environments.inlining.scope import Scope
 from tfrl_systems.drivers.collect import Collect
 from tfrl_systems.drivers.episode_runner import EpisodeRunner
 from tfrl_systems.episodes import Experience

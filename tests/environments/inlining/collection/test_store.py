@@ -1,8 +1,6 @@
-"""The store of compiles: what is kept is recalled, and never compiled again."""
+"""The store of compiles: what is kept is recalled."""
 
 from __future__ import annotations
-
-import contextlib
 
 import numpy as np
 import pytest
@@ -10,7 +8,6 @@ import pytest
 from environments.inlining.collection.store import ModuleStore, Trajectory, TrajectoryStore
 from environments.inlining.compilers.object_size import ObjectSize
 from environments.inlining.heuristics import Constant, CostBelow, Default
-from tests.environments.caches.entries import execute
 from tests.environments.inlining.small_modules import Replay
 
 NAMES = ("cost_estimate", "inlining_default")
@@ -39,16 +36,11 @@ def part_of(store: TrajectoryStore, key: str = "key") -> ModuleStore:
 
 
 @pytest.fixture
-def path(tmp_path):
-    return tmp_path / "cache" / "compiles.sqlite"
-
-
-@pytest.fixture(params=["memory", "file"])
-def store(request, path):
-    with contextlib.closing(TrajectoryStore(None if request.param == "memory" else path)) as store:
-        for trajectory in PATHS:
-            part_of(store).put(trajectory)
-        yield store
+def store():
+    store = TrajectoryStore()
+    for trajectory in PATHS:
+        part_of(store).put(trajectory)
+    return store
 
 
 def test_recorded_paths_come_back_whole(store):
@@ -97,23 +89,6 @@ def test_records_come_back_as_they_were(store):
     assert part_of(store, "other").get_record("request") is None
 
 
-def test_a_file_is_kept_between_runs_and_read_again_when_it_changes(path):
-    for episode in PATHS[1:]:
-        with contextlib.closing(TrajectoryStore(path)) as store:
-            part_of(store).put(episode)
-    with contextlib.closing(TrajectoryStore(path)) as store:
-        for episode in PATHS[1:]:
-            assert part_of(store).recall(Replay(episode.decisions)).size == episode.size
-
-
-def test_a_damaged_compile_is_not_recalled(path):
-    """Otherwise the tree would lead to it."""
-    with contextlib.closing(TrajectoryStore(path)) as store:
-        part_of(store).put(PATHS[0])
-        execute(path, "UPDATE entries SET part = part || x'01'")
-        assert part_of(store).recall(Constant(0)) is None
-
-
 def test_large_values_of_features_and_groups_come_back(store):
     generator = np.random.default_rng(0)
     features = generator.integers(-(2**31), 2**31, (50, 2))
@@ -121,21 +96,3 @@ def test_large_values_of_features_and_groups_come_back(store):
     part_of(store).put(Trajectory("m", NAMES, features, np.ones(50, np.int8), size))
     recalled = part_of(store).get(np.ones(50, np.int8))
     assert np.array_equal(recalled.features, features) and recalled.size == size
-    assert recalled.size.packed_groups == size.packed_groups
-
-
-def test_a_file_of_an_older_version_is_emptied(tmp_path):
-    path = tmp_path / "compiles.db"
-    execute(path, "CREATE TABLE compiles (module TEXT, text_bytes INTEGER)")
-    execute(path, "INSERT INTO compiles VALUES ('m', 7)")
-    with contextlib.closing(TrajectoryStore(path)) as store:
-        assert part_of(store).get_record("r") is None and store.problem == ""
-        part_of(store).put_record("r", {"x": np.arange(3)})
-    # Opened again, it is of this version, and nothing is lost.
-    with contextlib.closing(TrajectoryStore(path)) as store:
-        assert part_of(store).get_record("r")["x"].tolist() == [0, 1, 2]
-
-
-def test_a_place_that_cannot_be_made_is_known_at_once(tmp_path):
-    (tmp_path / "file").write_text("")
-    assert "File exists" in TrajectoryStore(tmp_path / "file" / "cache.sqlite").problem

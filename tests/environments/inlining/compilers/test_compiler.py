@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from environments.inlining.collection.store import TrajectoryStore
-from environments.inlining.compilers.compiler import make_compiler, run_policy
+from environments.inlining.compilers.compiler import SharedCompilers, make_compiler, run_policy
 from environments.inlining.corpus.bitcode_compilers import CompilerProcesses, find_compiler
 from environments.inlining.corpus.modules import Module
 from environments.inlining.heuristics import Random
@@ -73,16 +73,6 @@ def test_a_call_site_that_inlining_makes_unreachable_is_not_asked_about(compiler
     assert steered.size != compiler.compile_plain(module).size
 
 
-def test_other_decisions_give_other_bytes_and_a_replay_the_same(compiler, tmp_path):
-    module = write_module(tmp_path, "module", many_calls(12), text=True)
-    default_size = run_policy(compiler, module, default).size
-    never = run_policy(compiler, module, lambda site: 0)
-    assert never.decisions.tolist() == [0] * 12
-    assert never.size.text_bytes > default_size.text_bytes  # each is called once, by one
-    recorded = iter(never.decisions)
-    assert run_policy(compiler, module, lambda site: next(recorded)).size == never.size
-
-
 def test_direct_calls_as_written(compiler, hand_worked):
     assert compiler.read_calls(hand_worked) == {
         "leaf": ["sink"],
@@ -139,3 +129,32 @@ def test_the_default_and_a_recorded_list_on_a_real_module(embedded, tmp_path):
     replayed = play(embedded, module, Replay(recorded.decisions), TrajectoryStore())
     assert replayed.size == recorded.size != compiled.size
     assert np.array_equal(replayed.features, recorded.features)
+
+
+class Closable:
+    """A compiler as far as those who share it need it."""
+
+    is_closed = False
+
+    def fork(self):
+        return Closable()
+
+    def close(self):
+        self.is_closed = True
+
+
+def test_idle_compilers_are_closed_where_one_user_is_left():
+    first = Closable()
+    shared = SharedCompilers(first)
+    for _ in range(3):
+        shared.join()
+    own, second, third = (shared.take() for _ in range(3))
+    assert own is first and len({own, second, third}) == 3
+    shared.give_back(second)
+    shared.leave()
+    assert not second.is_closed  # one of the two who are left may want it
+    assert shared.take() is second
+    shared.give_back(second)
+    shared.give_back(third)
+    shared.leave()
+    assert second.is_closed and third.is_closed and not own.is_closed

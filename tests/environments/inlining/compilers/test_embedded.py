@@ -6,14 +6,12 @@ import signal
 
 import psutil
 import pytest
-from llvmlite import binding as llvm
 
 from environments.inlining.compilers import embedded as embedded_compiler
 from environments.inlining.compilers.compiler import run_policy
 from environments.inlining.compilers.embedded import EmbeddedLlvm
 from environments.inlining.corpus.modules import Module
 from tests.environments.inlining.small_modules import (
-    HAND_WORKED,
     HAND_WORKED_DEFAULT,
     assert_fails_in_one_line,
     default,
@@ -22,14 +20,6 @@ from tests.environments.inlining.small_modules import (
     write_module,
     youngest_compiler,
 )
-
-
-@pytest.mark.ci
-def test_a_second_module_at_the_same_time_is_refused(embedded, hand_worked):
-    with embedded.compile(hand_worked) as compilation:
-        compilation.next_site()
-        with pytest.raises(RuntimeError, match="one module at a time"):
-            embedded.compile(hand_worked)
 
 
 def test_the_order_of_modules_does_not_matter(embedded, tmp_path):
@@ -70,28 +60,6 @@ def test_a_broken_module_does_not_cost_a_new_worker(embedded, tmp_path, good):
     broken.path.write_bytes(b"BC\xc0\xde" + b"\0" * 64)
     assert_fails_in_one_line(embedded, broken, good, "Malformed block", "rebuild the module")
     assert worker.is_running() and worker == youngest_compiler()
-
-
-def test_bitcode_of_an_llvm_newer_than_the_embedded_one(embedded, tmp_path, good):
-    newer = write_module(tmp_path, "newer", HAND_WORKED)
-    newer.path.write_bytes(_with_another_epoch(newer.path.read_bytes()))
-    assert_fails_in_one_line(embedded, newer, good, "Incompatible epoch", "rebuild the module")
-
-
-def _with_another_epoch(data: bytes) -> bytes:
-    """The bitcode with the mark of an incompatible version in the block that it begins with.
-
-    Bitcode is a stream of bits; the bit of the epoch is found by flipping one after another.
-    """
-    for bit in range(8 * 16, 8 * 64):
-        changed = bytearray(data)
-        changed[bit // 8] ^= 1 << (bit % 8)
-        try:
-            llvm.parse_bitcode(bytes(changed), llvm.create_context())
-        except RuntimeError as error:
-            if "Incompatible epoch" in str(error):
-                return bytes(changed)
-    pytest.fail("no epoch found in the bitcode")
 
 
 @pytest.mark.parametrize(

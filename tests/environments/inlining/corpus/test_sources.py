@@ -8,7 +8,7 @@ from environments.errors import UserError
 from environments.inlining.corpus.sources import gather_units
 from environments.inlining.corpus.units import BitcodeUnit
 from tests.environments.inlining.corpus.test_compile_commands import write_database
-from tests.environments.inlining.corpus.test_projects import builds, touch
+from tests.environments.inlining.corpus.test_units import builds, touch
 
 
 def test_compile_commands_in_both_forms(tmp_path):

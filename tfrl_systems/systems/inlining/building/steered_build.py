@@ -15,9 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from environments.errors import UsageError, UserError
-from environments.inlining.plugin.object_caches import COMPILE_ANEW
 from environments.inlining.plugin.source import PolicySource, heuristic_source, source_of
-from environments.inlining.plugin.steering import Compile, Steering, steer
+from environments.inlining.plugin.steering import COMPILE_ANEW, Compile, Steering, steer
 from environments.inlining.plugin.toolchain import Toolchain, find_toolchain
 from tfrl_systems.reporting import Reporter
 from tfrl_systems.systems.inlining import shipped

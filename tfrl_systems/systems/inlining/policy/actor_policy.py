@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from environments.errors import UserError
-from environments.inlining.scope import Scope
+from environments.inlining.features import Scope
 from tfrl_systems.policies import policy_files
 from tfrl_systems.policies.numpy_actor import load_network
 from tfrl_systems.policies.numpy_network import NumpyNetwork

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from environments.inlining.corpus.projects import find_project_root
+from environments.inlining.corpus.units import find_project_root
 
 
 def touch(*paths):

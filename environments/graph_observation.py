@@ -22,14 +22,13 @@ Therefore what a network computes from nodes 0 … N - 1, edges 0 … E - 1 and 
 depends neither on the content nor on the amount of padding.
 
 Batches. In a batch all arrays have a leading axis [B], and row numbers start at 0 in each graph.
-graph_nets has no such axis and numbers the rows of all graphs consecutively: `joined` makes B
-observations into one `GraphsTuple` of 2 B graphs: graph, padding, graph, padding …
+graph_nets has no such axis and numbers the rows of all graphs consecutively.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -87,14 +86,11 @@ class GraphSpace:
         """Return the observation of a graph.
 
         Args:
-          nodes: float [N, F], node features; N is at most `max_nodes`.
-          edges: float [E, G], edge features; E is at most `max_edges`.
+          nodes: float [N, F]; N is at most `max_nodes`.
+          edges: float [E, G]; E is at most `max_edges`.
           senders: int [E], the row of `nodes` that each edge begins at.
-          receivers: int [E], the row of `nodes` that each edge ends at.
+          receivers: int [E], the row where it ends.
           features: float [H], features of the whole graph.
-
-        Returns:
-          The arrays described in this module's docstring.
         """
         num_nodes, num_edges = len(nodes), len(edges)
         arrays = self.empty()
@@ -124,23 +120,3 @@ class GraphSpace:
             else array_spec.ArraySpec(array.shape, array.dtype, name)
             for name, array in self.empty().items()
         }
-
-
-def joined(observations: Sequence[Mapping[str, np.ndarray]]) -> Arrays:
-    """Join observations into the fields of one `GraphsTuple`, with rows numbered consecutively.
-
-    Args:
-      observations: B observations of one GraphSpace.
-
-    Returns:
-      FIELDS: nodes [B (max_nodes + 1), F], edges [B max_edges, G], globals [2 B, H], and so on.
-    """
-    arrays = {
-        name: np.concatenate([np.asarray(observation[name]) for observation in observations])
-        for name in FIELDS
-    }
-    num_rows, num_edges = len(observations[0]["nodes"]), len(observations[0]["edges"])
-    first_rows = np.repeat(np.arange(len(observations), dtype=np.int32) * num_rows, num_edges)
-    for name in ("senders", "receivers"):
-        arrays[name] = arrays[name] + first_rows
-    return arrays

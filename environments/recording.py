@@ -41,7 +41,12 @@ class Recorder(Flat):
             )
         self._system, self._settings = system, settings
         self._is_recorded = all(hasattr(self.environment, name) for name in ("views", "reset_at"))
-        self._recording: Recording | None = None
+        # What `views` tells of the start of the episode that is recorded; None before the first.
+        self._context: Mapping[str, str] | None = None
+        self._actions: list[Action] = []
+        self._rewards: list[float] = []
+        self._observations: list[str] = []
+        self._info: dict[str, Any] | None = None
 
     def save_trajectory(self, path: str | os.PathLike[str], author: str = "") -> None:
         """Write the episode so far to a file, which `tfrl replay` plays again.
@@ -59,9 +64,27 @@ class Recorder(Flat):
                 f"{self._system}: expected an environment that can begin at a named context, found "
                 "no reset_at or no views; add them, and its episodes can be saved"
             )
-        if self._recording is None:
+        if self._context is None:
             raise UserError("save_trajectory: expected an episode, found none; call reset first")
-        self._recording.trajectory(author).save(pathlib.Path(path))
+        if not self._context["name"]:
+            raise UserError(
+                "trajectory: expected an episode that begins at a context with a name, found one "
+                "that begins elsewhere; begin it by reset_at, or set random_steps=0"
+            )
+        trajectory = Trajectory(
+            self._system,
+            {name: _json_value(name, value) for name, value in self._settings.items()},
+            self._context["name"],
+            self._context["digest"],
+            tuple(self._actions),
+            tuple(self._rewards),
+            tuple(self._observations),
+            is_finished=self._info is not None,
+            info=self._info or {},
+            author=author,
+            versions=versions(),
+        )
+        trajectory.save(pathlib.Path(path))
 
     def reset_at(self, context: Any) -> ts.TimeStep:
         """Start an episode at a context, if the environment can."""
@@ -71,8 +94,8 @@ class Recorder(Flat):
         """Return a copy in the middle of the same episode, if the environment can be forked."""
         twin = copy.copy(self)
         twin.environment = self._method("fork")()
-        if self._recording is not None:
-            twin._recording = self._recording.fork(twin)
+        twin._actions, twin._rewards = list(self._actions), list(self._rewards)
+        twin._observations = list(self._observations)
         return twin
 
     def _reset(self) -> ts.TimeStep:
@@ -83,73 +106,26 @@ class Recorder(Flat):
         # After an episode's end the environment begins the next one by itself.
         if time_step.is_first():
             return self._begin(time_step)
-        if self._recording is not None:
-            self._recording.add(action, time_step)
+        if self._context is not None:
+            self._add(action, time_step)
         return time_step
 
     def _begin(self, time_step: ts.TimeStep) -> ts.TimeStep:
         if self._is_recorded:
-            self._recording = Recording(self._system, self._settings, self, time_step)
+            self._context = self.environment.views()["context"]
+            self._actions, self._rewards, self._info = [], [], None
+            self._observations = [digest_of(time_step.observation)]
         return time_step
 
-
-class Recording:
-    """An episode as it is played, to be saved.
-
-    Args:
-      system: name of the system.
-      settings: what `environments.make` made the environment from.
-      environment: the flat environment.
-      time_step: the first time step of the episode.
-    """
-
-    def __init__(
-        self, system: str, settings: Mapping[str, Any], environment: Flat, time_step: ts.TimeStep
-    ) -> None:
-        self._system, self._settings = system, settings
-        self._environment = environment
-        self._context = environment.environment.views()["context"]
-        self._actions: list[Action] = []
-        self._rewards: list[float] = []
-        self._observations = [digest_of(time_step.observation)]
-        self._info: dict[str, Any] | None = None
-
-    def add(self, action: Any, time_step: ts.TimeStep) -> None:
-        """Add an action and the time step that it led to."""
-        if self._environment.num_actions:
+    def _add(self, action: Any, time_step: ts.TimeStep) -> None:
+        if self.num_actions:
             self._actions.append(int(action))
         else:
             self._actions.append(tuple(np.asarray(action, np.float32).tolist()))
         self._rewards.append(float(time_step.reward))
         self._observations.append(digest_of(time_step.observation))
         if time_step.is_last():
-            self._info = dict(self._environment.get_info())
-
-    def fork(self, environment: Flat) -> Recording:
-        """Return a copy that goes on in another environment."""
-        twin = copy.copy(self)
-        twin._environment = environment
-        twin._actions, twin._rewards = list(self._actions), list(self._rewards)
-        twin._observations = list(self._observations)
-        return twin
-
-    def trajectory(self, author: str = "") -> Trajectory:
-        """Return the episode so far.
-
-        Raises:
-          UserError: it cannot be saved: its context has no name, or a setting is no JSON value.
-        """
-        if not self._context["name"]:
-            raise UserError(
-                "trajectory: expected an episode that begins at a context with a name, found one "
-                "that begins elsewhere; begin it by reset_at, or set random_steps=0"
-            )
-        settings = {name: _json_value(name, value) for name, value in self._settings.items()}
-        return Trajectory(
-            self._system, settings, self._context["name"], self._context["digest"],
-            tuple(self._actions), tuple(self._rewards), tuple(self._observations),
-            self._info is not None, self._info or {}, author, versions(),
-        )  # fmt: skip
+            self._info = dict(self.get_info())
 
 
 def _json_value(name: str, value: Any) -> Any:

@@ -19,8 +19,6 @@ from __future__ import annotations
 
 import gymnasium
 
-_PACKAGE = "environments.gymnasium"
-
 # The name of each environment, and the system's; what `make` is told where a user says nothing.
 NAMES: dict[str, tuple[str, dict[str, str]]] = {
     "tfrl/Inlining-v0": ("inlining", {}),
@@ -31,14 +29,15 @@ NAMES: dict[str, tuple[str, dict[str, str]]] = {
 
 def register() -> None:
     """Register the environments; they are imported only when one is made."""
+    module = "environments.gymnasium.environment"
     for name, (system, usual) in NAMES.items():
         if name in gymnasium.registry:
             continue
         batched = system == "learn_to_optimize"
         gymnasium.register(
             name,
-            f"{_PACKAGE}.environment:SystemEnvironment",
-            vector_entry_point=f"{_PACKAGE}.batched:BatchedEnvironment" if batched else None,
+            f"{module}:SystemEnvironment",
+            vector_entry_point=f"{module}:BatchedEnvironment" if batched else None,
             kwargs={"system": system, **usual},
         )
 

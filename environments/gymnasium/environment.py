@@ -1,4 +1,4 @@
-"""One of the systems as an environment of Gymnasium."""
+"""The systems as environments of Gymnasium: one episode, or several side by side."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.vector import utils
+from tf_agents.specs import array_spec
 from tf_agents.trajectories import time_step as ts
 
+import environments
 from environments.errors import UserError
-from environments.gymnasium import spaces
 from environments.recording import Recorder
-from environments.wrappers import split_mask
+from environments.wrappers import Flat, split_mask
+
+_LAST = int(ts.StepType.LAST)
 
 
 class SystemEnvironment(gymnasium.Env[np.ndarray, Any]):
@@ -43,8 +47,8 @@ class SystemEnvironment(gymnasium.Env[np.ndarray, Any]):
             raise UserError(f"render_mode: expected 'ansi' or None, found {render_mode!r}")
         self.render_mode = render_mode
         self._environment = Recorder(system, **settings)
-        self.observation_space = spaces.observation_space(self._environment)
-        self.action_space = spaces.action_space(self._environment)
+        self.observation_space = _observation_space(self._environment)
+        self.action_space = _action_space(self._environment)
         self._mask = np.ones(self._environment.num_actions, np.int8)
         self._is_seeded = False
 
@@ -139,3 +143,81 @@ class SystemEnvironment(gymnasium.Env[np.ndarray, Any]):
     def _info(self, time_step: ts.TimeStep) -> dict[str, Any]:
         info = {"action_mask": self._mask} if self._environment.is_masked else {}
         return info | (self._environment.get_info() if time_step.is_last() else {})
+
+
+class BatchedEnvironment(gymnasium.vector.VectorEnv):
+    """A batched environment of a system; all episodes begin and end together.
+
+    After the end, the next `step` begins the next episodes and ignores its actions, as Gymnasium's
+    "next step" autoreset does. When episodes end, `infos` has what the system's `get_info` tells,
+    each an array with a row for each episode.
+
+    Args:
+      num_envs: number of episodes side by side.
+      system: name of the system.
+      **settings: arguments of `environments.make` for this system.
+    """
+
+    metadata = {"autoreset_mode": getattr(gymnasium.vector, "AutoresetMode", None)}
+    if metadata["autoreset_mode"] is not None:
+        metadata["autoreset_mode"] = metadata["autoreset_mode"].NEXT_STEP
+
+    def __init__(self, num_envs: int, system: str, **settings: Any) -> None:
+        self.num_envs = num_envs
+        self._environment = environments.make(system, batch_size=num_envs, **settings)
+        flat = Flat(self._environment)
+        self.single_observation_space = _observation_space(flat)
+        self.single_action_space = _action_space(flat)
+        self.observation_space = utils.batch_space(self.single_observation_space, num_envs)
+        self.action_space = utils.batch_space(self.single_action_space, num_envs)
+        self._is_seeded = False
+        self._all, self._none = np.ones(num_envs, np.bool_), np.zeros(num_envs, np.bool_)
+        for mask in (self._all, self._none):
+            mask.setflags(write=False)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Start the next episodes; a seed restarts all that is random."""
+        if seed is not None or not self._is_seeded:
+            super().reset(seed=seed)
+            drawn = int(self.np_random.integers(2**31)) if seed is None else seed
+            self._environment.seed(drawn)
+            self._is_seeded = True
+        return self._environment.reset().observation, {}
+
+    def step(
+        self, actions: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Take an action in each episode."""
+        step_type, reward, discount, observation = self._environment.step(actions)
+        if step_type[0] != _LAST:
+            return observation, reward, self._none, self._none, {}
+        info = self._environment.get_info()
+        info |= {f"_{name}": self._all for name in info}
+        if discount[0] == 0:
+            return observation, reward, self._all, self._none, info
+        return observation, reward, self._none, self._all, info
+
+    def close_extras(self, **_: Any) -> None:
+        """Close the system's environment."""
+        self._environment.close()
+
+
+def _observation_space(environment: Flat) -> gymnasium.spaces.Box:
+    """Return the space of the vector that the environment shows, without its mask."""
+    spec = environment.observation_spec()
+    return _box(split_mask(spec)[0] if environment.is_masked else spec)
+
+
+def _action_space(environment: Flat) -> gymnasium.spaces.Space:
+    if environment.num_actions:
+        return gymnasium.spaces.Discrete(environment.num_actions)
+    return _box(environment.action_spec())
+
+
+def _box(spec: array_spec.BoundedArraySpec) -> gymnasium.spaces.Box:
+    low, high = (np.broadcast_to(bound, spec.shape) for bound in (spec.minimum, spec.maximum))
+    return gymnasium.spaces.Box(
+        low.astype(spec.dtype), high.astype(spec.dtype), spec.shape, spec.dtype
+    )

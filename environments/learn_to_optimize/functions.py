@@ -42,10 +42,10 @@ import numpy as np
 
 from environments.errors import UserError
 from environments.learn_to_optimize import loading
-from environments.learn_to_optimize.bounds import Domain
-from environments.learn_to_optimize.evaluations import Evaluations
+from environments.learn_to_optimize.loading import Domain, Evaluations
 
 RowFunction = Callable[[np.ndarray], np.ndarray]
+"""Maps rows float64 [N, n], x first and c last, to values float64 [N]."""
 
 # The angle of each rotation, the least factor of S, and the largest m_i(c); see above.
 _ROTATION = math.pi / 6
@@ -61,9 +61,8 @@ class Objective:
       name: the name given to `make_objective`.
       dimensions: n.
       num_free: k; the last k coordinates are free parameters.
-      function: maps rows float64 [N, n] of the box to values float64 [N].
-      low: float64 [n], the point of the function's own domain that -1 stands for.
-      high: float64 [n], the point that 1 stands for.
+      function: maps rows of the box to values.
+      low, high: float64 [n], the points of the function's own domain that -1 and 1 stand for.
       identity: differs between different functions, by a hash of their source. None if the source
         cannot be read; then no result for the function is stored on disk.
       minimiser: maps c [M, k] to the x [M, n - k] of the least value; None if it is not known.
@@ -84,7 +83,7 @@ class Objective:
 
     @property
     def num_tuned(self) -> int:
-        """Return the number of tuned coordinates, n - k."""
+        """The number of tuned coordinates, n - k."""
         return self.dimensions - self.num_free
 
     def __call__(self, rows: np.ndarray) -> np.ndarray:
@@ -194,8 +193,8 @@ def make_objective(name: str, dimensions: int = 2, free: int = 1, bounds: Any = 
       name: one of `FUNCTIONS`, or `module:callable` for the user's own.
       dimensions: n, the number of coordinates.
       free: k, the number of free parameters, which come last; 0 <= k < n.
-      bounds: domain of the user's own function, in any form of `bounds.read_bounds`. The default is
-        its attribute `bounds`, or (-1, 1) if it has none.
+      bounds: domain of the user's own function, in any form of `loading.read_bounds`. The default
+        is its attribute `bounds`, or (-1, 1) if it has none.
 
     Raises:
       UserError: no function has that name, it cannot have so many coordinates or free parameters,
@@ -274,15 +273,9 @@ def identified(
     source_sha256: str | None,
     evaluations: Evaluations,
 ) -> Objective:
-    """Return a user's function over the box as an objective, which its source tells from others.
+    """Return a user's function as an objective, which its source tells from others.
 
-    Args:
-      name: `module:callable`.
-      shape: n and k.
-      function: maps rows of the box to values.
-      domain: what -1 and 1 stand for.
-      source_sha256: digest of its source; None if that cannot be read.
-      evaluations: counts how often it is evaluated.
+    The arguments are attributes of `Objective`; `shape` is n and k, `domain` low and high.
     """
     low, high = domain
     identity = None

@@ -16,8 +16,6 @@ import numpy as np
 from environments.errors import UserError, one_line
 from environments.isolation.process import CrashError, Process
 from environments.learn_to_optimize import loading, sources
-from environments.learn_to_optimize.bounds import read_bounds
-from environments.learn_to_optimize.evaluations import Evaluations
 from environments.learn_to_optimize.functions import (
     Objective,
     check_free,
@@ -51,7 +49,7 @@ class IsolatedFunction:
         pickled: bytes | None = None,
         source_sha256: str | None = None,
     ) -> None:
-        self.evaluations = Evaluations()
+        self.evaluations = loading.Evaluations()
         self._name, self._shape, self._bounds = name, (dimensions, free), bounds
         self._pickled, self._source_sha256 = pickled, source_sha256
         self._process = Process(_PROGRAM, "its process", shows_output=True)
@@ -132,7 +130,7 @@ def isolated_objective(
     check_free(name, dimensions, free)
     domain = None
     if bounds is not None:
-        low, high = read_bounds(name, dimensions, bounds)
+        low, high = loading.read_bounds(name, dimensions, bounds)
         domain = {"low": low.tolist(), "high": high.tolist()}
     pickled = source_sha256 = None
     if name.startswith(f"{sources.MAIN}:"):

@@ -1,4 +1,4 @@
-"""Loads a user's own function, named `module:callable`, and reports each fault in one line.
+"""A user's own function: loads `module:callable`, and reports each fault in one line.
 
 The callable is vectorised over rows. It gets points float64 [N, n] of its own domain, x first and
 the free parameters c last. It returns their values [N], finite numbers::
@@ -22,7 +22,8 @@ import functools
 import importlib
 import pathlib
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -30,11 +31,35 @@ import numpy as np
 
 from environments.errors import UserError, one_line
 from environments.learn_to_optimize import sources
-from environments.learn_to_optimize.bounds import Domain, read_bounds
-from environments.learn_to_optimize.evaluations import Evaluations
+
+Domain = tuple[np.ndarray, np.ndarray]
+"""low and high, float64 [n] each."""
 
 # Of each module: how it was found when it was first loaded here, and the digest then.
 _imported: dict[str, tuple[Any, str | None]] = {}
+
+
+class Evaluations:
+    """Counts evaluations of a function in this process, by any number of threads.
+
+    A copy that is sent to another process begins at 0.
+
+    Attributes:
+      count: evaluations so far.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._lock = threading.Lock()
+
+    def add(self, number: int) -> None:
+        """Count some more."""
+        with self._lock:
+            self.count += number
+
+    def __reduce__(self) -> tuple[type[Evaluations], tuple[Any, ...]]:
+        """Leave the count and the lock at home."""
+        return Evaluations, ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,6 +133,38 @@ def domain(loaded: Loaded, dimensions: int, bounds: Any = None) -> Domain:
     return read_bounds(loaded.name, dimensions, named)
 
 
+def read_bounds(name: str, dimensions: int, bounds: Any) -> Domain:
+    """Return the bounds of a function's domain, in each of the forms that people write.
+
+    Args:
+      name: the function, for messages.
+      dimensions: n.
+      bounds: (low, high), each a number or n numbers; or scipy's forms: n pairs (low, high), or
+        `scipy.optimize.Bounds`; or {"low": …, "high": …}.
+
+    Raises:
+      UserError: they are not bounds of n dimensions, or could be meant in two ways.
+    """
+    if isinstance(bounds, Mapping):
+        readings = [_domain(bounds.get("low"), bounds.get("high"), dimensions)]
+    elif hasattr(bounds, "lb") and hasattr(bounds, "ub"):
+        readings = [_domain(bounds.lb, bounds.ub, dimensions)]
+    else:
+        readings = [_sides(bounds, dimensions), _pairs(bounds, dimensions)]
+    domains = [domain for domain in readings if domain is not None]
+    if not domains:
+        raise UserError(
+            f"{name}: expected bounds (low, high), each a finite number or {dimensions} of them, "
+            f"low below high, or {dimensions} pairs of them, found {bounds!r}; correct them"
+        )
+    if len(domains) == 2 and not np.array_equal(domains[0], domains[1]):
+        raise UserError(
+            f"{name}: expected bounds that can be read in one way, found {bounds!r}, which may be "
+            "(low, high) or two pairs; write scipy.optimize.Bounds(low, high)"
+        )
+    return domains[0]
+
+
 def guard(
     loaded: Loaded,
     low: np.ndarray,
@@ -120,7 +177,7 @@ def guard(
     Args:
       loaded: the function.
       low: float64 [n], the point of its domain that -1 stands for.
-      high: float64 [n], the point that 1 stands for.
+      high: float64 [n], the same for 1.
       num_tuned: n - k, to name the parts of a point in messages.
       evaluations: counts the points that finding a fault takes.
 
@@ -260,3 +317,30 @@ def _kind(returned: Any) -> str:
         return f"shape {values.shape}"
     name = type(returned).__name__
     return name if values.dtype.kind == "O" and not values.shape else f"{name} of {values.dtype}"
+
+
+def _sides(bounds: Any, dimensions: int) -> Domain | None:
+    try:
+        low, high = bounds
+    except (TypeError, ValueError):
+        return None
+    return _domain(low, high, dimensions)
+
+
+def _pairs(bounds: Any, dimensions: int) -> Domain | None:
+    try:
+        pairs = np.array(bounds, np.float64)
+    except (TypeError, ValueError):
+        return None
+    return _domain(pairs[:, 0], pairs[:, 1], dimensions) if pairs.shape == (dimensions, 2) else None
+
+
+def _domain(low: Any, high: Any, dimensions: int) -> Domain | None:
+    """Return low and high for each coordinate; None if they are no bounds."""
+    try:
+        sides = [np.array(side, np.float64) for side in (low, high)]
+        low, high = (np.broadcast_to(side, (dimensions,)).copy() for side in sides)
+    except (TypeError, ValueError):
+        return None
+    is_valid = np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()
+    return (low, high) if is_valid else None

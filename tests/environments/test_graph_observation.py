@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from environments.graph_observation import FIELDS, GraphSpace, joined
+from environments.graph_observation import FIELDS, GraphSpace
 
 
 def space(max_nodes=4, max_edges=5):
@@ -43,17 +43,6 @@ def test_specs_are_those_of_the_arrays():
     assert specs["senders"].maximum == 4 and specs["n_node"].maximum == 5
 
 
-def test_joined_graphs_are_counted_through():
-    first = space().pad(NODES, EDGES, SENDERS, RECEIVERS, [7])
-    second = space().pad(NODES[:2], EDGES[:1], [1], [0], [8])
-    both = joined([first, second])
-    assert both["senders"].tolist() == [0, 1, 4, 4, 4, 6, 9, 9, 9, 9]
-    assert both["receivers"].tolist() == [1, 2, 4, 4, 4, 5, 9, 9, 9, 9]
-    assert both["n_node"].tolist() == [3, 2, 2, 3] and both["n_edge"].tolist() == [2, 3, 1, 4]
-    assert both["globals"].tolist() == [[7], [0], [8], [0]]
-    assert both["nodes"].shape == (10, 2)
-
-
 def passed_on(graphs, rounds=3):
     """Rounds of a message-passing network of fixed weights; nodes, and sums over each graph."""
     random = np.random.default_rng(0)
@@ -71,11 +60,10 @@ def passed_on(graphs, rounds=3):
 
 
 def test_padding_has_no_influence():
-    """Neither what it holds nor how much of it there is, nor the other graphs of a batch."""
+    """Neither what it holds nor how much of it there is."""
     nodes, totals = passed_on(space().pad(NODES, EDGES, SENDERS, RECEIVERS, [7]))
     odd = space(max_nodes=9, max_edges=30).pad(NODES, EDGES, SENDERS, RECEIVERS, [7])
     odd["nodes"][3:], odd["edges"][2:], odd["globals"][1] = 5, -3, 11
-    second = space(max_nodes=9, max_edges=30).pad(NODES[:2], EDGES[:1], [1], [0], [8])
-    batch_nodes, batch_totals = passed_on(joined([second, odd]))
-    np.testing.assert_allclose(batch_nodes[10:13], nodes[:3], rtol=1e-12)
-    np.testing.assert_allclose(batch_totals[2], totals[0], rtol=1e-12)
+    odd_nodes, odd_totals = passed_on(odd)
+    np.testing.assert_allclose(odd_nodes[:3], nodes[:3], rtol=1e-12)
+    np.testing.assert_allclose(odd_totals[0], totals[0], rtol=1e-12)

@@ -325,12 +325,12 @@ def optimize(
       UsageError: there is no such field, or two fields contradict each other.
       UserError: a file cannot be read or written, or an argument cannot be used.
     """
-    from tfrl_systems.systems.tensor_graphs.optimize import in_memory, optimization, page, request
+    from tfrl_systems.systems.tensor_graphs.optimize import optimization, page, request
 
     reporter = reporter or Terminal()
     if not isinstance(model, str | os.PathLike):
         target = None if output is None else pathlib.Path(output)
-        return in_memory.optimize(model, target, fields, reporter)
+        return optimization.optimize_in_memory(model, target, fields, reporter)
     paths = {"model": os.fspath(model), "output": None if output is None else os.fspath(output)}
     return page.Report(
         optimization.optimize(make(request.Optimization, {**fields, **paths}), reporter)

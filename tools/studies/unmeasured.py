@@ -11,7 +11,6 @@ from environments.tensor_graphs.search import Budget, Visited, replay
 from environments.tensor_graphs.search.results import Step
 from tfrl_systems.settings import option
 from tfrl_systems.systems.tensor_graphs import shipped
-from tfrl_systems.systems.tensor_graphs.optimize.walking import walk
 from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
 from tfrl_systems.systems.tensor_graphs.problem import GraphProblem, Rewriting, find_model
 from tools.studies import learning
@@ -51,7 +50,7 @@ def measure(about: Record, workdir: pathlib.Path) -> Record:
     problem = GraphProblem.of(slug(name), find_model(name), Rewriting())
     by_formula, budget = problem.by_formula, Budget(expansions=about["expansions"])
     policy, began_s = GraphPolicy.load(about["policy"]), time.process_time()
-    walked = walk(by_formula, policy, time.monotonic() + 60)
+    walked = by_formula.walk(policy, time.monotonic() + 60)
     walk_s = time.process_time() - began_s
     paths = {
         "removal": by_formula.search("removal", budget).path,

@@ -7,7 +7,7 @@ import pytest
 from scipy import optimize
 
 from environments.errors import UserError
-from environments.learn_to_optimize.bounds import read_bounds
+from environments.learn_to_optimize.loading import read_bounds
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tests.environments.tensor_graphs.small_models import adapter, relu, write
 from tests.tfrl_systems.cli.test_train import FIELDS, read_result
 from tests.tfrl_systems.small_runs import GRAPHS
 from tests.tfrl_systems.training.test_heatmap import picture, read, scalar
-from tfrl_systems.systems.tensor_graphs import starts
+from tfrl_systems.systems.tensor_graphs import learning
 
 RULES = "evaluation/rules"
 
@@ -182,7 +182,7 @@ def test_without_masks_all_numbers_are_tried(train, models, tfrl, tmp_path):
 @pytest.mark.ci
 def test_es_learns_on_members_of_families_and_is_used_on_others(train, tfrl, tmp_path, monkeypatch):
     """Each episode has a new member, and evaluation has others, always the same."""
-    monkeypatch.setattr(starts, "NUM_EVALUATED", 1)
+    monkeypatch.setattr(learning, "NUM_EVALUATED", 1)
     room = {"max_nodes": 192, "max_edges": 256, "max_locations": 64, "max_actions": 256}
     settings = {"evaluate_every": 1, "random_steps": 2, "max_steps": 4, "truncate": True, **room}
     ran = train(tmp_path / "run", ["families"], "--iterations", 1, agent="es", **settings)

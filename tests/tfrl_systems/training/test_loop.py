@@ -15,8 +15,8 @@ from tf_agents.trajectories import trajectory
 from environments.errors import UserError
 from tfrl_systems.drivers.collect import Collect, make_pool
 from tfrl_systems.episodes import Experience
-from tfrl_systems.systems.learn_to_optimize import runners
 from tfrl_systems.systems.learn_to_optimize.optimizer_policy import OptimizerPolicy
+from tfrl_systems.systems.learn_to_optimize.problem import Problem
 from tfrl_systems.training import loop
 from tfrl_systems.training.checkpoints import Workdir
 from tfrl_systems.training.curves import summarise
@@ -176,8 +176,8 @@ class Faulty:
 
 
 def test_chunks_that_fail(run, tmp_path, monkeypatch):
-    make = runners.make_runner
-    monkeypatch.setattr(runners, "make_runner", lambda *parts: Faulty(make(*parts)))
+    make = Problem.make_runner
+    monkeypatch.setattr(Problem, "make_runner", lambda *parts: Faulty(make(*parts)))
     with pytest.raises(
         UserError, match="1 of 3 chunks failed: chunk 1 of iteration 0, seed 1: .*no such"
     ):

@@ -14,10 +14,9 @@ from environments.learn_to_optimize.settings import Settings
 from tfrl_systems.drivers.episode_runner import EpisodeRunner
 from tfrl_systems.policies.numpy_actor import NumpyActor
 from tfrl_systems.reporting import Reporter
-from tfrl_systems.systems.learn_to_optimize import judging, runners
-from tfrl_systems.systems.learn_to_optimize.answers import Answers
+from tfrl_systems.systems.learn_to_optimize import judging
+from tfrl_systems.systems.learn_to_optimize.answers import Answers, Landscape
 from tfrl_systems.systems.learn_to_optimize.judging import Judging
-from tfrl_systems.systems.learn_to_optimize.landscape import Landscape
 from tfrl_systems.systems.learn_to_optimize.optimizer_policy import OptimizerPolicy
 from tfrl_systems.systems.learn_to_optimize.problem import Resolved
 from tfrl_systems.systems.learn_to_optimize.teaching import Teacher, make_teacher
@@ -77,8 +76,8 @@ class _Task:
 
     def make_runner(self, actor: NumpyActor) -> Callable[[], EpisodeRunner]:
         """Return what makes a worker's runner."""
-        parts = (self._problem, self._settings, self._num_episodes, actor, self.levels())
-        return functools.partial(runners.make_runner, *parts)
+        parts = (self._settings, self._num_episodes, actor, self.levels())
+        return functools.partial(self._problem.make_runner, *parts)
 
     def make_teacher(self, actor: NumpyActor) -> Callable[[], Teacher]:
         """Return what makes a worker's teacher."""

@@ -21,6 +21,7 @@ from tfrl_systems.systems.learn_to_optimize import trial_log
 
 if TYPE_CHECKING:
     from environments.learn_to_optimize.environment import LearnToOptimizeEnvironment
+    from tfrl_systems.drivers.episode_runner import EpisodeRunner
     from tfrl_systems.policies.numpy_actor import NumpyActor
 
 
@@ -186,6 +187,19 @@ class Problem(Function):
             )
             for sampler in samplers
         ]
+
+    def make_runner(
+        self,
+        settings: Settings,
+        num_episodes: int,
+        actor: NumpyActor,
+        levels: Levels | None = None,
+    ) -> EpisodeRunner:
+        """Make a worker's runner; it measures the function's levels if they are not given."""
+        from tfrl_systems.drivers.episode_runner import EpisodeRunner
+
+        environments = self.make_environments(settings, actor, num_episodes, levels)
+        return EpisodeRunner(environments, actor, num_episodes)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -19,8 +19,7 @@ import numpy as np
 
 from environments import files
 from environments.errors import UserError
-from environments.learn_to_optimize.bounds import read_bounds
-from environments.learn_to_optimize.loading import to_domain
+from environments.learn_to_optimize.loading import read_bounds, to_domain
 from tfrl_systems.policies.trials import Trials
 
 _COLUMN = re.compile(r"([xc])(\d+)")

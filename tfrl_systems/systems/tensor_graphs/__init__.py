@@ -12,8 +12,8 @@ from environments.errors import UserError
 from environments.tensor_graphs.settings import Settings as EnvironmentSettings
 from tfrl_systems.reporting import Reporter, percent
 from tfrl_systems.settings import Settings
-from tfrl_systems.systems.tensor_graphs import shipped, tables, texts
-from tfrl_systems.systems.tensor_graphs.evaluating import Evaluation, evaluate
+from tfrl_systems.systems.tensor_graphs import shipped, texts
+from tfrl_systems.systems.tensor_graphs.evaluating import Evaluation, evaluate, model_tables
 from tfrl_systems.systems.tensor_graphs.problem import Benchmarks, Problem
 from tfrl_systems.training.system import FLOAT_SETTINGS, Check, System
 from tfrl_systems.training.training_run import TrainingRun
@@ -183,7 +183,7 @@ class TensorGraphs(System):
         """See `System.checks`."""
         from tfrl_systems.systems.tensor_graphs import doctor
 
-        return doctor.checks()
+        return [doctor.check_onnx()]
 
     def outcome(self, result: Mapping[str, Any]) -> tuple[str, str]:
         """See `System.outcome`."""
@@ -202,7 +202,7 @@ class TensorGraphs(System):
 
     def table(self, evaluation: Mapping[str, Any]) -> str:
         """See `System.table`."""
-        return tables.model_tables(evaluation)
+        return model_tables(evaluation)
 
 
 def _with_head(run: TrainingRun) -> TrainingRun:

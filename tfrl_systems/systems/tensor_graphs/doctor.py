@@ -8,12 +8,8 @@ _PROBE_MODEL = """<ir_version: 8, opset_import: ["" : 17]>
 probe (float[2] x) => (float[2] y) { y = Relu(x) }"""
 
 
-def checks() -> list[Check]:
-    """See `System.checks`."""
-    return [_onnx()]
-
-
-def _onnx() -> Check:
+def check_onnx() -> Check:
+    """Read, write and run a small model."""
     name = "ONNX"
     try:
         import onnx

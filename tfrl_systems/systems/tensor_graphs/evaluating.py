@@ -11,7 +11,7 @@ from environments.errors import UserError
 from environments.files import is_directory
 from environments.tensor_graphs.bound.exact import Bound, bound
 from environments.tensor_graphs.search import METHODS, Budget, Result
-from tfrl_systems.reporting import Reporter
+from tfrl_systems.reporting import Reporter, format_table, percent
 from tfrl_systems.settings import option
 from tfrl_systems.systems.tensor_graphs import shipped
 from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
@@ -144,3 +144,32 @@ def _to_json(
             "seconds": bounded.seconds,
         },
     }
+
+
+def model_tables(evaluation: Mapping[str, Any]) -> str:
+    """Format what each policy makes of each model: a table for each model."""
+    return "\n".join(map(_model_table, evaluation["models"]))
+
+
+def _model_table(model: Mapping[str, Any]) -> str:
+    header = [model["model"], "estimate ms", "change", "steps", "expansions", "of best", "seconds"]
+    before_ms = model["estimated_ms_before"]
+    rows = [["(the model)", f"{before_ms:.4f}", "", "", "", "", ""]]
+    rows += [
+        [
+            policy["policy"],
+            f"{policy['estimated_ms_after']:.4f}",
+            percent(policy["estimated_ms_after"], before_ms),
+            f"{policy['steps']}",
+            f"{policy['expansions']:,}",
+            f"{policy['expansions_of_best']:,}",
+            f"{policy['seconds']:.1f}",
+        ]
+        for policy in model["policies"]
+    ]
+    if bound := model["bound"]:
+        name = "bound" if bound["is_proved"] else "best known"
+        estimated_ms = bound["estimated_ms"]
+        change = percent(estimated_ms, before_ms)
+        rows.append([name, f"{estimated_ms:.4f}", change, "", "", "", f"{bound['seconds']:.1f}"])
+    return format_table(header, rows)

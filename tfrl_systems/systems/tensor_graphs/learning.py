@@ -6,19 +6,23 @@ import collections
 import dataclasses
 import functools
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from environments import contexts
 from environments.contexts import ContextSampler
 from environments.tensor_graphs.costs.objectives import make_objective
 from environments.tensor_graphs.environment import TensorGraphEnvironment
 from environments.tensor_graphs.model import Model
+from environments.tensor_graphs.models import families
 from environments.tensor_graphs.observation.observation import VOCABULARY
 from environments.tensor_graphs.settings import Settings
 from tfrl_systems.drivers.episode_runner import Actor, EpisodeRunner
+from tfrl_systems.drivers.requirements import here
 from tfrl_systems.policies.numpy_actor import NumpyActor
 from tfrl_systems.reporting import percent
-from tfrl_systems.systems.tensor_graphs import starts
 from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy, digest_of
 from tfrl_systems.systems.tensor_graphs.problem import Problem, sizes_of_models
 from tfrl_systems.systems.tensor_graphs.teaching import Teacher, Teaching
@@ -26,6 +30,13 @@ from tfrl_systems.training.heatmap import Heatmap
 from tfrl_systems.training.loop import EvaluateFn
 from tfrl_systems.training.online import OnlineTask
 from tfrl_systems.training.training_run import TrainingRun
+
+# Room for any model, while the first observation's contents are counted.
+_MOST = 1 << 15
+# Each size is so many times the first observation's count, to leave room for what rules add.
+_GROWTH = {"max_nodes": 2, "max_edges": 2, "max_locations": 3, "max_actions": 3}
+# How many members of a family show the room that observations need, and how many are evaluated on.
+_NUM_SIZED, NUM_EVALUATED = 40, 4
 
 
 def with_room(run: TrainingRun) -> TrainingRun:
@@ -66,7 +77,7 @@ def make_environment(
       UserError: a model, the rules, the objective or a setting cannot be used.
     """
     return TensorGraphEnvironment(
-        sampler or starts.sampler_of(problem.models),
+        sampler or sampler_of(problem.models),
         settings,
         problem.load_rules()[0],
         make_objective(problem.objective, sizes_of_models(problem.models, problem.dimensions)),
@@ -82,8 +93,10 @@ def _counts(problem: Problem, settings: Settings, name: str) -> dict[str, int]:
       settings: settings with room for any model.
       name: a model, or a family, of which some members are looked at.
     """
-    models = starts.to_size_by(name)
-    environment = make_environment(problem, settings, starts.in_turn(models))
+    models = families.members(name, 0, _NUM_SIZED) or (name,)
+    remaining = iter(models)
+    # Each model is loaded only when its turn comes.
+    environment = make_environment(problem, settings, lambda generator: _load(next(remaining)))
     counts: collections.Counter[str] = collections.Counter()
     for _ in models:
         seen = environment.reset().observation
@@ -94,12 +107,6 @@ def _counts(problem: Problem, settings: Settings, name: str) -> dict[str, int]:
             max_actions=int(seen["action_mask"].sum()),
         )
     return counts
-
-
-# Room for any model, while the first observation's contents are counted.
-_MOST = 1 << 15
-# Each size is so many times the first observation's count, to leave room for what rules add.
-_GROWTH = {"max_nodes": 2, "max_edges": 2, "max_locations": 3, "max_actions": 3}
 
 
 def make_runner(
@@ -166,9 +173,9 @@ def _evaluator(problem: Problem, settings: Settings, agent: Any) -> EvaluateFn:
     """
     settings = dataclasses.replace(settings, random_steps=0, masked=True)
     environments = {
-        model: make_environment(problem, settings, starts.sampler_of([model]))
+        model: make_environment(problem, settings, sampler_of([model]))
         for name in problem.models
-        for model in starts.to_evaluate_on(name)
+        for model in families.members(name, families.FIRST_UNSEEN, NUM_EVALUATED) or (name,)
     }
     actor = NumpyActor.from_policy(agent.collect_policy)
 
@@ -188,3 +195,43 @@ def _evaluator(problem: Problem, settings: Settings, agent: Any) -> EvaluateFn:
         return {"cost": statistics.fmean(costs), **figures, "rules": rules}
 
     return evaluate_fn
+
+
+def sampler_of(names: Sequence[str]) -> ContextSampler[Model]:
+    """Make a sampler that draws a name, each with the same probability, and then a model of it.
+
+    Args:
+      names: models, as `Model.load` takes them, and families. A family has another member in each
+        episode, with a number below `families.FIRST_UNSEEN`.
+
+    Raises:
+      UserError: a model cannot be read.
+    """
+    draw = contexts.uniform([_sampler_of_name(name) for name in names])
+    return lambda generator: draw(generator)(generator)
+
+
+def _sampler_of_name(name: str) -> ContextSampler[Model]:
+    if not families.named(name):
+        model = _load(name)
+        return lambda generator: model
+    return functools.partial(_draw_member, families.named(name))
+
+
+def _load(name: str) -> Model:
+    """Load a model; members are not kept, because there are too many."""
+    return Model.load(name) if families.is_member(name) else _load_once(name)
+
+
+@functools.cache
+def _load_once(name: str) -> Model:
+    """Load a model under the name that it was asked for by, wherever its file lies.
+
+    Environments can share models, because graphs are immutable.
+    """
+    return dataclasses.replace(Model.load(str(here(name))), name=name)
+
+
+def _draw_member(named: Sequence[str], generator: np.random.Generator) -> Model:
+    family = contexts.uniform(named)(generator)
+    return _load(f"{family}:{int(generator.integers(families.FIRST_UNSEEN))}")

@@ -35,7 +35,7 @@ from environments.tensor_graphs.selection.blocking import divided
 from tfrl_systems.drivers.requirements import Files, Requirements, here
 from tfrl_systems.settings import option
 from tfrl_systems.systems.tensor_graphs.original import Original, levels_of, naming_options
-from tfrl_systems.systems.tensor_graphs.player import PolicyPlayer
+from tfrl_systems.systems.tensor_graphs.player import PolicyPlayer, walk
 from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
 
 Dimensions = tuple[tuple[str, tuple[int, ...]], ...]
@@ -307,11 +307,18 @@ class GraphProblem:
         """
         if policy is None:
             return search(self.start, method, budget, **others)
-        # A policy plays with the rules that it may have learned with.
-        player = PolicyPlayer(policy, self.name, self.without_contrib().start)
+        player = self._player(policy)
         if method == "policy":
             return follow(self.start, player, num_rollouts, budget, **others)
         return search(self.start, method, budget, guide=player, **others)
+
+    def walk(self, policy: GraphPolicy, until_s: float) -> Result:
+        """Take a policy's likeliest steps; see `player.walk`."""
+        return walk(self._player(policy), until_s)
+
+    def _player(self, policy: GraphPolicy) -> PolicyPlayer:
+        # A policy plays with the rules that it may have learned with.
+        return PolicyPlayer(policy, self.name, self.without_contrib().start)
 
 
 def sizes_of_models(names: Sequence[str], dimensions: Dimensions) -> Sizes:

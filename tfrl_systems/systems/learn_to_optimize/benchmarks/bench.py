@@ -16,7 +16,7 @@ import tensorflow as tf
 from tfrl_systems.cpu_time import cpu_s
 from tfrl_systems.drivers.collect import Collect
 from tfrl_systems.reporting import Reporter
-from tfrl_systems.systems.learn_to_optimize.benchmarks import collecting, learning
+from tfrl_systems.systems.learn_to_optimize.benchmarks import collecting
 from tfrl_systems.systems.learn_to_optimize.optimizer_policy import OptimizerPolicy
 
 _NUM_CALLS = 300
@@ -39,10 +39,12 @@ class Way(NamedTuple):
 _COLLECTING = {
     "collect_ms": Way(collecting.ours, 300, "NumPy policy, batched environment, in this process"),
     "collect_over_eager_driver": Way(
-        collecting.eager_driver, 1, "TF-Agents DynamicEpisodeDriver, one environment, eager"
+        functools.partial(collecting.driver, is_traced=False),
+        1,
+        "TF-Agents DynamicEpisodeDriver, one environment, eager",
     ),
     "collect_over_tf_function_driver": Way(
-        collecting.tf_function_driver, 10, "the same in a tf.function"
+        functools.partial(collecting.driver, is_traced=True), 10, "the same in a tf.function"
     ),
     "collect_over_parallel_py_environment": Way(
         collecting.parallel_environment,
@@ -58,19 +60,25 @@ _COLLECTING = {
         collecting.tf_actor, 30, "ours with TensorFlow for the policy"
     ),
 }
+_LEARNING_OF_OTHERS = functools.partial(
+    collecting.stable_baselines3,
+    num_episodes=collecting.NUM_LEARNED,
+    hidden_size=32,
+    num_epochs=2,
+)
 _LEARNING = {
     "ppo_iteration_ms": Way(
-        learning.ours,
+        collecting.learn,
         100,
         "collect 1024 episodes of 2 steps, then 2 epochs of PPO, in this process",
     ),
     "ppo_iteration_over_stable_baselines3": Way(
-        functools.partial(learning.stable_baselines3, is_vectorised=False),
+        _LEARNING_OF_OTHERS,
         3,
         "Stable-Baselines3 PPO, DummyVecEnv of 1024",
     ),
     "ppo_iteration_over_stable_baselines3_vectorised": Way(
-        functools.partial(learning.stable_baselines3, is_vectorised=True),
+        functools.partial(_LEARNING_OF_OTHERS, is_vectorised=True),
         10,
         "the same, an environment of 1024 rows written by hand",
     ),

@@ -1,7 +1,8 @@
-"""Ways to collect the same episodes, ours and others', for `tfrl bench learn_to_optimize`.
+"""Ways to collect the same episodes and to learn from them, for `tfrl bench learn_to_optimize`.
 
 Each way is a context manager that gives a function. Each call of the function collects once: 64
 episodes of 2 steps of Ackley in two dimensions, with an actor of two hidden layers of 64 units.
+Those that learn collect 1,024 episodes with two layers of 32 units, and train for two epochs.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ from tfrl_systems.policies import variables
 from tfrl_systems.policies.numpy_actor import NumpyActor
 from tfrl_systems.reporting import Reporter
 from tfrl_systems.systems.learn_to_optimize.problem import Problem
-from tfrl_systems.systems.learn_to_optimize.runners import make_runner
 
 NUM_EPISODES = 64
-SLEEP_S = 1e-3
+NUM_LEARNED = 1024
+_SLEEP_S = 1e-3
 # Chunks of the environment that sleeps; divisible by 2, 4 and 8, so all workers get as many.
 _SLEEPING_CHUNKS = 40
-SUPERVISION = Supervision(max_attempts=1, num_spares=0)
+_SUPERVISION = Supervision(max_attempts=1, num_spares=0)
 
 SETTINGS = Settings(reward="auto", reference="mean")
 # The networks are as large as those of Stable-Baselines3. The normaliser's variables are broadcast
@@ -56,6 +57,14 @@ _CONFIG = ppo.Config(
     relative_advantages=True,
     normalize_observations=True,
     state_dependent_std=True,
+)
+_LEARNING_CONFIG = ppo.Config(
+    hidden_sizes=(32, 32),
+    num_epochs=2,
+    gamma=0.0,
+    gradient_clipping=0.0,
+    relative_advantages=True,
+    normalize_rewards=False,
 )
 
 CollectFn = Callable[[], object]
@@ -72,23 +81,22 @@ class Setup:
       actor: the collect policy in NumPy, still without variables.
     """
 
-    def __init__(self, reporter: Reporter) -> None:
+    def __init__(self, reporter: Reporter, config: ppo.Config = _CONFIG) -> None:
         self.reporter = reporter
         self.problem = Problem(function="ackley")
-        environment = make_environment(self.problem)
+        environment = _make_environment(self.problem)
         specs = environment.time_step_spec(), environment.action_spec()
-        self.agent = ppo.make_agent(_CONFIG, *specs)
+        self.agent = ppo.make_agent(config, *specs)
         self.packer = variables.Packer(self.agent.collect_policy.variables())
         self.actor = NumpyActor.from_policy(self.agent.collect_policy)
 
 
-def make_environment(problem: Problem) -> LearnToOptimizeEnvironment:
-    """Make an environment that is not batched."""
+def _make_environment(problem: Problem) -> LearnToOptimizeEnvironment:
     return problem.make_environments(SETTINGS)[0]
 
 
 def _batched(setup: Setup, num_episodes: int) -> Callable[[], EpisodeRunner]:
-    return functools.partial(make_runner, setup.problem, SETTINGS, num_episodes, setup.actor)
+    return functools.partial(setup.problem.make_runner, SETTINGS, num_episodes, setup.actor)
 
 
 def ours(setup: Setup) -> contextlib.AbstractContextManager[Callable[[], Experience]]:
@@ -127,23 +135,23 @@ def tf_actor(setup: Setup) -> contextlib.AbstractContextManager[CollectFn]:
 def _in_process(
     setup: Setup, make_runner_fn: Callable[[], EpisodeRunner]
 ) -> Iterator[Callable[[], Experience]]:
-    with make_pool(Collect(), make_runner_fn, SUPERVISION) as pool:
+    with make_pool(Collect(), make_runner_fn, _SUPERVISION) as pool:
         pool.broadcast(setup.packer.to_bytes())
         numbers = itertools.count()
-        yield lambda: collect_once(pool, next(numbers), 1)
+        yield lambda: _collect_once(pool, next(numbers), 1)
 
 
 @contextlib.contextmanager
 def pipes(setup: Setup, num_workers: int) -> Iterator[CollectFn]:
     """Collect with workers, and time reading, sending and loading the variables too."""
     batched = _batched(setup, NUM_EPISODES // num_workers)
-    with make_pool(Collect("pipes", num_workers), batched, SUPERVISION) as pool:
+    with make_pool(Collect("pipes", num_workers), batched, _SUPERVISION) as pool:
         numbers = itertools.count()
 
         def collect() -> Experience:
             number = next(numbers)
             pool.broadcast(setup.packer.to_bytes(number))
-            return collect_once(pool, number, num_workers)
+            return _collect_once(pool, number, num_workers)
 
         yield collect
 
@@ -155,7 +163,7 @@ class SleepingEnvironment(LearnToOptimizeEnvironment):
     """
 
     def _step(self, action: np.ndarray) -> ts.TimeStep:
-        time.sleep(SLEEP_S)
+        time.sleep(_SLEEP_S)
         return super()._step(action)
 
 
@@ -167,12 +175,12 @@ def _make_sleeping_runner(actor: NumpyActor) -> EpisodeRunner:
 def sleeping(setup: Setup, collect: Collect) -> Iterator[CollectFn]:
     """Play episodes that sleep one after another, in as many workers as `collect` says."""
     make_sleeping = functools.partial(_make_sleeping_runner, setup.actor)
-    with make_pool(collect, make_sleeping, SUPERVISION) as pool:
+    with make_pool(collect, make_sleeping, _SUPERVISION) as pool:
         pool.broadcast(setup.packer.to_bytes())
-        yield lambda: collect_once(pool, 0, _SLEEPING_CHUNKS)
+        yield lambda: _collect_once(pool, 0, _SLEEPING_CHUNKS)
 
 
-def collect_once(pool: Pool[Chunk, Experience], iteration: int, num_chunks: int) -> Experience:
+def _collect_once(pool: Pool[Chunk, Experience], iteration: int, num_chunks: int) -> Experience:
     """Collect the chunks of an iteration, and join them."""
     collected = []
     for outcome in pool.map([Chunk(iteration, index) for index in range(num_chunks)]):
@@ -227,15 +235,10 @@ def _actions(shape: tuple[int, ...]) -> list[np.ndarray]:
 
 
 @contextlib.contextmanager
-def eager_driver(setup: Setup) -> Iterator[CollectFn]:
-    """Collect with TF-Agents' driver, called eagerly as in its tutorials."""
-    yield _driver(setup, make_environment(setup.problem)).run
-
-
-@contextlib.contextmanager
-def tf_function_driver(setup: Setup) -> Iterator[CollectFn]:
-    """Collect with TF-Agents' driver in a `tf.function`."""
-    yield common.function(_driver(setup, make_environment(setup.problem)).run)
+def driver(setup: Setup, is_traced: bool) -> Iterator[CollectFn]:
+    """Collect with TF-Agents' driver: eagerly as in its tutorials, or in a `tf.function`."""
+    run = _driver(setup, _make_environment(setup.problem)).run
+    yield common.function(run) if is_traced else run
 
 
 @contextlib.contextmanager
@@ -243,7 +246,7 @@ def parallel_environment(setup: Setup) -> Iterator[CollectFn]:
     """Collect with TF-Agents' driver in a `tf.function`, with environments in two processes."""
     with contextlib.suppress(ValueError):  # raised if it was enabled before in this process
         system_multiprocessing.enable_interactive_mode()
-    make = functools.partial(make_environment, setup.problem)
+    make = functools.partial(_make_environment, setup.problem)
     # TF-Agents forks these processes. That is safe because they do not use TensorFlow.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -267,14 +270,38 @@ def _driver(
 
 
 @contextlib.contextmanager
-def stable_baselines3(setup: Setup) -> Iterator[CollectFn]:
+def stable_baselines3(
+    setup: Setup,
+    num_episodes: int = NUM_EPISODES,
+    hidden_size: int = 64,
+    num_epochs: int = 0,
+    is_vectorised: bool = False,
+) -> Iterator[CollectFn]:
     """Collect with Stable-Baselines3's PPO, whose rollouts include values and advantages.
+
+    It learns, too, if there are epochs; see `stable_baselines3.make_learn`.
 
     Raises:
       ModuleNotFoundError: Stable-Baselines3 is not installed.
     """
     from tfrl_systems.systems.learn_to_optimize.benchmarks import stable_baselines3
 
-    yield stable_baselines3.make_collect(
-        setup.problem.make_objective(), SETTINGS.episode_length, NUM_EPISODES
+    objective, length = setup.problem.make_objective(), SETTINGS.episode_length
+    yield stable_baselines3.make_learn(
+        objective, length, num_episodes, hidden_size, num_epochs, is_vectorised
     )
+
+
+@contextlib.contextmanager
+def learn(setup: Setup) -> Iterator[Callable[[], None]]:
+    """Read the variables into the NumPy actor, collect as one chunk, and train."""
+    learner = Setup(setup.reporter, _LEARNING_CONFIG)
+    with make_pool(Collect(), _batched(learner, NUM_LEARNED), _SUPERVISION) as pool:
+        numbers = itertools.count()
+
+        def iterate() -> None:
+            number = next(numbers)
+            pool.broadcast(learner.packer.to_bytes(number))
+            learner.agent.train(_collect_once(pool, number, 1).trajectory)
+
+        yield iterate

@@ -117,27 +117,37 @@ class VectorEnvironment(vec_env.VecEnv):
         return [False] * self.num_envs
 
 
-def make_collect(objective: Objective, length: int, num_episodes: int) -> Callable[[], object]:
-    """Return a call of PPO's `collect_rollouts`, with one environment for each episode."""
-    environments = _dummy(objective, length, num_episodes)
-    model, callback = _make_model(environments, length, hidden_sizes=[64, 64])
-    return lambda: _collect(model, callback)
-
-
 def make_learn(
-    objective: Objective, length: int, num_episodes: int, is_vectorised: bool
-) -> Callable[[], object]:
-    """Return a call of PPO's `collect_rollouts` and `train`, which has two epochs.
+    objective: Objective,
+    length: int,
+    num_episodes: int,
+    hidden_size: int,
+    num_epochs: int,
+    is_vectorised: bool,
+) -> Callable[[], None]:
+    """Return a call of PPO's `collect_rollouts`, and of `train` if there are epochs.
 
     `is_vectorised` says whether the episodes are rows of one environment.
     """
     make = VectorEnvironment if is_vectorised else _dummy
-    environments = make(objective, length, num_episodes)
-    model, callback = _make_model(environments, length, hidden_sizes=[32, 32], n_epochs=2)
+    torch.set_num_threads(1)
+    hidden_sizes = [hidden_size] * 2
+    model = stable_baselines3.PPO(
+        "MlpPolicy",
+        make(objective, length, num_episodes),
+        n_steps=length,
+        batch_size=num_episodes * length,
+        n_epochs=max(num_epochs, 1),
+        policy_kwargs={"net_arch": {"pi": hidden_sizes, "vf": hidden_sizes}},
+        device="cpu",
+    )
+    # This method is not public, but `learn` calls it before it collects.
+    _, callback = model._setup_learn(total_timesteps=sys.maxsize)
 
     def learn() -> None:
-        _collect(model, callback)
-        model.train()
+        model.collect_rollouts(model.env, callback, model.rollout_buffer, model.n_steps)
+        if num_epochs:
+            model.train()
 
     return learn
 
@@ -147,25 +157,3 @@ def _dummy(objective: Objective, length: int, num_episodes: int) -> vec_env.VecE
         return lambda: GymnasiumEnvironment(objective, length, seed)
 
     return vec_env.DummyVecEnv([make_environment(seed) for seed in range(num_episodes)])
-
-
-def _make_model(
-    environments: vec_env.VecEnv, length: int, hidden_sizes: list[int], **settings: Any
-) -> tuple[stable_baselines3.PPO, Any]:
-    torch.set_num_threads(1)
-    model = stable_baselines3.PPO(
-        "MlpPolicy",
-        environments,
-        n_steps=length,
-        batch_size=environments.num_envs * length,
-        policy_kwargs={"net_arch": {"pi": hidden_sizes, "vf": hidden_sizes}},
-        device="cpu",
-        **settings,
-    )
-    # This method is not public, but `learn` calls it before it collects.
-    _, callback = model._setup_learn(total_timesteps=sys.maxsize)
-    return model, callback
-
-
-def _collect(model: stable_baselines3.PPO, callback: Any) -> None:
-    model.collect_rollouts(model.env, callback, model.rollout_buffer, n_rollout_steps=model.n_steps)

@@ -1,7 +1,7 @@
 """`tfrl optimize`: the road from a model to one that is faster and computes the same.
 
 request        what may be asked for
-optimization   the road, a step a line
+optimization   the road, a step a line; also for a model that is not in a file
   reading      the model, the user's inputs, the policy
   sizing       sizes that the model leaves open, and inputs to compare and measure on
   searching    states that cost less, within the time that there is
@@ -11,5 +11,4 @@ optimization   the road, a step a line
   quantizing   int8 in some nodes, if that is asked for
   outcome      what came out, as text and JSON; `page` shows it in a browser
   writing      the faster model, or a copy, and the report
-in_memory      the road for a model that is not in a file
 """

@@ -1,25 +1,33 @@
-"""Optimisation of one model: the road from its file to that of a faster one."""
+"""Optimisation of one model: the road from its file, or from memory, to a faster one."""
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import onnx
+
+from environments.errors import UserError
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.execution.choosing import Choice
 from environments.tensor_graphs.execution.inputs import NoInputsError
 from environments.tensor_graphs.execution.sizes import NONE_OPEN
 from environments.tensor_graphs.execution.trials import Trial
 from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.onnx_io import scopes
 from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.selection.selection import Selection
 from tfrl_systems.reporting import Reporter
+from tfrl_systems.settings import make
 from tfrl_systems.systems.tensor_graphs.evaluating import bound_of
 from tfrl_systems.systems.tensor_graphs.optimize.checking import why_not
 from tfrl_systems.systems.tensor_graphs.optimize.measuring import Judge, limits_of
 from tfrl_systems.systems.tensor_graphs.optimize.outcome import Outcome
+from tfrl_systems.systems.tensor_graphs.optimize.page import Report
 from tfrl_systems.systems.tensor_graphs.optimize.quantizing import quantize
 from tfrl_systems.systems.tensor_graphs.optimize.reading import read
 from tfrl_systems.systems.tensor_graphs.optimize.request import Optimization
@@ -32,6 +40,8 @@ from tfrl_systems.systems.tensor_graphs.optimize.sizing import Task, make_task
 from tfrl_systems.systems.tensor_graphs.optimize.writing import write_outcome
 
 _BOUND_S = 60.0
+# Protobuf cannot serialise more than 2 GB; weights of models near that go into a file of their own.
+_MOST_BYTES = 1 << 30
 
 
 def optimize(request: Optimization, reporter: Reporter) -> Outcome:
@@ -54,6 +64,53 @@ def optimize(request: Optimization, reporter: Reporter) -> Outcome:
         else:
             outcome = _find_faster(task, reading.inputs, pathlib.Path(name), reporter)
         return write_outcome(outcome, began_s)
+
+
+def optimize_in_memory(
+    model: onnx.ModelProto,
+    output: pathlib.Path | None,
+    fields: Mapping[str, Any],
+    reporter: Reporter,
+) -> Report:
+    """Optimise a model that is in memory, not in a file.
+
+    Args:
+      model: the model, with all of its weights; it does not change.
+      output: file to write the faster model to as well; None for none.
+      fields: further fields of `Optimization`.
+      reporter: receives the progress.
+
+    Returns:
+      What `tfrl optimize --json` prints, with the graph's name as "model", and "optimized": the
+      faster model, or a copy of the given one.
+
+    Raises:
+      UserError: the model lacks weights, or cannot be read.
+    """
+    _check_weights(model)
+    with tempfile.TemporaryDirectory(prefix="tfrl-") as name:
+        directory = pathlib.Path(name)
+        source = directory / "model.onnx"
+        _save(model, source)
+        target = output or directory / "optimized" / "model.onnx"
+        source.with_name("optimized").mkdir()
+        request = make(Optimization, {**fields, "model": source, "output": target})
+        try:
+            outcome = optimize(request, reporter)
+        except UserError as error:
+            raise type(error)(str(error).replace(str(source), "the model")) from None
+        has_changed = outcome.has_gain or request.freeze
+        optimized = onnx.load(target) if has_changed else _copy(model)
+    # The page names files that are there when it is read.
+    named = pathlib.Path(f"{pathlib.PurePosixPath(model.graph.name).name or 'model'}.onnx")
+    request = dataclasses.replace(request, model=named, output=output)
+    report = Report(dataclasses.replace(outcome, request=request))
+    report.update(
+        model=model.graph.name,
+        output=None if output is None else str(output),
+        optimized=optimized,
+    )
+    return report
 
 
 def _find_faster(
@@ -98,3 +155,26 @@ def _nothing(request: Optimization, graph: Graph) -> Proposals:
     """Return what is proposed for a model on which no search is worth its time."""
     start = Engine((), AnalyticObjective()).start(graph)
     return Proposals(nothing_to_search(request.method, start), ())
+
+
+def _check_weights(model: onnx.ModelProto) -> None:
+    for tensor in scopes.model_tensors(model):
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            raise UserError(
+                f"the model: expected all weights in it, found {tensor.name!r} in another file; "
+                "give the path of its file, or load it with its external data"
+            )
+
+
+def _save(model: onnx.ModelProto, path: pathlib.Path) -> None:
+    if model.ByteSize() <= _MOST_BYTES:
+        path.write_bytes(model.SerializeToString())
+        return
+    # This moves the weights out of the model that it is given.
+    onnx.save(_copy(model), path, save_as_external_data=True, location="weights.bin")
+
+
+def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
+    copied = onnx.ModelProto()
+    copied.CopyFrom(model)
+    return copied

@@ -29,7 +29,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from environments.tensor_graphs.costs.measured import MeasuredObjective
 from environments.tensor_graphs.search import (
@@ -46,10 +46,8 @@ from environments.tensor_graphs.selection.blocking import blocked
 from environments.tensor_graphs.selection.candidates import worth_measuring
 from tfrl_systems.reporting import Reporter
 from tfrl_systems.systems.tensor_graphs.optimize.checkpoint import Checkpoint
-from tfrl_systems.systems.tensor_graphs.optimize.ends import ends_on
 from tfrl_systems.systems.tensor_graphs.optimize.measuring_order import measuring_order
 from tfrl_systems.systems.tensor_graphs.optimize.sizing import Task
-from tfrl_systems.systems.tensor_graphs.optimize.walking import walk
 from tfrl_systems.systems.tensor_graphs.problem import GraphProblem
 
 # A search measures the new operators that it meets for this share of its time. In the rest it
@@ -68,6 +66,31 @@ _PATIENCE = 0.7
 # This many states are checked and measured as whole models, and so many of them from the trail of
 # the main search, and of each search by another estimate.
 _NUM_PROPOSED, _NUM_ON_TRAIL, _NUM_OF_OTHERS = 7, 5, 3
+
+
+class _Ends(NamedTuple):
+    """When each stage ends, as a share of the seconds that are left when all begin.
+
+    Removal and the walk have what the search by formula has.
+
+    Attributes:
+      least_formula: share of all seconds that the search by formula takes, however few are left: a
+        busy machine may have spent all on starting the program. There the search has as much of the
+        processor as on a quiet one, but not more seconds than removal.
+    """
+
+    formula: float
+    operators: float
+    portable: float
+    search: float
+    singly: float
+    least_formula: float
+
+
+_ON_ONE_THREAD = _Ends(0.15, 0.45, 0.65, 0.85, 1.0, least_formula=0.3)
+# The formula is that of one thread: on two, a Gemm of few rows takes twice as long, a Transpose
+# three times. So there the time goes into measuring operators.
+_ON_THREADS = _Ends(0.05, 0.6, 0.7, 0.85, 1.0, least_formula=0.0)
 
 Tell = Callable[[str], None]
 LookAt = Callable[[Visited], float]
@@ -95,13 +118,7 @@ class Proposals:
 
 
 def search(task: Task, reporter: Reporter, look_at: LookAt = lambda _: 1.0) -> Proposals:
-    """Search for states that cost less, as the user asks for it.
-
-    Args:
-      task: the model, and what is asked for.
-      reporter: receives the progress.
-      look_at: is called with what the first stages found, to measure it early.
-    """
+    """Search for states that cost less; `look_at` measures early what the first stages found."""
     with reporter.status() as tell:
         proposals = _Stages(task, tell, look_at).run()
     if proposals.result.stopped == INTERRUPTED:
@@ -120,7 +137,7 @@ class _Stages:
         self._task, self._problem, self._request = task, task.problem, task.request
         self._tell, self._look_at = tell, look_at
         self._began_s = time.monotonic()
-        self._ends = ends_on(task.request.threads)
+        self._ends = _ON_ONE_THREAD if task.request.threads == 1 else _ON_THREADS
         objective = task.problem.objective
         self._measured = objective if isinstance(objective, MeasuredObjective) else None
         # The candidates of other estimates than the main one must be measured.
@@ -222,7 +239,7 @@ class _Stages:
             return
         self._tell("taking the steps of the policy that comes along")
         try:
-            result = walk(by_formula, self._task.walker, time.monotonic() + self._early_s)
+            result = by_formula.walk(self._task.walker, time.monotonic() + self._early_s)
             reached = removal.best_cost_ms if removal is not None else math.inf
             if result.path and result.best.cost_ms <= reached:
                 self._walked = result
@@ -267,13 +284,8 @@ class _Stages:
     ) -> Result:
         """Search until a share of the time is over, or not at all after Ctrl-C.
 
-        Args:
-          problem: what to search.
-          share: the share.
-          how: what tells this search from others, for people.
-          earlier: where it goes on from; None for the start.
-          checkpoint: keeps the search.
-          least_s: how many seconds it has in any case, but not after Ctrl-C.
+        `how` tells this search from others, for people. It goes on from `earlier`, or from the
+        start, and has `least_s` seconds in any case, but not after Ctrl-C.
         """
         label = f"searching {how}".strip()
         self._tell(label)
@@ -308,12 +320,7 @@ class _Stages:
         return result
 
     def _measure_operators(self, start: Any, cheaper: Sequence[Any]) -> None:
-        """Measure operators, until the stage's time is over or Ctrl-C.
-
-        Args:
-          start: the state of the model, with costs by formula.
-          cheaper: states that are cheaper by formula.
-        """
+        """Measure operators in `measuring_order`, until the stage's time is over or Ctrl-C."""
         if self._measured is None:
             return
         measured = self._measured

@@ -187,7 +187,7 @@ def walked(monkeypatch, request):
         cost_ms = problem.start.cost_ms
         return Result("policy", end.state, end.path, (end,), cost_ms, 1, 0.1, EXHAUSTED, 1)
 
-    monkeypatch.setattr(searching, "walk", walk)
+    monkeypatch.setattr(GraphProblem, "walk", walk)
     return walked
 
 

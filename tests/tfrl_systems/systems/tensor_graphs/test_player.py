@@ -15,7 +15,6 @@ from environments.tensor_graphs.execution.sizes import NONE_OPEN
 from environments.tensor_graphs.rules import files as rule_files
 from tfrl_systems.policies.numpy_network import Memoryless
 from tfrl_systems.systems.tensor_graphs import shipped
-from tfrl_systems.systems.tensor_graphs.optimize.walking import walk
 from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
 from tfrl_systems.systems.tensor_graphs.problem import GraphProblem, Rewriting
 
@@ -49,7 +48,7 @@ def walked(*rules, until_s=math.inf, stops=False):
     chosen = tuple(by_name[name] for name in rules)
     fixed = Choice((NONE_OPEN,))
     problem = GraphProblem("squeezenet", graph, chosen, AnalyticObjective(), fixed, NONE_OPEN)
-    result = walk(problem, GraphPolicy(Preferring(stops), SETTINGS), until_s)
+    result = problem.walk(GraphPolicy(Preferring(stops), SETTINGS), until_s)
     assert result.candidates[0].path == result.path
     return [step.rule for step in result.path]
 
@@ -84,5 +83,5 @@ def test_the_policy_that_comes_along_saves_computations_of_a_transformer():
     problem = GraphProblem.of(
         "m", models.make("transformers:2000000"), Rewriting(objective="analytic")
     )
-    result = walk(problem, GraphPolicy.load(shipped.DIRECTORY), math.inf)
+    result = problem.walk(GraphPolicy.load(shipped.DIRECTORY), math.inf)
     assert result.best.cost_ms < result.start_cost_ms

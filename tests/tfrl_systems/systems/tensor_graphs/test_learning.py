@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from tfrl_systems.systems.tensor_graphs import starts
+from tfrl_systems.systems.tensor_graphs import learning
 
 
 def test_names_are_drawn_alike_and_members_anew():
-    sampler = starts.sampler_of(["recurrent", "bert-tiny", "branches"])
+    sampler = learning.sampler_of(["recurrent", "bert-tiny", "branches"])
     drawn = [sampler(np.random.default_rng(seed)).name for seed in range(40)]
     assert drawn[:5] == [sampler(np.random.default_rng(seed)).name for seed in range(5)]
     kinds = [name.partition(":")[0] for name in drawn]
     assert all(kinds.count(name) >= 6 for name in ("recurrent", "bert-tiny", "branches"))
     numbers = [int(name.partition(":")[2]) for name in drawn if ":" in name]
     assert len({*numbers}) == len(numbers) and max(numbers) < 1_000_000
-
-
-def test_a_model_stands_for_itself_and_a_family_for_some_members():
-    assert starts.to_size_by("bert-tiny") == starts.to_evaluate_on("bert-tiny") == ("bert-tiny",)
-    assert starts.to_size_by("branches")[:2] == ("branches:0", "branches:1")
-    assert starts.to_evaluate_on("branches")[0] == "branches:1000000"
-    assert len(starts.to_evaluate_on("families")) == 5 * len(starts.to_evaluate_on("branches"))

@@ -189,17 +189,11 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
     def _preprocess(self, experience: trajectory.Trajectory) -> trajectory.Trajectory:
         """Return steps [B, T + 1] with returns and advantages, which are 0 at the last step.
 
-        This is what TF-Agents does, except that one call of the value network gives values and log
-        spreads.
+        This is what TF-Agents does, except that there are log spreads, too.
         """
-        seen = experience.observation, experience.step_type
-        if self._config.relative_advantages:
-            values, log_spread = self._values(*seen, training=False)
-        else:
-            values, _ = self._collect_policy.apply_value_network(
-                *seen, value_state=(), training=False
-            )
-            log_spread = tf.zeros_like(values)
+        values, log_spread = self._values(
+            experience.observation, experience.step_type, training=False
+        )
         _, _, next_time_steps = self._collected_as_transition(experience)
         returns, advantages = self.compute_return_and_advantage(next_time_steps, values)
         info = {"dist_params": experience.policy_info["dist_params"], "log_spread": log_spread}

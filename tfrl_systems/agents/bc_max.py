@@ -111,9 +111,7 @@ def make_agent(config: Config, time_step_spec: ts.TimeStep, action_spec: tf.Type
         ),
         "context_weights": config.context_weights in CONTEXT_WEIGHTS,
         "bucketed_by": config.bucketed_by in BUCKETED_BY,
-        "hedge_eta": config.hedge_eta >= 0,
-        "regret_weight": config.regret_weight >= 0,
-        "final_action_std": config.final_action_std > 0,
+        **policy_gradients.at_least(config, 0, "hedge_eta", "regret_weight"),
     }
     policy_gradients.check("cloning", config, ranges)
     return BCMaxAgent(config, *tensor_spec.from_spec((time_step_spec, action_spec)))

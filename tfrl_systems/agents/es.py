@@ -64,7 +64,7 @@ class Info(NamedTuple):
 
 def make_agent(config: Config, time_step_spec: ts.TimeStep, action_spec: tf.TypeSpec) -> ESAgent:
     """Make an agent that learns by an evolution strategy (see `agents`)."""
-    ranges = {"noise_std": config.noise_std > 0, "final_noise_std": config.final_noise_std > 0}
+    ranges = policy_gradients.positive(config, "noise_std", "final_noise_std")
     policy_gradients.check("es", config, ranges)
     return ESAgent(config, *tensor_spec.from_spec((time_step_spec, action_spec)))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -107,29 +106,6 @@ class Config(NetworkConfig):
     search_action_std: float = 0.3
     final_action_std: float = 0.1
     state_dependent_std: bool = False
-
-
-_RANGES: Mapping[str, Callable[[Any], bool]] = {
-    "hidden_sizes": lambda sizes: all(size >= 1 for size in sizes),
-    "activation": lambda name: name in actors.ACTIVATIONS,
-    "graph_width": lambda size: size >= 1,
-    "graph_rounds": lambda number: number >= 1,
-    "graph_block": lambda name: name in graph_encoder.BLOCKS,
-    "head": lambda name: name in graph_actors.HEADS,
-    "max_logit": lambda bound: bound >= 0,
-    "learning_rate": lambda rate: rate > 0,
-    "final_learning_rate": lambda rate: rate > 0,
-    "group": lambda number: number >= 1,
-    "clip_advantages": lambda times: times >= 0,
-    "gamma": lambda gamma: 0 <= gamma <= 1,
-    "entropy_regularization": lambda weight: weight >= 0,
-    "gradient_clipping": lambda norm: norm >= 0,
-    "action_std": lambda std: std > 0,
-    "search_action_std": lambda std: std > 0,
-    "final_action_std": lambda std: std > 0,
-    "value_weight": lambda weight: weight >= 0,
-    "seed": lambda seed: seed >= 0,
-}
 
 
 def make_parts(
@@ -262,7 +238,12 @@ def normalised(advantages: tf.Tensor) -> tf.Tensor:
 
 def at_least(config: NetworkConfig, least: float, *names: str) -> dict[str, bool]:
     """Return for some settings whether they are at least so great, as `check` takes it."""
-    return {name: getattr(config, name) >= least for name in names}
+    return {name: getattr(config, name) >= least for name in names if hasattr(config, name)}
+
+
+def positive(config: NetworkConfig, *names: str) -> dict[str, bool]:
+    """Return for some settings whether they are above 0, as `check` takes it."""
+    return {name: getattr(config, name) > 0 for name in names if hasattr(config, name)}
 
 
 def check(name: str, config: NetworkConfig, ranges: dict[str, bool]) -> None:
@@ -274,9 +255,16 @@ def check(name: str, config: NetworkConfig, ranges: dict[str, bool]) -> None:
       ranges: for each of the agent's own settings, whether it is within its range.
     """
     shared = {
-        setting: is_within(getattr(config, setting))
-        for setting, is_within in _RANGES.items()
-        if hasattr(config, setting)
+        "hidden_sizes": all(size >= 1 for size in config.hidden_sizes),
+        "activation": config.activation in actors.ACTIVATIONS,
+        "graph_block": config.graph_block in graph_encoder.BLOCKS,
+        "head": config.head in graph_actors.HEADS,
+        "gamma": 0 <= getattr(config, "gamma", 0) <= 1,
+        **at_least(config, 1, "graph_width", "graph_rounds", "group"),
+        **at_least(config, 0, "max_logit", "clip_advantages", "entropy_regularization"),
+        **at_least(config, 0, "gradient_clipping", "value_weight", "seed"),
+        **positive(config, "learning_rate", "final_learning_rate"),
+        **positive(config, "action_std", "search_action_std", "final_action_std"),
     }
     for setting, holds in (shared | ranges).items():
         if not holds:

@@ -4,7 +4,7 @@ Observations: a nest of arrays of numbers; `inputs` says how they enter.
 
 Actions: a bounded float32 vector has a normal distribution, whose mean tanh keeps within the
 bounds. An integer scalar 0 … n-1 has a categorical distribution. A pair (rule, place) has the
-distribution of `numbered_actions`. What an observation does not allow has the probability 0
+distribution `NumberedActions`. What an observation does not allow has the probability 0
 (`permits`).
 
     observation [B, ...] ─▶ inputs [B, F] ─▶ hidden layers ─▶ outputs ─▶ distribution, or value [B]
@@ -32,8 +32,7 @@ from tf_agents.utils import nest_utils
 from environments.errors import UserError
 from tfrl_systems.networks import inputs, permits
 from tfrl_systems.networks.array_function import ArrayFunction
-from tfrl_systems.networks.graph_actions import MASKED
-from tfrl_systems.networks.numbered_actions import MAX_PLACE_LOGIT, NumberedActions
+from tfrl_systems.networks.distributions import MASKED, MAX_PLACE_LOGIT, NumberedActions
 
 ACTIVATIONS = {"tanh": tf.tanh, "relu": tf.nn.relu}
 
@@ -201,8 +200,10 @@ class Perceptron(network.Network):
             for number, variable in enumerate(self._layers)
         }
 
-    def outputs(self, observation: Any) -> tf.Tensor:
-        """Return the last layer's sums, float32 [..., num_outputs]."""
+    def call(
+        self, observation: Any, step_type: Any = (), network_state: Any = (), training: bool = False
+    ) -> tuple[Any, Any]:
+        """Return the last layer's sums, float32 [..., num_outputs], and no state."""
         outer_rank = nest_utils.get_outer_rank(observation, self.input_tensor_spec)
         hidden, outer_shape = inputs.joined(observation, self.inputs, outer_rank)
         *kernels, last_kernel = self._layers[0::2]
@@ -210,7 +211,8 @@ class Perceptron(network.Network):
         for kernel, bias in zip(kernels, biases, strict=True):
             hidden = self._activation(tf.nn.bias_add(tf.matmul(hidden, kernel), bias))
         outputs = tf.nn.bias_add(tf.matmul(hidden, last_kernel), last_bias)
-        return tf.reshape(outputs, tf.concat([outer_shape, [outputs.shape[-1]]], axis=0))
+        shape = tf.concat([outer_shape, [outputs.shape[-1]]], axis=0)
+        return tf.reshape(outputs, shape), network_state
 
 
 class ActorNetwork(Perceptron, Actor):
@@ -270,7 +272,7 @@ class ActorNetwork(Perceptron, Actor):
         self, observation: Any, step_type: Any = (), network_state: Any = (), training: bool = False
     ) -> tuple[tfp.distributions.Distribution, Any]:
         """Return the action's distribution and no state; observations [B, ...] or [B, T, ...]."""
-        outputs = self.outputs(observation)
+        outputs, _ = super().call(observation)
         if self._actions.num_places:
             return NumberedActions.of(outputs, self._permits.of(observation)), network_state
         if self._log_std is None:
@@ -339,16 +341,26 @@ class ValueNetwork(Perceptron):
         has_spread: bool = False,
     ) -> None:
         super().__init__(observation_spec, config, 2 if has_spread else 1, generator, "value")
+        self._has_spread = has_spread
 
     def call(
         self, observation: Any, step_type: Any = (), network_state: Any = (), training: bool = False
     ) -> tuple[tf.Tensor, Any]:
         """Return values [B] or [B, T], and no state."""
-        return self.outputs(observation)[..., 0], network_state
+        return self.value_and_log_spread(observation)[0], network_state
 
     def value_and_log_spread(
         self, observation: Any, step_type: Any = (), training: bool = False
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return values, and logarithms of the usual |return - value|, each [B] or [B, T]."""
-        outputs = self.outputs(observation)
-        return outputs[..., 0], outputs[..., 1]
+        """Return values, and logarithms of the usual |return - value|, each [B] or [B, T].
+
+        Without spreads, the second is 0.
+        """
+        outputs, _ = super().call(observation)
+        return value_and_spread_of(outputs, self._has_spread)
+
+
+def value_and_spread_of(outputs: tf.Tensor, has_spread: bool) -> tuple[tf.Tensor, tf.Tensor]:
+    """Split a value network's outputs [..., 1 or 2]; without spreads, the second is 0."""
+    values = outputs[..., 0]
+    return values, outputs[..., 1] if has_spread else tf.zeros_like(values)

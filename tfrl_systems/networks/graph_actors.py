@@ -26,10 +26,8 @@ from tf_agents.networks import network
 from tf_agents.trajectories import time_step as ts
 
 from environments.errors import UserError
-from tfrl_systems.networks import graph_encoder, graph_heads
-from tfrl_systems.networks.actors import Actor
-from tfrl_systems.networks.graph_actions import MASKED, ListedActions
-from tfrl_systems.networks.numbered_actions import NumberedActions
+from tfrl_systems.networks import actors, graph_encoder, graph_heads
+from tfrl_systems.networks.distributions import MASKED, ListedActions, NumberedActions
 
 HEADS = (
     graph_heads.PointerHead.kind,
@@ -103,7 +101,7 @@ def is_listed(observation: Mapping[str, Any]) -> bool:
     return _LIST[0] in observation
 
 
-class GraphActorNetwork(Actor):
+class GraphActorNetwork(actors.Actor):
     """Maps graph observations to a distribution over actions (xfer_id, location).
 
     If observations list the allowed actions, those are all; if not, every pair of numbers is one,
@@ -195,11 +193,14 @@ class GraphActorNetwork(Actor):
             )
             rules = tf.ensure_shape(rules, num_places.shape)
             places = tf.ensure_shape(places, observation["location_masks"].shape)
-            return NumberedActions(rules, places, num_places), network_state
+            distribution = NumberedActions(
+                rule_logits=rules, place_logits=places, num_places=num_places
+            )
+            return distribution, network_state
         logits = self.head(self.trunk(observation), flat(observation))
         actions = observation["actions"]
         logits = tf.ensure_shape(tf.reshape(logits, tf.shape(actions)[:-1]), actions.shape[:-1])
-        return ListedActions(logits, actions), network_state
+        return ListedActions(logits=logits, actions=actions), network_state
 
     def once(self) -> contextlib.AbstractContextManager[None]:
         """See `actors.Actor.once`."""
@@ -250,7 +251,7 @@ class GraphValueNetwork(network.Network):
         # With a function in place of the trunk, the trunk's variables are not this network's too.
         self._encode = lambda observation: trunk(observation)
         self.hidden = graph_encoder.linear(generator, (width, width), "hidden")
-        size = 2 if has_spread else 1
+        self._has_spread, size = has_spread, 2 if has_spread else 1
         self.out = graph_encoder.linear(generator, (width, size), "out", 0.01)
         self._num_outputs = size * (1 + num_rules)
         if num_rules:
@@ -273,9 +274,12 @@ class GraphValueNetwork(network.Network):
     def value_and_log_spread(
         self, observation: Mapping[str, tf.Tensor], step_type: Any = (), training: bool = False
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return values and logarithms of the usual |return - value|, both shaped as by `call`."""
+        """Return values and logarithms of the usual |return - value|, both shaped as by `call`.
+
+        Without spreads, the second is 0.
+        """
         outputs = self._outputs(observation, step_type, training)
-        return outputs[..., 0], outputs[..., 1]
+        return actors.value_and_spread_of(outputs, self._has_spread)
 
     def of_locations(
         self,
@@ -284,15 +288,12 @@ class GraphValueNetwork(network.Network):
         step_type: Any = (),
         training: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return what `value_and_log_spread` does, where `rules` int32 [B] or [B, T] were chosen.
-
-        Without spreads, the second is 0.
-        """
+        """Return the same, where `rules` int32 [B] or [B, T] were chosen."""
         size = self.out.output_size
         outputs = self._outputs(observation, step_type, training)[..., size:]
         shape = tf.concat([tf.shape(rules), [-1, size]], axis=0)
         own = tf.gather(tf.reshape(outputs, shape), rules, batch_dims=rules.shape.rank)
-        return own[..., 0], own[..., 1] if size == 2 else tf.zeros_like(own[..., 0])
+        return actors.value_and_spread_of(own, self._has_spread)
 
     def _outputs(
         self, observation: Mapping[str, tf.Tensor], step_type: Any, training: bool

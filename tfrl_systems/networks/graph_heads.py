@@ -43,7 +43,7 @@ import sonnet as snt
 import tensorflow as tf
 from graph_nets import graphs
 
-from tfrl_systems.networks.graph_actions import MASKED
+from tfrl_systems.networks.distributions import MASKED
 from tfrl_systems.networks.graph_encoder import Features, first_nodes, linear, sorted_sum
 
 HASH_SIZE = 256

@@ -20,128 +20,21 @@ others are down in their valleys; values are learned of each component by itself
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
 from tf_agents.networks import network
 from tf_agents.specs import tensor_spec
 
 from environments.errors import UserError
 from tfrl_systems.networks import actors
 from tfrl_systems.networks.array_function import ArrayFunction
+from tfrl_systems.networks.distributions import Mixture
 
 # The first means of the components lie within this share of half the range around its middle.
 _FIRST_REACH = 0.6
 _ANSWERS, _JUDGE, _EVEN_SHARE = "answers/", "judge/", "even_share"
-
-
-class Mixture(tfp.distributions.Distribution):
-    """A mixture of normal distributions with independent components of the action.
-
-    Args:
-      logits: float32 [..., K], of the components.
-      loc: float32 [..., K, n], their means.
-      scale_diag: float32 [..., K, n], their standard deviations.
-      validate_args, allow_nan_stats, name: required by TFP.
-    """
-
-    def __init__(
-        self,
-        logits: tf.Tensor,
-        loc: tf.Tensor,
-        scale_diag: tf.Tensor,
-        validate_args: bool = False,
-        allow_nan_stats: bool = True,
-        name: str = "Mixture",
-    ) -> None:
-        parameters = dict(locals())
-        self.logits = tf.convert_to_tensor(logits)
-        self.loc = tf.convert_to_tensor(loc)
-        self.scale_diag = tf.convert_to_tensor(scale_diag)
-        super().__init__(
-            dtype=tf.float32,
-            reparameterization_type=tfp.distributions.NOT_REPARAMETERIZED,
-            validate_args=validate_args,
-            allow_nan_stats=allow_nan_stats,
-            parameters=parameters,
-            name=name,
-        )
-
-    @classmethod
-    def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict[str, Any]:
-        matrix = tfp.util.ParameterProperties(event_ndims=2)
-        return {
-            "logits": tfp.util.ParameterProperties(event_ndims=1),
-            "loc": matrix,
-            "scale_diag": matrix,
-        }
-
-    def responsibilities(self, action: tf.Tensor) -> tf.Tensor:
-        """Return how likely each action [..., n] was drawn from each component, [..., K]."""
-        return tf.nn.softmax(self._joint_log_prob(action))
-
-    def _joint_log_prob(self, action: tf.Tensor) -> tf.Tensor:
-        """Return log w_k N(a; μ_k, σ_k²), [..., K]."""
-        distance = (action[..., tf.newaxis, :] - self.loc) / self.scale_diag
-        own = -0.5 * distance**2 - tf.math.log(self.scale_diag) - 0.5 * math.log(2 * math.pi)
-        return tf.nn.log_softmax(self.logits) + tf.reduce_sum(own, axis=-1)
-
-    def _event_shape(self) -> tf.TensorShape:
-        return self.loc.shape[-1:]
-
-    def _event_shape_tensor(self) -> tf.Tensor:
-        return tf.shape(self.loc)[-1:]
-
-    def _sample_n(self, n: int, seed: Any = None) -> tf.Tensor:
-        seeds = tfp.random.split_seed(seed)
-        num_components, size = self.loc.shape[-2:]
-        outer_shape = tf.shape(self.logits)[:-1]
-        rows = tf.reshape(self.logits, [-1, num_components])
-        chosen = tf.random.stateless_categorical(rows, n, seeds[0], tf.int32)
-        loc, scale = (
-            tf.gather(tf.reshape(array, [-1, num_components, size]), chosen, batch_dims=1)
-            for array in (self.loc, self.scale_diag)
-        )
-        drawn = loc + scale * tf.random.stateless_normal(tf.shape(loc), seeds[1])
-        shape = tf.concat([[n], outer_shape, [size]], axis=0)
-        return tf.reshape(tf.transpose(drawn, [1, 0, 2]), shape)
-
-    def _log_prob(self, action: tf.Tensor) -> tf.Tensor:
-        return tf.reduce_logsumexp(self._joint_log_prob(action), axis=-1)
-
-    def _entropy(self) -> tf.Tensor:
-        """Return the entropy of component and action; the action's own where means lie apart."""
-        logs = tf.nn.log_softmax(self.logits)
-        own = tf.reduce_sum(tf.math.log(self.scale_diag), axis=-1)
-        own += self.loc.shape[-1] * 0.5 * math.log(2 * math.pi * math.e)
-        return tf.reduce_sum(tf.exp(logs) * (own - logs), axis=-1)
-
-    def _mode(self) -> tf.Tensor:
-        """Return the mean of the likeliest component."""
-        best = tf.argmax(self.logits, axis=-1, output_type=tf.int32)
-        return tf.gather(self.loc, best, batch_dims=best.shape.rank)
-
-
-class Judge(actors.Perceptron):
-    """A network of values of K components, and of logarithms of returns' distances from them."""
-
-    def __init__(
-        self,
-        observation_spec: Any,
-        config: Any,
-        generator: np.random.Generator,
-        num_components: int,
-    ) -> None:
-        super().__init__(observation_spec, config, 2 * num_components, generator, "judge")
-
-    def call(
-        self, observation: Any, step_type: Any = (), network_state: Any = (), training: bool = False
-    ) -> tuple[tf.Tensor, Any]:
-        """Return values and log distances, [..., 2 K], and no state."""
-        return self.outputs(observation), network_state
 
 
 class MixtureNetwork(actors.Actor):
@@ -181,7 +74,10 @@ class MixtureNetwork(actors.Actor):
         self._answers = actors.ActorNetwork(
             observation_spec, many, config, generator, state_dependent_std
         )
-        self._judge = Judge(observation_spec, config, generator, num_components)
+        # For each component its value, and the logarithm of returns' usual distance from it.
+        self._judge = actors.Perceptron(
+            observation_spec, config, 2 * num_components, generator, "judge"
+        )
         reach = generator.uniform(-_FIRST_REACH, _FIRST_REACH, len(low)).astype(np.float32)
         self._answers.set_first_actions(reach)
         self._even_share = tf.Variable(1.0, trainable=False, name="mixture/even_share")
@@ -193,11 +89,11 @@ class MixtureNetwork(actors.Actor):
         """Return the mixture and no state; observations [B, ...] or [B, T, ...]."""
         answers, _ = self._answers(observation)
         log_weights, _, _ = self.judged(observation)
-        parts = (
+        loc, scale_diag = (
             tf.reshape(array, tf.concat([tf.shape(log_weights), [self._actions.size]], axis=0))
             for array in (answers.loc, answers.scale.diag)
         )
-        return Mixture(log_weights, *parts), network_state
+        return Mixture(logits=log_weights, loc=loc, scale_diag=scale_diag), network_state
 
     def judged(self, observation: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Return log w_k, Q_k, and logarithms of the usual |return - Q_k|, each [..., K]."""

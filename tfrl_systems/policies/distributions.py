@@ -4,10 +4,10 @@ A distribution is the dict of its parameters, named as in TensorFlow Probability
 them in its policy info:
 
     normal, independent coordinates   loc, scale_diag [B, n]
-    `networks.mixture` of these       logits [B, K], loc, scale_diag [B, K, n]
+    `networks.distributions.Mixture`   logits [B, K], loc, scale_diag [B, K, n]
     categorical                       logits [B, num_actions]
     the same over a list of actions   logits, and actions [B, num_actions, n]
-    `networks.numbered_actions`       rule_logits [B, R], place_logits [B, S] or [B, R, S],
+    `NumberedActions` there           rule_logits [B, R], place_logits [B, S] or [B, R, S],
                                       num_places [B, R]
 """
 
@@ -21,7 +21,7 @@ import numpy as np
 
 Parameters = Mapping[str, np.ndarray]
 
-# The logit of an action that is not allowed, as in networks.graph_actions; a test compares them.
+# The logit of an action that is not allowed, as in networks.distributions; a test compares them.
 _MASKED = np.float32(-1e9)
 _HALF_LOG_2_PI_E = 0.5 * math.log(2 * math.pi * math.e)
 

@@ -15,12 +15,11 @@ import numpy as np
 
 from environments.errors import UserError
 from tfrl_systems.policies import distributions
-from tfrl_systems.policies.numpy_graph_encoder import ENCODER, NumpyGraphEncoder, within
-from tfrl_systems.policies.numpy_network import Inputs, NumpyNetwork
+from tfrl_systems.policies.numpy_graph_encoder import ENCODER, NumpyGraphEncoder
+from tfrl_systems.policies.numpy_network import Inputs, NumpyNetwork, within
 
 Arrays = Mapping[str, np.ndarray]
 
-_MEMORY, _ACTOR = "memory/", "actor/"
 _NUM_PLACES = "num_places"
 
 
@@ -64,12 +63,8 @@ class NumpyController:
         self._permits = str(description["permits"])
         self._actions = dict(description["actions"])
         self._actor_description = dict(description["actor"])
-        latents = description["latents"]
-        self._inputs = Inputs(latents["inputs"]) if "inputs" in latents else None
-        self._encoder = None
-        if self._inputs is None:
-            self._encoder = NumpyGraphEncoder(latents, within(ENCODER, arrays))
-        self._actor = NumpyNetwork(self._actor_description, within(_ACTOR, arrays))
+        self._latents = description["latents"]
+        self._inputs = Inputs(self._latents["inputs"]) if "inputs" in self._latents else None
         low, high = (np.array(self._actions[name], np.float32) for name in ("low", "high"))
         self._middle, self._half_range = (low + high) / 2, (high - low) / 2
         self.update(arrays)
@@ -78,11 +73,12 @@ class NumpyController:
 
     def update(self, arrays: Arrays) -> None:
         """Replace all variables; `arrays` as in the constructor."""
-        if self._encoder is not None:
-            self._encoder.update(within(ENCODER, arrays))
-        self._actor_arrays = within(_ACTOR, arrays)
-        self._actor.update(self._actor_arrays)
-        self._lstm = within(_MEMORY, arrays)
+        self._encoder = None
+        if self._inputs is None:
+            self._encoder = NumpyGraphEncoder(self._latents, within(ENCODER, arrays))
+        self._actor_arrays = within("actor/", arrays)
+        self._actor = NumpyNetwork(self._actor_description, self._actor_arrays)
+        self._lstm = within("memory/", arrays)
         self.by_chance = bool(arrays.get("by_chance", False))
 
     def new_episode(self) -> NumpyController:

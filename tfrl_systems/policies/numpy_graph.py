@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from tfrl_systems.policies.numpy_graph_encoder import ENCODER, Arrays, NumpyGraphEncoder, within
+from tfrl_systems.policies.numpy_graph_encoder import ENCODER, Arrays, NumpyGraphEncoder
 from tfrl_systems.policies.numpy_neighbourhoods import NeighbourhoodScorer
-from tfrl_systems.policies.numpy_network import Memoryless
+from tfrl_systems.policies.numpy_network import Memoryless, within
 
 _ZERO = np.array(0, np.float32)
-_HEAD = "head/"
 
 
 class NumpyGraphNetwork(Memoryless):
@@ -40,23 +39,17 @@ class NumpyGraphNetwork(Memoryless):
         self._masked = np.float32(description["masked"])
         # Policies that were saved before there was a choice see a list.
         self._num_places = int(description.get("num_places", 0))
-        self._encoder = NumpyGraphEncoder(description, within(ENCODER, arrays))
         self._description = dict(description)
-        self._head = _HEADS[description["head"]](description)
-        self._update_head(arrays)
+        self.update(arrays)
 
     def update(self, arrays: Arrays) -> None:
         """Replace all variables; `arrays` as in the constructor."""
-        self._encoder.update(within(ENCODER, arrays))
-        self._update_head(arrays)
-
-    def _update_head(self, arrays: Arrays) -> None:
-        own = within(_HEAD, arrays)
-        self._head.update(own)
+        about, encoder, head = self._description, within(ENCODER, arrays), within("head/", arrays)
+        self._encoder = NumpyGraphEncoder(about, encoder)
+        self._head = _HEADS[about["head"]](about, head)
         self._scorer = None
-        if self._encoder.is_local and self._description["head"] == "local":
-            encoder = within(ENCODER, arrays)
-            self._scorer = NeighbourhoodScorer(self._description, encoder, own, self._head.rules)
+        if self._encoder.is_local and about["head"] == "local":
+            self._scorer = NeighbourhoodScorer(about, encoder, head, self._head.rules)
 
     def begin(self, is_first: np.ndarray | None = None) -> None:
         """Forget what was computed before an episode begins; see `Memoryless.begin`."""
@@ -99,13 +92,11 @@ class NumpyGraphNetwork(Memoryless):
 class _PointerHead:
     """A head like `networks.graph_heads.PointerHead` or `LocalHead`; it caches rules' vectors."""
 
-    def __init__(self, description: Mapping[str, Any]) -> None:
+    def __init__(self, description: Mapping[str, Any], arrays: Arrays) -> None:
         self._hash_size = int(description["hash_size"])
         self._max_logit = np.float32(description["max_logit"])
         self._cache: tuple[bytes, bytes, np.ndarray] | None = None
-
-    def update(self, arrays: Arrays) -> None:
-        self._arrays, self._cache = arrays, None
+        self._arrays = arrays
         # Unlike `PointerHead`, this head takes the means first. They stand side by side, [M, 3 H]:
         # those of the root, of the touched nodes and of the inputs. One matrix multiplies them.
         self._nodes = np.concatenate(np.split(arrays["nodes/w"], 3, axis=1))
@@ -144,10 +135,7 @@ class _PointerHead:
 class _HierarchicalHead:
     """A head like `networks.graph_heads.HierarchicalHead`."""
 
-    def __init__(self, description: Mapping[str, Any]) -> None:
-        """Do nothing: this head has no settings."""
-
-    def update(self, arrays: Arrays) -> None:
+    def __init__(self, description: Mapping[str, Any], arrays: Arrays) -> None:
         self._arrays = arrays
 
     def __call__(

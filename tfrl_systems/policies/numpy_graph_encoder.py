@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from tfrl_systems.policies.numpy_network import within
+
 Arrays = Mapping[str, np.ndarray]
 
 ENCODER = "encoder/"
@@ -33,22 +35,17 @@ class NumpyGraphEncoder:
     """
 
     def __init__(self, description: Mapping[str, Any], arrays: Arrays) -> None:
-        self._width = int(description["width"])
-        self._num_rounds = int(description["rounds"])
+        width, num_rounds = int(description["width"]), int(description["rounds"])
         self._num_kinds = int(description["features"]["num_kinds"])
         # Policies that were saved before there was a choice have no block.
         self._rounds_type = _ROUNDS[description.get("block", "two_way")]
         self._epsilon = np.float32(description["norm_epsilon"])
-        self.update(arrays)
-
-    def update(self, arrays: Arrays) -> None:
-        """Replace all variables; `arrays` as in the constructor."""
         self._arrays = arrays
-        shape = (self._num_kinds, self._width)
-        if self._arrays["kinds"].shape != shape:
-            raise ValueError(f"kinds of the shape {self._arrays['kinds'].shape}, not {shape}")
-        rounds = [within(f"round{number}/", self._arrays) for number in range(self._num_rounds)]
-        self._rounds = self._rounds_type(self._arrays, rounds, self._epsilon)
+        shape = (self._num_kinds, width)
+        if arrays["kinds"].shape != shape:
+            raise ValueError(f"kinds of the shape {arrays['kinds'].shape}, not {shape}")
+        rounds = [within(f"round{number}/", arrays) for number in range(num_rounds)]
+        self._rounds = self._rounds_type(arrays, rounds, self._epsilon)
 
     @property
     def is_local(self) -> bool:
@@ -226,15 +223,6 @@ class _Round:
         hidden = np.maximum(hidden + arrays["global_hidden/b"], _ZERO)
         g += hidden @ arrays["global_out/w"] + arrays["global_out/b"]
         _norm(g, arrays["global_norm/scale"], arrays["global_norm/offset"], self._epsilon)
-
-
-def within(place: str, arrays: Arrays) -> dict[str, np.ndarray]:
-    """Copy the arrays whose names begin with `place`, and remove that from their names."""
-    return {
-        name.removeprefix(place): np.array(array)
-        for name, array in arrays.items()
-        if name.startswith(place)
-    }
 
 
 def _norm(values: np.ndarray, scale: np.ndarray, offset: np.ndarray, epsilon: np.float32) -> None:

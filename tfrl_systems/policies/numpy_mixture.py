@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tfrl_systems.policies.numpy_network import Memoryless, NumpyNetwork
+from tfrl_systems.policies.numpy_network import Memoryless, NumpyNetwork, within
 
-_ANSWERS, _JUDGE = "answers/", "judge/"
 # As in networks/mixture.py.
 _LEAST_WEIGHT = np.float32(1e-30)
 
@@ -40,24 +39,23 @@ class NumpyMixture(Memoryless):
     def __init__(self, description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         self.num_components = int(description["components"])
         self.num_actions = int(description["actions"]["size"])
-        self.answers = NumpyNetwork(description["answers"], _part(arrays, _ANSWERS))
-        self.judge = NumpyNetwork(description["judge"], _part(arrays, _JUDGE))
+        self._description = description
+        self.update(arrays)
         self.num_inputs = self.answers.num_inputs
         sizes = self.answers.num_actions, self.judge.num_actions
         expected = self.num_components * self.num_actions, 2 * self.num_components
         if sizes != expected:
             raise ValueError(f"answers and judge of the sizes {sizes}, not {expected}")
-        self._even_share = np.float32(arrays["even_share"])
 
     def update(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Replace all variables; `arrays` as in the constructor."""
-        self.answers.update(_part(arrays, _ANSWERS))
-        self.judge.update(_part(arrays, _JUDGE))
+        self.answers = NumpyNetwork(self._description["answers"], within("answers/", arrays))
+        self.judge = NumpyNetwork(self._description["judge"], within("judge/", arrays))
         self._even_share = np.float32(arrays["even_share"])
 
     def parameters(self, observation: Any) -> dict[str, np.ndarray]:
         """Return the parameters of each row's action distribution, as in `distributions`."""
-        values, log_spreads = self._judged(observation)
+        values, log_spreads = np.split(self.judge.parameters(observation)["logits"], 2, axis=1)
         rows = np.arange(len(values))
         spread = np.exp(log_spreads[rows, values.argmax(axis=1)])[:, np.newaxis]
         shares = np.exp((values - values.max(axis=1, keepdims=True)) / spread)
@@ -70,15 +68,3 @@ class NumpyMixture(Memoryless):
             "logits": np.log(np.maximum(weights, _LEAST_WEIGHT)),
             **{name: array.reshape(shape) for name, array in answers.items()},
         }
-
-    def _judged(self, observation: Any) -> list[np.ndarray]:
-        """Return values and logarithms of usual errors, [B, K] each."""
-        return np.split(self.judge.parameters(observation)["logits"], 2, axis=1)
-
-
-def _part(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    return {
-        name.removeprefix(prefix): array
-        for name, array in arrays.items()
-        if name.startswith(prefix)
-    }

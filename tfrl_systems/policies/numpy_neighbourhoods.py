@@ -32,9 +32,14 @@ from typing import Any
 
 import numpy as np
 
-from tfrl_systems.policies.numpy_colours import MOST_COLOURS, Arrays, Colours, ColourTable
-from tfrl_systems.policies.numpy_graph_encoder import within
-from tfrl_systems.policies.numpy_joining import joined_graph
+from tfrl_systems.policies.numpy_colours import (
+    MOST_COLOURS,
+    Arrays,
+    Colours,
+    ColourTable,
+    joined_graph,
+)
+from tfrl_systems.policies.numpy_network import within
 
 _ZERO = np.array(0, np.float32)
 _ROWS_AT_ONCE = 8

@@ -341,3 +341,12 @@ def _empty_layers(sizes: Sequence[int], unit: float) -> list[np.ndarray]:
             layer[inputs, outputs] = unit
         layers.append(layer)
     return layers
+
+
+def within(place: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Copy the arrays whose names begin with `place`, and remove that from their names."""
+    return {
+        name.removeprefix(place): np.array(array)
+        for name, array in arrays.items()
+        if name.startswith(place)
+    }

@@ -28,7 +28,6 @@ from tfrl_systems.networks.array_function import ArrayFunction
 from tfrl_systems.networks.latents import actor_spec, seen_by_actor
 from tfrl_systems.networks.memory import State
 from tfrl_systems.world_models import mdn_rnn
-from tfrl_systems.world_models import predicted as predictions
 from tfrl_systems.world_models.fitting import Sequences
 from tfrl_systems.world_models.mdn_rnn import WorldModel
 
@@ -103,7 +102,7 @@ class Dream:
         seeds = tf.random.experimental.stateless_split(seed, 3)
         count = len(model.members)
         members = tf.random.stateless_uniform([num_rows], seeds[0], 0, count, tf.int32)
-        latents = predictions.sample_latents(predicted, members, self._temperature, seeds[1])
+        latents = mdn_rnn.sample_latents(predicted, members, self._temperature, seeds[1])
         permitted = model.permitted(predicted)
         rewards = model.rewards(predicted)
         spread = tf.math.reduce_std(rewards, axis=0)

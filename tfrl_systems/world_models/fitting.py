@@ -27,8 +27,7 @@ from environments.errors import UserError
 from tfrl_systems.networks.adam import Adam
 from tfrl_systems.networks.array_function import ArrayFunction
 from tfrl_systems.networks.permits import NUM_PLACES
-from tfrl_systems.world_models.mdn_rnn import WorldModel
-from tfrl_systems.world_models.predicted import mixture_log_density
+from tfrl_systems.world_models.mdn_rnn import WorldModel, mixture_log_density
 
 _ARRAYS_NAME = "replay.npz"
 _MAX_NORM = 1000.0

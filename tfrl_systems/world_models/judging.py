@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tfrl_systems.networks.array_function import ArrayFunction
 from tfrl_systems.networks.permits import NUM_PLACES
-from tfrl_systems.world_models import predicted as predictions
+from tfrl_systems.world_models import mdn_rnn
 from tfrl_systems.world_models.fitting import Sequences
 from tfrl_systems.world_models.mdn_rnn import WorldModel
 
@@ -117,7 +117,7 @@ class Judge:
             memories, predicted = model.step(carried[0], acted, carried[1])
             rewards = tf.reduce_mean(model.rewards(predicted), axis=0)
             dreamed = tf.cast(model.permitted(predicted), tf.int32)
-            return predictions.mean_latents(predicted), memories, dreamed, rewards
+            return mdn_rnn.mean_latents(predicted), memories, dreamed, rewards
 
         nothing = (tf.zeros([num_rows, size], tf.int32), tf.zeros([num_rows]))
         by_time = tf.transpose(actions, [1, 0, *range(2, actions.shape.rank)])

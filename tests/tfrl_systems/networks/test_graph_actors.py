@@ -17,7 +17,7 @@ from tests.tfrl_systems import graph_problems
 from tests.tfrl_systems.graph_problems import RULES, SIZES, batch, random_observation
 from tfrl_systems.agents.policy_gradients import Config
 from tfrl_systems.networks import graph_actors, graph_encoder
-from tfrl_systems.networks.graph_actions import MASKED
+from tfrl_systems.networks.distributions import MASKED
 from tfrl_systems.policies import distributions
 from tfrl_systems.policies.numpy_graph import NumpyGraphNetwork
 

@@ -1,4 +1,4 @@
-"""A mixture worked by hand, in TensorFlow and in NumPy, and the judge that weighs components."""
+"""A network of several answers, and the judge that weighs them."""
 
 from __future__ import annotations
 
@@ -12,54 +12,7 @@ from environments.errors import UserError
 from tests.tfrl_systems import actor_problems
 from tfrl_systems.agents import policy_gradients
 from tfrl_systems.agents.ppo import Config
-from tfrl_systems.networks.mixture import Mixture, MixtureNetwork
-from tfrl_systems.policies import distributions
-
-# A quarter of the actions is drawn around 0, the rest around 2.
-PARAMETERS = {
-    "logits": np.log(np.float32([[0.25, 0.75]])),
-    "loc": np.float32([[[0], [2]]]),
-    "scale_diag": np.ones((1, 2, 1), np.float32),
-}
-MIDWAY = math.exp(-0.5) / math.sqrt(2 * math.pi)  # N(1; 0, 1) = N(1; 2, 1)
-
-
-@pytest.fixture
-def mixture():
-    return Mixture(**{name: tf.constant(array) for name, array in PARAMETERS.items()})
-
-
-def test_midway_both_components_are_as_dense(mixture):
-    action = tf.constant([[1.0]])
-    assert mixture.log_prob(action).numpy() == pytest.approx(math.log(MIDWAY), rel=1e-5)
-    np.testing.assert_allclose(mixture.responsibilities(action), [[0.25, 0.75]], rtol=1e-5)
-
-
-def test_near_one_component_the_action_is_its_own(mixture):
-    """At 0 the other is less dense by exp(-2): 1 against 3 exp(-2)."""
-    own = 1 / (1 + 3 * math.exp(-2))
-    shares = mixture.responsibilities(tf.constant([[0.0]]))
-    np.testing.assert_allclose(shares, [[own, 1 - own]], rtol=1e-5)
-
-
-def test_draws_are_the_same_in_numpy(mixture):
-    """Mean 3/4 · 2, variance 1 + 3/4 · 1/4 · 2²."""
-    many = {name: np.repeat(array, 20_000, axis=0) for name, array in PARAMETERS.items()}
-    for drawn in (
-        distributions.draw(many, np.random.default_rng(0)),
-        mixture.sample(20_000, seed=(0, 1)).numpy()[:, 0],
-    ):
-        assert drawn.shape == (20_000, 1) and drawn.dtype == np.float32
-        assert (drawn.mean(), drawn.var()) == pytest.approx((1.5, 1.75), abs=0.05)
-
-
-def test_mode_and_entropy_are_the_same_in_numpy(mixture):
-    """The entropy of the component, and of a normal distribution."""
-    assert mixture.mode().numpy() == distributions.mode(PARAMETERS) == 2
-    of_component = -0.25 * math.log(0.25) - 0.75 * math.log(0.75)
-    expected = of_component + 0.5 * math.log(2 * math.pi * math.e)
-    assert mixture.entropy().numpy() == pytest.approx(expected, rel=1e-5)
-    assert distributions.entropy(PARAMETERS) == pytest.approx(expected, rel=1e-5)
+from tfrl_systems.networks.mixture import MixtureNetwork
 
 
 def network(num_components: int = 4) -> MixtureNetwork:

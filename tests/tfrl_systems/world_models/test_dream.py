@@ -13,7 +13,7 @@ from tfrl_systems.networks.memory import State
 from tfrl_systems.networks.permits import Permits
 from tfrl_systems.world_models import dream as dreams
 from tfrl_systems.world_models.fitting import Replay
-from tfrl_systems.world_models.predicted import Predicted
+from tfrl_systems.world_models.mdn_rnn import Predicted
 
 ACTION_SPEC = chain.Chain().action_spec()
 

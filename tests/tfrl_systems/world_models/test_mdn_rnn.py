@@ -10,9 +10,8 @@ import tensorflow as tf
 from tf_agents.specs import tensor_spec
 
 from tests.tfrl_systems.world_models.conftest import make_model
-from tfrl_systems.world_models import predicted as predictions
-from tfrl_systems.world_models.mdn_rnn import Shape, WorldModel
-from tfrl_systems.world_models.predicted import Predicted
+from tfrl_systems.world_models import mdn_rnn
+from tfrl_systems.world_models.mdn_rnn import Predicted, Shape, WorldModel
 
 
 def predicted(**fields) -> Predicted:
@@ -39,17 +38,17 @@ def test_density_of_a_mixture():
     first = 0.75 * math.exp(-0.5) / (2 * 1)
     second = 0.25 / (0.5 * 1)
     expected = math.log((first + second) / (2 * math.pi))
-    density = predictions.mixture_log_density(mixture, tf.constant([[1.0, 0.0]]))
+    density = mdn_rnn.mixture_log_density(mixture, tf.constant([[1.0, 0.0]]))
     assert density.numpy() == pytest.approx(expected, rel=1e-5)
     # (3 (-1, 0) + (1, 0)) / 4
-    np.testing.assert_allclose(predictions.mean_latents(mixture), [[-0.5, 0]], atol=1e-6)
+    np.testing.assert_allclose(mdn_rnn.mean_latents(mixture), [[-0.5, 0]], atol=1e-6)
 
 
 def test_temperature_zero_takes_the_likeliest_mean():
     mixture = predicted(
         mixture_logits=np.array([[[0.0, 0.1]]]), means=np.array([[[[1.0, 1.0], [2.0, 3.0]]]])
     )
-    drawn = predictions.sample_latents(mixture, tf.constant([0]), 0.0, tf.constant([1, 2]))
+    drawn = mdn_rnn.sample_latents(mixture, tf.constant([0]), 0.0, tf.constant([1, 2]))
     np.testing.assert_allclose(drawn, [[2, 3]], atol=1e-2)
 
 
@@ -66,7 +65,7 @@ def test_temperature_by_hand(temperature, share):
         log_stds=np.full((1, count, 2, 2), np.log(0.01)),
     )
     members = tf.zeros([count], tf.int32)
-    drawn = predictions.sample_latents(mixture, members, temperature, tf.constant([1, 2])).numpy()
+    drawn = mdn_rnn.sample_latents(mixture, members, temperature, tf.constant([1, 2])).numpy()
     is_second = drawn[:, 0] > 0.5
     assert np.mean(is_second) == pytest.approx(share, abs=0.01)
     assert np.std(drawn[is_second] - 1) == pytest.approx(0.01 * math.sqrt(temperature), rel=0.02)

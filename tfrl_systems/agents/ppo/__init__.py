@@ -29,8 +29,7 @@ from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
 from tfrl_systems.agents import policy_gradients
-from tfrl_systems.agents.ppo.agent import PPOAgent
-from tfrl_systems.agents.ppo.config import Config, ranges
+from tfrl_systems.agents.ppo.agent import Config, PPOAgent, ranges
 from tfrl_systems.agents.ppo.mixture import MixtureAgent
 from tfrl_systems.agents.ppo.two_policies import TwoPolicyAgent
 

@@ -1,7 +1,8 @@
-"""The agent with one policy and one value function, and what the others share with it."""
+"""The settings, the agent with one policy and one value function, and what others share with it."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -13,12 +14,62 @@ from tf_agents.trajectories import trajectory
 from tf_agents.utils import common
 
 from tfrl_systems.agents import policy_gradients
-from tfrl_systems.agents.ppo.config import Config
 from tfrl_systems.networks.array_function import ArrayFunction
 
 # Added to errors of values before their logarithm is taken, which does not exist at 0. Small beside
 # normalised rewards.
 _LEAST_ERROR = 1e-4
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(policy_gradients.Config):
+    """Settings of a PPO agent, beside those that policy gradient agents share.
+
+    Attributes:
+      num_epochs: how many times the agent learns from the experience of an iteration.
+      minibatch_size: steps of experience that one step of Adam sees, drawn without replacement; 0
+        for all. With graphs it bounds the memory: one of a thousand nodes takes about 10 MB.
+      clip: how far the ratio of new to old probability may leave 1 before its gradient is cut off.
+      gae_lambda: from 0 (advantages rely on the value network) to 1 (they rely on the returns).
+      relative_advantages: whether advantages are divided by their usual size at the observation,
+        which the value network learns beside the value. For some c an action can change orders of
+        magnitude less than for others, and noise can be stronger; the division lets the policy
+        learn all c alike.
+      normalize_observations: whether float observations are brought to mean 0 and variance 1 by
+        running statistics, which are part of the policy. Integers and graphs are never normalised,
+        nor what several components see.
+      normalize_rewards: whether rewards are divided by their running standard deviation.
+      components: for float actions: how many answers the policy has for each observation, of which
+        it takes the one that it expects most from (`networks.mixture`). Where the best answer jumps
+        from one basin to another, several find it, whatever the seed.
+      two_policies: for graph observations: whether rule and location are chosen by two policies,
+        whose ratios are clipped each by itself, and which have a value function each, as in the
+        thesis (3.3). If not, the pair is one action.
+    """
+
+    num_epochs: int = 10
+    minibatch_size: int = 0
+    clip: float = 0.2
+    gae_lambda: float = 0.95
+    relative_advantages: bool = False
+    normalize_observations: bool = False
+    normalize_rewards: bool = True
+    components: int = dataclasses.field(default=1, metadata={"is_later": True})
+    two_policies: bool = dataclasses.field(default=False, metadata={"is_later": True})
+
+
+def ranges(config: Config) -> dict[str, bool]:
+    """Return for each of PPO's own settings whether it is within its range."""
+    return {
+        **policy_gradients.at_least(config, 1, "num_epochs"),
+        **policy_gradients.at_least(config, 0, "minibatch_size"),
+        **policy_gradients.positive(config, "clip"),
+        "gae_lambda": 0 <= config.gae_lambda <= 1,
+        # What follows needs a value network that learns.
+        "relative_advantages": config.group == 1 or not config.relative_advantages,
+        "components": config.components == 1 or (config.components > 1 and config.group == 1),
+        "two_policies": (config.group == 1 and config.components == 1) or not config.two_policies,
+    }
 
 
 class Learned(NamedTuple):
@@ -189,17 +240,11 @@ class PPOAgent(ppo_clip_agent.PPOClipAgent):
     def _preprocess(self, experience: trajectory.Trajectory) -> trajectory.Trajectory:
         """Return steps [B, T + 1] with returns and advantages, which are 0 at the last step.
 
-        This is what TF-Agents does, except that one call of the value network gives values and log
-        spreads.
+        This is what TF-Agents does, except that there are log spreads, too.
         """
-        seen = experience.observation, experience.step_type
-        if self._config.relative_advantages:
-            values, log_spread = self._values(*seen, training=False)
-        else:
-            values, _ = self._collect_policy.apply_value_network(
-                *seen, value_state=(), training=False
-            )
-            log_spread = tf.zeros_like(values)
+        values, log_spread = self._values(
+            experience.observation, experience.step_type, training=False
+        )
         _, _, next_time_steps = self._collected_as_transition(experience)
         returns, advantages = self.compute_return_and_advantage(next_time_steps, values)
         info = {"dist_params": experience.policy_info["dist_params"], "log_spread": log_spread}

@@ -82,14 +82,12 @@ class TwoPolicyAgent(PPOAgent):
     def _both(
         self, observation: Any, rules: tf.Tensor, step_type: Any, training: bool
     ) -> list[tuple[tf.Tensor, tf.Tensor]]:
-        """Return the values and log spreads of V(s) and of V(s, x); without spreads, they are 0."""
-        values = self.value_network
-        if self._config.relative_advantages:
-            first = values.value_and_log_spread(observation, step_type, training)
-        else:
-            alone, _ = values(observation, step_type, training=training)
-            first = alone, tf.zeros_like(alone)
-        return [first, values.of_locations(observation, rules, step_type, training)]
+        """Return the values and log spreads of V(s) and of V(s, x)."""
+        network = self.value_network
+        return [
+            network.value_and_log_spread(observation, step_type, training),
+            network.of_locations(observation, rules, step_type, training),
+        ]
 
     def _preprocess(self, experience: trajectory.Trajectory) -> trajectory.Trajectory:
         """Return steps [B, T + 1] with returns, advantages and log spreads [B, T + 1, 2]."""

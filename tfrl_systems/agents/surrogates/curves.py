@@ -1,11 +1,14 @@
-"""Smooth curves from contexts to actions, linear in their weights."""
+"""Smooth curves from contexts to actions, linear in their weights, and their covariance.
+
+That is Matérn-5/2 (C. E. Rasmussen, C. K. I. Williams, 2006, eq. 4.17).
+"""
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from scipy import linalg
-
-from tfrl_systems.agents.surrogates.matern import distances, matern
 
 # How far contexts are apart where a curve has turned, and the share of its variance that turns so.
 _PARTS = ((2.0, 0.99), (0.5, 0.01))
@@ -42,4 +45,16 @@ def _covariance(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     covariance = np.zeros((len(left), len(right)))
     for length, variance in _PARTS:
         covariance += variance * matern(distances(left / length, right / length))
+    return covariance
+
+
+def distances(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Return √5 times the distances [M, N] of rows [M, n] and [N, n], in lengths."""
+    squares = np.sum(left**2, axis=1)[:, np.newaxis] + np.sum(right**2, axis=1) - 2 * left @ right.T
+    return math.sqrt(5.0) * np.sqrt(np.maximum(squares, 0))
+
+
+def matern(distance: np.ndarray) -> np.ndarray:
+    """Return the covariance at distances that were multiplied by √5; 1 at 0."""
+    covariance: np.ndarray = (1 + distance + distance**2 / 3) * np.exp(-distance)
     return covariance

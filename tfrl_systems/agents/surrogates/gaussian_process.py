@@ -22,8 +22,7 @@ import numpy as np
 from scipy import linalg, optimize
 from scipy.linalg import lapack
 
-from tfrl_systems.agents.surrogates.curves import Curves
-from tfrl_systems.agents.surrogates.matern import distances, matern
+from tfrl_systems.agents.surrogates.curves import Curves, distances, matern
 
 # Added to the diagonal, in variances: rounding makes kernels of close points singular.
 _JITTER = 1e-8

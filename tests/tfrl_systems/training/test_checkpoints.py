@@ -10,7 +10,7 @@ from tests.full_disk import no_room
 from tests.requirements import needs_an_unprivileged_user
 from tfrl_systems.training.agent_state import AgentState
 from tfrl_systems.training.checkpoints import open_workdir
-from tfrl_systems.training.summaries import write_settings
+from tfrl_systems.training.curves import write_settings
 
 SETTINGS = {"environment": "sites", "seed": 0}
 

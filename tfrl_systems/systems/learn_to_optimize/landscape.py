@@ -10,7 +10,7 @@ import numpy as np
 
 from environments.learn_to_optimize.functions import Objective
 from environments.learn_to_optimize.loading import to_domain
-from tfrl_systems.training.picture import drawn
+from tfrl_systems.training.pictures import drawn
 
 _NUM_CONTEXTS, _NUM_ACTIONS = 60, 60
 _INCHES = 8.0, 3.4
@@ -77,7 +77,7 @@ class Landscape:
         )
 
     def to_image(self) -> np.ndarray | None:
-        """Return the picture; see `training.picture.Picture`."""
+        """Return the picture; see `training.pictures.Picture`."""
         return drawn(_INCHES, self.draw_on)
 
     def draw_on(self, figure: Any) -> None:

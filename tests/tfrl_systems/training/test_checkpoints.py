@@ -103,6 +103,13 @@ def test_a_full_disk_is_one_line_also_where_tensorflow_writes(tmp_path, write, w
     assert not set("\n[]{}") & set(message.replace(str(tmp_path), ""))
 
 
+def test_other_files_in_the_directory_are_left_alone(tmp_path):
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(UserError, match="found other files"), open_run(tmp_path):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
 @needs_an_unprivileged_user
 def test_a_directory_that_cannot_be_written_is_one_line(tmp_path):
     tmp_path.chmod(0o500)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.metadata
 import shlex
 import signal
 import sys
@@ -18,6 +17,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from environments.errors import UsageError, UserError
+from environments.machine import package_versions
 from tfrl_systems.cli.console import discard_output, prepare_streams, say
 
 _DESCRIPTION = """\
@@ -48,7 +48,8 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"tfrl {_version()}")
+    version = package_versions(["tfrl-systems"])["tfrl-systems"] or "(not installed)"
+    parser.add_argument("--version", action="version", version=f"tfrl {version}")
     subparsers = parser.add_subparsers(
         title="verbs", metavar="VERB", required=True, parser_class=LazyParser
     )
@@ -125,13 +126,6 @@ def _remedy(words: list[str], options: argparse.Namespace) -> str:
     if not options.resume:
         words = [*words, "--resume"]
     return f"; go on with: {shlex.join(['tfrl', *words])}"
-
-
-def _version() -> str:
-    try:
-        return importlib.metadata.version("tfrl-systems")
-    except importlib.metadata.PackageNotFoundError:
-        return "(not installed)"
 
 
 if __name__ == "__main__":

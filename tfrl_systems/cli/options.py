@@ -67,17 +67,12 @@ def add_verb(subparsers: Any, name: str, summary: str, description: str = "") ->
     )
 
 
-def text_of(verb: str) -> str:
-    """Return what the systems say of a verb that not all of them have, as help text."""
-    texts = (find_system(name).examples.get(verb, "") for name in system_names())
-    return "\n".join(filter(None, texts))
-
-
 def add_verb_of_few(subparsers: Any, name: str, summary: str, verb: str = "") -> LazyParser:
     """Add a subcommand that the systems describe, under the name `verb`; return its parser."""
 
     def describe(parser: LazyParser, words: Sequence[str]) -> None:
-        parser.description = (parser.description or "") + text_of(verb or name)
+        texts = (find_system(system).examples.get(verb or name, "") for system in system_names())
+        parser.description = (parser.description or "") + "\n".join(filter(None, texts))
 
     parser: LazyParser = add_verb(subparsers, name, summary)
     parser.help_fn = describe

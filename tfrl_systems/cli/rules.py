@@ -46,7 +46,10 @@ lose digits where large numbers cancel (tfrl optimize --strict leaves such rules
   tfrl rules list
   tfrl rules list mine.json --json
 """
-_NONFINITE, _DIGITS = "may change NaN or infinity", "may lose digits"
+_MARKS = {
+    "may_change_nonfinite": "may change NaN or infinity",
+    "may_lose_digits": "may lose digits",
+}
 _IMPORT = """\
 Takes over the rules of TASO's graph_subst.pb that are right, and says why the others are not taken.
 
@@ -226,24 +229,19 @@ def run_list(options: argparse.Namespace) -> int:
         ]
         show_json({"rules": entries, "made": file.provenance})
         return 0
+    marks: collections.Counter[str] = collections.Counter()
     for rule in file.rules:
         show(f"{rule}\n    {file.origins[rule.name]}; {rule.verified_by or 'not verified'}")
         show(f"    types: {', '.join(rule.types)}")
-        for mark, is_marked in _marks(rule).items():
-            if is_marked:
+        for name, mark in _MARKS.items():
+            if getattr(rule, name):
                 show(f"    {mark}")
+                marks[mark] += 1
     counts = collections.Counter(file.origins[rule.name] for rule in file.rules)
     origins = ", ".join(f"{count} {origin}" for origin, count in sorted(counts.items()))
-    marks = collections.Counter(
-        mark for rule in file.rules for mark, is_marked in _marks(rule).items() if is_marked
-    )
-    marked = ", ".join(f"{marks[mark]} {mark}" for mark in (_NONFINITE, _DIGITS))
+    marked = ", ".join(f"{marks[mark]} {mark}" for mark in _MARKS.values())
     show(f"{len(file.rules)} rules: {origins}; {marked}")
     return 0
-
-
-def _marks(rule: Rule) -> dict[str, bool]:
-    return {_NONFINITE: rule.may_change_nonfinite, _DIGITS: rule.may_lose_digits}
 
 
 def _denied(rule: Rule, verdict: Verdict) -> str:

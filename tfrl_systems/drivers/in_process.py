@@ -60,8 +60,8 @@ class InProcessPool(Pool[Job, Result]):
         super().__init__(1, supervision.max_attempts)
         with _as_pool_error("workers"):
             self._runner = RestartingRunner(make_runner)
-        controller = threadpoolctl.ThreadpoolController().select(user_api="blas")
-        self._blas = controller.lib_controllers
+        # Found once, because that takes longer than a short job.
+        self._blas = threadpoolctl.ThreadpoolController().select(user_api="blas")
 
     def close(self) -> None:
         """Close the runner. May be called more than once."""
@@ -73,7 +73,7 @@ class InProcessPool(Pool[Job, Result]):
             self._runner.load(data, self._version)
 
     def _run(self, queue: JobQueue[Job, Result]) -> None:
-        with self._one_blas_thread():
+        with self._blas.limit(limits=1):
             while queue.waiting:
                 number = queue.waiting.popleft()
                 began_s = time.perf_counter()
@@ -84,18 +84,6 @@ class InProcessPool(Pool[Job, Result]):
                 else:
                     self._timings[0] += WorkerTimings(1, time.perf_counter() - began_s)
                     queue.finish(number, result)
-
-    @contextlib.contextmanager
-    def _one_blas_thread(self) -> Iterator[None]:
-        """Do the same as `threadpoolctl.threadpool_limits`, which takes longer to set up."""
-        before = [library.get_num_threads() for library in self._blas]
-        try:
-            for library in self._blas:
-                library.set_num_threads(1)
-            yield
-        finally:
-            for library, num_threads in zip(self._blas, before, strict=True):
-                library.set_num_threads(num_threads)
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from environments.errors import Failure, UserError
-from tfrl_systems.drivers.jobs import Chunk, OnResult, Pool, Timings
+from tfrl_systems.drivers.jobs import Chunk, Pool, Timings
 from tfrl_systems.policies.trials import Trials
 
 RowFunction = Callable[[np.ndarray], np.ndarray]
@@ -60,8 +60,10 @@ class Log(Protocol):
         """Write trials down, before anything else happens."""
 
 
-class TrialPool(Pool[Chunk, Trials]):
-    """Collects trials where an agent proposes them, and remembers each (`jobs.Pool`).
+class TrialPool:
+    """Collects trials where an agent proposes them, and remembers each.
+
+    It does for a training loop what a `jobs.Pool` does.
 
     Args:
       pool: evaluates the proposals.
@@ -71,7 +73,6 @@ class TrialPool(Pool[Chunk, Trials]):
     """
 
     def __init__(self, pool: Pool[Chunk, Trials], agent: Any, evaluations: int, log: Log) -> None:
-        super().__init__(pool.num_workers, max_attempts=1)
         self._pool, self._agent, self._log = pool, agent, log
         self._evaluations = evaluations
         self._proposing_s = 0.0
@@ -86,9 +87,7 @@ class TrialPool(Pool[Chunk, Trials]):
     def broadcast(self, data: Any) -> None:
         """Send nothing: workers need no policy, and get their proposals by `map`."""
 
-    def map(
-        self, jobs: Iterable[Chunk], on_result: OnResult[Trials] | None = None
-    ) -> list[Trials | Failure]:
+    def map(self, jobs: Iterable[Chunk]) -> list[Trials | Failure]:
         """Evaluate the proposals of an iteration; those that are written down are not asked."""
         chunks = list(jobs)
         began_s = time.perf_counter()
@@ -114,14 +113,3 @@ class TrialPool(Pool[Chunk, Trials]):
     def _write(self, number: int, result: Trials | Failure) -> None:
         if isinstance(result, Trials):
             self._log.append(result)
-
-    def close(self) -> None:
-        """Close the pool that evaluates."""
-        super().close()
-        self._pool.close()
-
-    def _load(self, data: Any) -> None:
-        raise NotImplementedError
-
-    def _run(self, queue: Any) -> None:
-        raise NotImplementedError

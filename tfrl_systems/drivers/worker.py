@@ -113,7 +113,7 @@ class Answer(NamedTuple):
 class Worker:
     """Makes a runner, then loads data and runs jobs; its pool makes one call at a time."""
 
-    _runner: RestartingRunner[Any, Any] | None = None
+    _runner: RestartingRunner[Any, Any]
 
     def start(self, make_runner_pickled: bytes | bytearray) -> Answer:
         """Make the runner."""
@@ -129,21 +129,16 @@ class Worker:
 
     def load(self, data_pickled: bytes, version: int) -> Answer:
         """Load data of a broadcast."""
-        return answer_of(lambda: self._ready_runner.load(data_pickled, version))
+        return answer_of(lambda: self._runner.load(data_pickled, version))
 
     def run(self, job_pickled: bytes, version: int) -> Answer:
         """Run a job that needs the data of `version`."""
-        return answer_of(lambda: self._ready_runner.run(unpickled(job_pickled), version))
+        return answer_of(lambda: self._runner.run(unpickled(job_pickled), version))
 
     def close(self) -> None:
-        """Close the runner."""
-        if self._runner is not None:
+        """Close the runner, if it was made."""
+        if hasattr(self, "_runner"):
             self._runner.close()
-
-    @property
-    def _ready_runner(self) -> RestartingRunner[Any, Any]:
-        assert self._runner is not None, "a pool calls start first"
-        return self._runner
 
 
 def answer_of(function: Callable[[], Any]) -> Answer:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from environments.machine import num_processors
 from tfrl_systems.experiments.records import find_system, implementation_of, system_names
 from tfrl_systems.reporting import Reporter, Terminal
-from tfrl_systems.settings import as_options, make
+from tfrl_systems.settings import as_options, later_defaults, make
 from tfrl_systems.training.system import System
 from tfrl_systems.training.training_run import TrainingRun
 
@@ -137,17 +137,17 @@ def train(
       UsageError: there is no such system, agent, setting or field.
       UserError: an argument cannot be used, or nothing can be learned.
     """
-    from tfrl_systems.drivers.collect import shared
+    from tfrl_systems.drivers.collect import Collect, shared
     from tfrl_systems.training.checkpoints import open_workdir
 
     reporter = reporter or Terminal()
     values = dict(settings or {}) | ({} if iterations is None else {"iterations": iterations})
     record = find_system(system)
     run = plan(system, agent=agent, seed=seed, settings=values, **problem)
-    collect = collect or default_collect(record)
+    collect = collect or Collect.with_workers(num_processors() if record.collects_by_workers else 1)
     directory = pathlib.Path(workdir)
     identity = run.identity(record.describe(run))
-    with open_workdir(directory, identity, run.later_defaults, resume=resume) as opened:
+    with open_workdir(directory, identity, later_defaults(run.settings), resume=resume) as opened:
         result = opened.result()
         if result is not None and result["iterations"] == run.settings["loop"].iterations:
             reporter.say(f"{workdir}: already finished")
@@ -179,13 +179,6 @@ def dream(run: Run, *, seed: int = 0) -> tuple[Trajectory, DreamEnvironment]:
     from tfrl_systems.experiments import dreaming
 
     return dreaming.dream(run.plan, run.workdir, seed)
-
-
-def default_collect(record: System) -> Collect:
-    """Return where experience of a system is collected by default."""
-    from tfrl_systems.drivers.collect import Collect
-
-    return Collect.with_workers(num_processors() if record.collects_by_workers else 1)
 
 
 def evaluate(

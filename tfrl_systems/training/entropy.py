@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import entr, softmax
 
 from tfrl_systems.episodes import Experience
 
@@ -22,7 +23,8 @@ def mean_entropy(experience: Experience) -> float | None:
     info = steps.policy_info
     parameters = info.get("dist_params", {}) if isinstance(info, dict) else {}
     if "logits" in parameters:
-        entropies = _categorical_entropy(np.asarray(parameters["logits"], np.float64))
+        logits = np.asarray(parameters["logits"], np.float64)
+        entropies = entr(softmax(logits, axis=-1)).sum(-1)
     elif scale := parameters.keys() & {"scale", "scale_diag"}:
         deviations = np.asarray(parameters[scale.pop()], np.float64)
         entropies = np.log(np.sqrt(2 * np.pi * np.e) * deviations)
@@ -32,11 +34,3 @@ def mean_entropy(experience: Experience) -> float | None:
     # If an action has several components, their entropies add up.
     per_step = entropies.reshape(*is_taken.shape, -1).sum(-1)
     return float(per_step[is_taken].mean())
-
-
-def _categorical_entropy(logits: np.ndarray) -> np.ndarray:
-    """Return entropies [...] of logits [..., N]; a masked choice adds nothing."""
-    exponentials = np.exp(logits - logits.max(-1, keepdims=True))
-    probabilities = exponentials / exponentials.sum(-1, keepdims=True)
-    logs = np.log(np.where(probabilities > 0, probabilities, 1))
-    return -(probabilities * logs).sum(-1)

@@ -22,16 +22,15 @@ from tf_agents.agents import tf_agent
 
 from environments.errors import Failure, UserError
 from tfrl_systems.drivers.jobs import Chunk, Pool, PoolError
+from tfrl_systems.drivers.trial_runner import TrialPool
 from tfrl_systems.episodes import Collected, Experience
 from tfrl_systems.policies import variables
 from tfrl_systems.policies.policy_files import load_policy_json
 from tfrl_systems.training.agent_state import AgentState, Remembering
 from tfrl_systems.training.checkpoints import Checkpoint, Workdir
-from tfrl_systems.training.curves import MAX_POINTS, Curves
+from tfrl_systems.training.curves import MAX_POINTS, Curves, write_settings
 from tfrl_systems.training.entropy import mean_entropy
-from tfrl_systems.training.heatmap import Heatmap
-from tfrl_systems.training.picture import Picture
-from tfrl_systems.training.summaries import write_settings
+from tfrl_systems.training.pictures import Heatmap, Picture
 
 # The parts that the time of an online run is divided into.
 _PARTS = ("collecting", "broadcasting", "waiting", "training", "evaluating")
@@ -112,7 +111,7 @@ class OnlineLoop:
         self,
         agent: tf_agent.TFAgent,
         train_fn: Callable[[int, Any], tf_agent.LossInfo],
-        pool: Pool[Chunk, Any],
+        pool: Pool[Chunk, Any] | TrialPool,
         config: Config,
         counts_evaluation: bool = False,
         counts: Mapping[str, int] | None = None,

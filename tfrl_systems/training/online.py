@@ -15,12 +15,12 @@ from environments.errors import UserError
 from tfrl_systems.agents.policy_gradients import NetworkConfig
 from tfrl_systems.drivers.collect import Collect, Supervision, make_pool
 from tfrl_systems.drivers.direction_runner import DirectionRunner, ScoreFn, mean_return
-from tfrl_systems.drivers.group_runner import GroupRunner
+from tfrl_systems.drivers.group_runner import GroupRunner, LessonRunner
 from tfrl_systems.drivers.jobs import Chunk, MakeRunner, Pool
-from tfrl_systems.drivers.lesson_runner import LessonRunner
 from tfrl_systems.drivers.requirements import Requirements
 from tfrl_systems.drivers.trial_runner import Log, RowFunction, TrialPool, TrialRunner
 from tfrl_systems.episodes import Experience
+from tfrl_systems.policies import policy_files
 from tfrl_systems.policies.directions import SIGNS
 from tfrl_systems.policies.export import save_policy
 from tfrl_systems.policies.numpy_actor import NumpyActor
@@ -28,7 +28,6 @@ from tfrl_systems.reporting import Reporter
 from tfrl_systems.training.checkpoints import Workdir
 from tfrl_systems.training.loop import EvaluateFn, OnIteration, OnlineLoop, run_online
 from tfrl_systems.training.training_run import TrainingRun
-from tfrl_systems.training.warm_start import copy_actor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +88,9 @@ class Way:
     make_runner: Callable[[TrainingRun, OnlineTask, Any, NumpyActor], tuple[Any, int]]
     training_data: Callable[[Any], Any] = lambda collected: collected
     counts_evaluation: bool = False
-    make_pool: Callable[..., Pool[Chunk, Any]] = lambda run, task, agent, workdir, pool: pool
+    make_pool: Callable[..., Pool[Chunk, Any] | TrialPool] = (
+        lambda run, task, agent, workdir, pool: pool
+    )
 
 
 def _episodes(run: TrainingRun, task: OnlineTask, agent: Any, actor: NumpyActor) -> tuple[Any, int]:
@@ -130,7 +131,7 @@ def _trials(run: TrainingRun, task: OnlineTask, agent: Any, actor: NumpyActor) -
 
 def _remembering(
     run: TrainingRun, task: OnlineTask, agent: Any, workdir: Workdir, pool: Pool[Chunk, Any]
-) -> Pool[Chunk, Any]:
+) -> TrialPool:
     assert task.open_log is not None
     evaluations = run.settings["agent"].evaluations
     return TrialPool(pool, agent, evaluations, task.open_log(workdir))
@@ -159,8 +160,39 @@ def make_agent(run: TrainingRun, task: OnlineTask) -> Any:
     agent = run.how.make_agent(config, task.time_step_spec, task.action_spec)
     task.begin(agent)
     if isinstance(config, NetworkConfig) and config.warm_start:
-        copy_actor(agent.actor_network, config.warm_start)
+        _copy_actor(agent.actor_network, config.warm_start)
     return agent
+
+
+def _copy_actor(network: Any, directory: str) -> None:
+    """Give an actor the weights of a saved policy.
+
+    Args:
+      network: the actor network of an agent.
+      directory: directory of the policy.
+
+    Raises:
+      UserError: the directory holds no policy, or one whose network has other variables.
+    """
+    described, kind = policy_files.load_policy_json(directory), network.describe()["kind"]
+    if described["kind"] != kind:
+        raise UserError(
+            f"{directory}: expected a policy of the kind {kind}, as this run learns one, found "
+            f"{described['kind']}; name another, or give PPO one answer (--set components=1)"
+        )
+    arrays = policy_files.load_arrays(directory, described)
+    named = network.named_variables()
+    wanted = {name: tuple(variable.shape) for name, variable in named.items()}
+    saved = {name: array.shape for name, array in arrays.items()}
+    if wanted != saved:
+        differing = [name for name in sorted(wanted | saved) if wanted.get(name) != saved.get(name)]
+        raise UserError(
+            f"{directory}: expected a policy with the network of this run, found another "
+            f"{differing[0]}: {saved.get(differing[0])}, not {wanted.get(differing[0])}; give this "
+            "run the sizes of that one (--set hidden_sizes=…), or another warm_start"
+        )
+    for name, variable in named.items():
+        variable.assign(arrays[name])
 
 
 def train(

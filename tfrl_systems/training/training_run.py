@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfrl_systems.agents.table import Agent
-from tfrl_systems.settings import Settings, as_json, later_defaults
+from tfrl_systems.settings import Settings, as_json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,8 +41,3 @@ class TrainingRun:
             del settings[name]
         names = {"environment": self.system, "agent": self.agent, "seed": self.seed}
         return {**names, **described, **settings}
-
-    @property
-    def later_defaults(self) -> dict[str, Any]:
-        """What settings were in runs of before there were such settings; see `settings`."""
-        return later_defaults(self.settings)

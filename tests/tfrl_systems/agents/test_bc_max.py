@@ -15,8 +15,8 @@ from environments.errors import UserError
 from tests.tfrl_systems.agents.test_lessons import UNKNOWN, episodes
 from tfrl_systems.agents import bc_max
 from tfrl_systems.agents.lessons import Records
+from tfrl_systems.drivers.group_runner import LessonRunner
 from tfrl_systems.drivers.jobs import Chunk
-from tfrl_systems.drivers.lesson_runner import LessonRunner
 from tfrl_systems.episodes import Experience
 
 

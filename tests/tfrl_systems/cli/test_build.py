@@ -6,6 +6,7 @@ import os
 import pathlib
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -123,22 +124,28 @@ def test_other_compilers_go_their_way(tfrl, one_clang, tmp_path, monkeypatch):
     gcc = need_one_of("g++")
     sources = write_sources(tmp_path / "project")
     (sources / "start.s").write_text(".text\n")
+    (sources / "k.cpp").write_text("int twice(int x) { return 2 * x; }\n")
     monkeypatch.chdir(sources)
     clang = f"{one_clang} -Oz -Werror"
+    zig = f"{sys.executable} -m ziglang c++"
+    windows = f"{one_clang} --driver-mode=cl --target=x86_64-pc-windows-msvc /WX"
     script = (
         f"{gcc} -Os -c main.cpp -o main.o && {one_clang} -O2 -c 'library 0.cpp' -o 0.o && "
         f"{clang} -c 'library 1.cpp' -o 1.o && {one_clang} -Werror -c start.s -o s.o && "
-        f"{one_clang} -Werror main.o 0.o 1.o -o program"
+        f"{one_clang} -Werror -E k.cpp -o k.i && {windows} /c /O1 k.cpp /Fok.obj && "
+        f"{zig} -Werror -Oz -c k.cpp -o zig.o && {one_clang} -Werror main.o 0.o 1.o -o program"
     )
     run("sh", "-c", script, cwd=sources)
     before = objects(sources)
     report = tfrl("build", "--policy", "never", "--json", "--", "sh", "-c", script).json
     assert report["status"] == 0
-    assert {plain["file"]: plain["reason"] for plain in report["plain"]} == {
+    assert {plain["file"]: plain["reason"].split(":")[0] for plain in report["plain"]} == {
         "main.o": "compiled by GCC",
         "library 0.cpp": "no function is optimised for size (-Oz)",
+        "k.obj": "no clang told of it",
+        "zig.o": "no clang told of it",
     }
-    assert (report["compiles"], report["steered"]) == (3, 1)
+    assert (report["compiles"], report["steered"]) == (5, 1)
     after = objects(sources)
     assert {name for name in after if after[name] != before[name]} == {"1.o"}
 

@@ -19,8 +19,7 @@ from environments.inlining.plugin.building import build_plugin
 from environments.inlining.plugin.source import heuristic_source
 from environments.inlining.plugin.steering import steer
 from environments.inlining.plugin.toolchain import find_toolchain
-from tests.requirements import need_one_of
-from tests.tfrl_systems.cli.small_project import CLANGS, MAKE, fake_clang, run, write_sources
+from tests.tfrl_systems.cli.small_project import MAKE, fake_clang, run, write_sources
 from tfrl_systems.cli.main import main
 
 ROOT = pathlib.Path(__file__).parents[3]
@@ -77,14 +76,19 @@ def test_a_failing_build_fails_with_its_own_status(tfrl, one_clang, tmp_path, mo
     assert tfrl("build", "--policy", "never", "--", "sh", "-c", "kill -9 $$").status == 137
 
 
-def test_without_headers_the_build_runs_and_the_package_is_named(tfrl, tmp_path, project):
-    real = need_one_of(*(name.replace("++", "") for name in CLANGS))
-    fake = fake_clang(tmp_path / "bin" / "clang", real)
-    build = ("build", "--policy", "never", "--compiler", fake, "--json", "--")
-    ran = tfrl(*build, fake, "-Oz", "-c", "main.cpp")
+def test_without_headers_the_build_runs_and_the_package_is_named(
+    tfrl, one_clang, tmp_path, project
+):
+    """Of the only clang, and of one of two."""
+    fake = fake_clang(tmp_path / "bin" / "clang", one_clang)
+    build = ("build", "--policy", "never", "--compiler", fake, "--json")
+    ran = tfrl(*build, "--", fake, "-Oz", "-c", "main.cpp")
     assert ran.status == 0 and (project / "main.o").is_file()
     assert ran.json["steered"] == 0 and "apt-get install llvm-27-dev" in ran.json["reason"]
     assert "the command runs as it would alone" in ran.err
+    ran = tfrl(*build, "--compiler", one_clang, "--", one_clang, "-Oz", "-c", "main.cpp")
+    assert ran.json["steered"] == 1
+    assert "clang 27 is not steered" in ran.err and "apt-get install llvm-27-dev" in ran.err
 
 
 def environment_of(scratch: pathlib.Path, **others: object) -> dict[str, str]:

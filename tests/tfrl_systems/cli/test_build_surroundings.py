@@ -12,13 +12,10 @@ import sys
 
 import pytest
 
-from environments.inlining.plugin import building
 from environments.inlining.plugin.steering import Steering, cache_variables
-from environments.inlining.plugin.toolchain import find_toolchain
-from tests.requirements import need_programs, needs_root
+from tests.requirements import need_programs
 from tests.tfrl_systems.cli.small_project import (
     CLANGS,
-    fake_clang,
     find_clang,
     objects,
     run,
@@ -30,7 +27,6 @@ ROOT = pathlib.Path(__file__).parents[3]
 NEVER = ("build", "--policy", "never", "--json", "--")
 NEVER_BY_ONE = (*NEVER[:-1], "--compiler")
 DEFAULT = ("build", "--policy", "default", "--json", "--")
-ZIG = f"{sys.executable} -m ziglang c++"
 
 
 def start(*command: object, cwd: pathlib.Path, **keywords) -> subprocess.Popen:
@@ -85,67 +81,6 @@ def _lasting(entry: dict) -> list[str]:
     return [word for word in entry["arguments"] if not word.startswith("/tmp/")]
 
 
-def test_compilers_that_take_no_plugin_are_left_alone(tfrl, one_clang, project):
-    """A zig, whose clang can load nothing, beside a clang; warnings are errors."""
-    (project / "start.s").write_text(".text\n")
-    shell = (
-        f"{ZIG} -Werror -Oz -c main.cpp -o zig.o && {one_clang} -Werror -c start.s -o s.o && "
-        f"{one_clang} -Werror -Wall -Oz -c 'library 0.cpp' -o one.o && "
-        f"{one_clang} -Werror -E 'library 1.cpp' -o one.i && {one_clang} -Werror one.o -shared"
-    )
-    ran = tfrl(*NEVER, "sh", "-c", shell)
-    assert ran.status == 0 and ran.json["steered"] == 1
-
-
-def test_a_clang_that_takes_options_in_windows_style_is_left_alone(tfrl, one_clang, project):
-    clang = f"{one_clang} --driver-mode=cl --target=x86_64-pc-windows-msvc /WX"
-    (project / "k.cpp").write_text("int twice(int x) { return 2 * x; }\n")
-    run("sh", "-c", f"{clang} /c /O1 k.cpp /Fok.obj", cwd=project)
-    plain = (project / "k.obj").read_bytes()
-    ran = tfrl(*NEVER, "sh", "-c", f"{clang} /c /O1 k.cpp /Fok.obj")
-    assert ran.status == 0
-    assert [part["file"] for part in ran.json["plain"]] == ["k.obj"]
-    assert _without_date(project / "k.obj") == _without_date(plain)
-
-
-def _without_date(file: pathlib.Path | bytes) -> bytes:
-    data = file if isinstance(file, bytes) else file.read_bytes()
-    return data[:4] + data[8:]  # of the header of COFF
-
-
-def test_a_clang_keeps_the_configuration_that_lies_beside_it(
-    tfrl, one_clang, project, tmp_path, monkeypatch
-):
-    """As toolchains do that bring a system root along.
-
-    What plugins of the copied clang have in common is that of the clang itself; to compile it takes
-    nine seconds.
-    """
-    toolchain = find_toolchain(one_clang.replace("++", ""))
-    of_itself = building._build_advisor
-    monkeypatch.setattr(building, "_build_advisor", lambda _: of_itself(toolchain))
-    real = pathlib.Path(one_clang).resolve()
-    own = tmp_path / "toolchain" / "bin"
-    own.mkdir(parents=True)
-    shutil.copy(real, own / "clang")
-    (own / "clang++").symlink_to("clang")
-    major = one_clang.rpartition("-")[2]
-    resources = run(one_clang, "-print-resource-dir", cwd=project).strip()
-    (own / "clang++.cfg").write_text(f"-DOWN=1 -resource-dir={resources}\n")
-    (project / "own.cpp").write_text('#include "library 0.cpp"\nint own() { return OWN; }\n')
-    shell = (
-        f"{own}/clang++ -Oz -Werror -c own.cpp -o own.o && {one_clang} -Oz -c main.cpp -o main.o"
-    )
-    environment = {**os.environ, "LD_LIBRARY_PATH": f"/usr/lib/llvm-{major}/lib"}
-    run("sh", "-c", shell, cwd=project, env=environment)
-    for compilers in ((own / "clang++",), (own / "clang++", one_clang)):
-        named = [word for compiler in compilers for word in ("--compiler", compiler)]
-        ran = tfrl("build", "--policy", "never", "--json", *named, "--", "sh", "-c", shell)
-        assert ran.status == 0, ran.err
-    # Both are for one target, and only one of them reads a file: none of them is steered.
-    assert "read different configuration files" in ran.err and ran.json["steered"] == 0
-
-
 def test_a_cache_that_vanishes_during_the_build(tfrl, one_clang, project, own_plugins):
     """As for another user, or in a name space without the home directory."""
     compile_main = f"{one_clang} -Werror -Oz -c main.cpp -o main.o"
@@ -156,19 +91,6 @@ def test_a_cache_that_vanishes_during_the_build(tfrl, one_clang, project, own_pl
     assert ran.status == 0 and objects(project) == plain
     (left_out,) = ran.json["plain"]
     assert left_out["file"] == "main.o" and "another user" in left_out["reason"]
-
-
-@needs_root
-def test_a_part_of_the_build_that_runs_as_another_user(tfrl, one_clang, project):
-    project.chmod(0o777)
-    for directory in project.parents:
-        if directory.is_relative_to("/tmp/") and directory.stat().st_mode & 0o11 != 0o11:
-            directory.chmod(directory.stat().st_mode | 0o11)
-    shell = f"{one_clang} -Werror -Oz -c main.cpp -o main.o"
-    code = f"import os; os.setuid(65534); os.execvp('sh', ['sh', '-c', {shell!r}])"
-    ran = tfrl(*NEVER, sys.executable, "-c", code)
-    assert ran.status == 0, ran.err
-    assert "another user" in ran.json["plain"][0]["reason"]
 
 
 @pytest.mark.usefixtures("default_signals")
@@ -268,15 +190,6 @@ def test_objects_of_clangs_that_told_nothing(objects, sources, silent):
     assert unheard(objects, sources) == silent
 
 
-def test_headers_that_are_missing_for_one_of_two_clangs(tfrl, one_clang, project, tmp_path):
-    fake = fake_clang(tmp_path / "bin" / "clang", one_clang)
-    compilers = ("--compiler", fake, "--compiler", one_clang)
-    command = (one_clang, "-Oz", "-c", "main.cpp")
-    ran = tfrl("build", "--policy", "never", *compilers, "--json", "--", *command)
-    assert ran.json["steered"] == 1
-    assert "clang 27 is not steered" in ran.err and "apt-get install llvm-27-dev" in ran.err
-
-
 def test_spaces_in_all_paths(tfrl, one_clang, project, own_plugins, tmp_path, monkeypatch):
     scratch = tmp_path / "my scratch"
     scratch.mkdir()
@@ -290,28 +203,6 @@ def test_spaces_in_all_paths(tfrl, one_clang, project, own_plugins, tmp_path, mo
 def test_a_log_that_cannot_be_written_is_said():
     reason = Steering({}, pathlib.Path("/dev/full")).why_no_log()
     assert "/dev/full cannot be written (No space left on device)" in reason
-
-
-@needs_root
-def test_a_full_disk_is_named_as_the_reason(one_clang, project, tmp_path):
-    """In name spaces of its own the command has a file system of 16 KiB."""
-    full = tmp_path / "full"
-    full.mkdir()
-    own = ["unshare", "--mount", "sh", "-c"]
-    mount = f"mount -t tmpfs -o size=16k none {full}"
-    if subprocess.run([*own, mount], capture_output=True).returncode:
-        pytest.skip("file systems cannot be mounted here: give the container CAP_SYS_ADMIN")
-    command = f"XDG_CACHE_HOME={full} exec {sys.executable} -m tfrl_systems.cli.main build"
-    command += f" --policy never --compiler {one_clang} -- {one_clang} -Oz -c main.cpp"
-    ran = subprocess.run(
-        [*own, f"{mount} && {command}"],
-        cwd=project,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    assert ran.returncode == 0 and (project / "main.o").exists()
-    assert "No space left on device; free some space" in " ".join(ran.stderr.split())
 
 
 def test_what_ccache_is_told_by_its_own_file_is_kept(tmp_path, monkeypatch):

@@ -123,26 +123,3 @@ def test_a_module_that_fails_is_named_and_the_rest_goes_on(holdout, tmp_path, tf
     (damaged / "delta" / "b.cc.bc").write_bytes(b"BC\xc0\xde")
     ran = tfrl(*arguments, "--cache", cache)
     assert ran.status == 1 and "found that all 2 failed" in ran.err
-
-
-def test_a_policy_for_something_else_is_refused(trained, holdout, tmp_path, tfrl):
-    foreign = tmp_path / "other"
-    shutil.copytree(trained / "policy", foreign)
-    described = json.loads((foreign / "policy.json").read_text())
-    (foreign / "policy.json").write_text(json.dumps({**described, "environment": "tensor_graphs"}))
-    ran = tfrl("evaluate", "inlining", "--policy", foreign, "--corpus", holdout)
-    assert ran.status == 1
-    assert "expected a policy for inlining, found one for tensor_graphs" in ran.err
-
-
-def test_a_cache_that_cannot_be_written_is_one_line_and_is_done_without(
-    holdout, tfrl, tmp_path, caplog
-):
-    (tmp_path / "file").write_text("")
-    ran = tfrl(
-        *("evaluate", "inlining", "--policy", "never", "--corpus", holdout),
-        *("--cache", tmp_path / "file" / "x.db", *ONE_WORKER),
-    )
-    assert ran.status == 0 and "never" in ran.out
-    (line,) = [message for message in caplog.messages if message.startswith("cache: ")]
-    assert "x.db, found: " in line and line.endswith("; going on without it")

@@ -9,7 +9,6 @@ import time
 
 import numpy as np
 import onnxruntime
-import psutil
 import pytest
 
 from environments.errors import UserError
@@ -138,20 +137,6 @@ def test_functions_that_cannot_be_learned(tfrl, tmp_path, monkeypatch, function,
     assert message in line
 
 
-HANGING_ONCE = """
-import os, pathlib, time
-import numpy as np
-
-def cost(points):
-    mark = pathlib.Path(__file__).with_name("has-hung")
-    # The first call measures 256 points.
-    if len(points) != 256 and not mark.exists():
-        mark.write_text(str(os.getpid()))
-        time.sleep(1e6)
-    return np.sum(points**2, axis=-1)
-"""
-
-
 def test_a_chunk_timeout_is_that_of_the_workers(tfrl, tmp_path, monkeypatch):
     """What a pool does with it, `drivers/test_collect.py` tries."""
     places = []
@@ -164,22 +149,6 @@ def test_a_chunk_timeout_is_that_of_the_workers(tfrl, tmp_path, monkeypatch):
     limit = ("--collect", "pipes", "--workers", "3", "--chunk-timeout", "7")
     assert tfrl(*train_arguments(tmp_path / "run", *limit)).status == 1
     assert places == [Collect("pipes", 3, timeout_s=7)]
-
-
-@pytest.mark.slow
-def test_a_worker_that_hangs_is_replaced_after_the_chunk_timeout(
-    tfrl, no_spares, tmp_path, monkeypatch, caplog
-):
-    (tmp_path / "hanging.py").write_text(HANGING_ONCE)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    arguments = train_arguments(tmp_path / "run", function="hanging:cost")
-    limit = ("--iterations", "1", "--collect", "pipes", "--workers", "1", "--chunk-timeout", "1")
-    ran = tfrl(*arguments, *limit, "--json")
-    assert ran.status == 0 and ran.json["environment_steps"] == 2 * 4 * 2
-    assert "its worker took longer than 1 s (attempt 1 of 3)" in caplog.text
-    hung = int((tmp_path / "has-hung").read_text())
-    psutil.wait_procs([psutil.Process(hung)] if psutil.pid_exists(hung) else [], timeout=10)
-    assert not psutil.pid_exists(hung), "the function's process ends with its worker"
 
 
 @pytest.mark.parametrize("where", [(), ("--workers", "2"), ("--collect", "inprocess")])

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from tfrl_systems.cli import cache, main
+from tfrl_systems.cli import cache, main, train
 
 HELPS = [
     [],
@@ -96,15 +96,6 @@ def test_wrong_usage_is_status_2(tfrl, arguments):
     [
         ("speed=3", "found 'speed'"),
         ("iterations", "expected field=value"),
-        (
-            "iterations=soon",
-            "--set iterations: expected a whole number, found 'soon'; the default is",
-        ),
-        ("explore=perhaps", "--set explore: expected true or false"),
-        (
-            "hidden_sizes=3,x",
-            "--set hidden_sizes: expected a whole number or several, separated by commas",
-        ),
     ],
 )
 def test_a_wrong_setting_is_status_2_and_says_what_there_is(tfrl, assignment, message):
@@ -176,6 +167,15 @@ def test_ctrl_c_in_a_verb(tfrl, run, default_signals, monkeypatch):
     ran = tfrl("cache", "info")
     assert (ran.status, ran.out, ran.err) == INTERRUPTED
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_in_training_says_how_to_go_on(tfrl, default_signals, monkeypatch, tmp_path):
+    monkeypatch.setattr(train.experiments, "train", lambda *_, **__: press())
+    command = f"train inlining --agent bc_max --corpus c --workdir {tmp_path}"
+    message = f"tfrl: interrupted; go on with: tfrl {command} --resume\n"
+    for resume in ([], ["--resume"]):
+        ran = tfrl(*command.split(), *resume)
+        assert (ran.status, ran.out, ran.err) == (130, "", message)
 
 
 def test_ctrl_c_before_the_command_line_is_read(tfrl, default_signals, monkeypatch):

@@ -3,13 +3,6 @@
 from __future__ import annotations
 
 import json
-import pathlib
-import shutil
-import signal
-import subprocess
-import sys
-
-import pytest
 
 from tests.tfrl_systems.conftest import train_arguments
 from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
@@ -31,11 +24,6 @@ FIELDS = {
 
 def read_result(workdir) -> dict:
     return json.loads((workdir / "result.json").read_text())
-
-
-def start(arguments) -> subprocess.Popen:
-    command = [sys.executable, "-m", "tfrl_systems.cli.main", *arguments]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
 
 def test_a_run_leaves_what_the_help_says(trained):
@@ -88,72 +76,6 @@ def test_tensorboard_shows_each_policy_once_under_the_run_s_name(trained):
             "histogram/share_of_decisions_changed",
         ):
             assert sorted(points[f"{name}/{part}", tag]) == steps, (part, tag)
-
-
-@pytest.mark.ci
-@pytest.mark.usefixtures("default_signals")
-def test_an_interrupted_run_ends_as_if_it_had_not_been(trained, corpus, holdout, tmp_path, tfrl):
-    arguments = train_arguments(corpus, holdout, tmp_path / "own.db", tmp_path / "run")
-    running = start(arguments)
-    for line in running.stderr:
-        if line.startswith("iteration 1:"):
-            break
-    running.send_signal(signal.SIGINT)
-    _, rest = running.communicate(timeout=60)
-    workdir = tmp_path / "run"
-    assert not (workdir / "result.json").exists()
-    assert running.returncode == 130
-    (line,) = [line for line in rest.splitlines() if line.startswith("tfrl: ")]
-    assert "go on with: tfrl train inlining" in line and line.endswith("--resume")
-    ran = tfrl(*arguments, "--resume")
-    assert ran.status == 0 and "iteration 1 (kept):" in ran.err
-    resumed, whole = read_result(workdir), read_result(trained)
-    for name in ("policy_sha256", "experience_sha256", "environment_steps"):
-        assert resumed[name] == whole[name], name
-    arrays = pathlib.Path("policy", "numpy_policy.npz")
-    assert (workdir / arrays).read_bytes() == (trained / arrays).read_bytes()
-    assert not [path for path in workdir.iterdir() if path.name.startswith(".")]
-
-
-def test_a_finished_run_is_not_done_again(trained, corpus, holdout, cache, tfrl, tmp_path):
-    finished = shutil.copytree(trained, tmp_path / "run")
-    before = (finished / "result.json").stat().st_mtime_ns
-    ran = tfrl(*train_arguments(corpus, holdout, cache, finished), "--resume", "--json")
-    assert ran.status == 0 and "already finished" in ran.err
-    assert ran.json == read_result(trained)
-    assert (finished / "result.json").stat().st_mtime_ns == before
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        ([], "expected a directory without a run, found one; go on with it by --resume"),
-        (["--resume", "--seed", "3"], "expected to resume with seed = 0 as the run began, found 3"),
-        (["--resume", "--set", "weight_decay=9"], "expected to resume with weight_decay = 0.01"),
-    ],
-)
-def test_another_run_in_the_directory_is_left_alone(
-    trained, corpus, holdout, cache, tfrl, more, message
-):
-    ran = tfrl(*train_arguments(corpus, holdout, cache, trained), *more)
-    assert ran.status == 1 and message in ran.err
-
-
-def test_other_files_in_the_directory_are_left_alone(corpus, holdout, cache, tfrl, tmp_path):
-    (tmp_path / "thesis.txt").write_text("mine")
-    ran = tfrl(*train_arguments(corpus, holdout, cache, tmp_path))
-    assert ran.status == 1 and "found other files" in ran.err
-    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
-
-
-def test_a_setting_that_cannot_work_is_found_before_anything_is_compiled(
-    corpus, holdout, tfrl, tmp_path
-):
-    arguments = train_arguments(corpus, holdout, tmp_path / "new.db", tmp_path / "run")
-    ran = tfrl(*arguments, "--set", "num_knots=1")
-    assert ran.status == 1 and "expected num_knots within its range" in ran.err
-    assert "of 5" not in ran.err
-    assert tfrl(*arguments, "--set", "iterations=1").status == 0
 
 
 def test_the_same_modules_held_out_are_a_warning(corpus, cache, tfrl, tmp_path):

@@ -52,8 +52,8 @@ def test_a_failure_has_no_value_and_a_message():
 def test_what_is_written_down_is_not_asked_unless_it_was_learned_from():
     """0.1 was learned from in an earlier iteration; of 0.3 the value is new."""
     log = Log({0.1: [1.0], 0.3: [42.0]})
-    runners = InProcessPool(lambda: TrialRunner(lambda: cost), Collect(), Supervision())
-    with TrialPool(runners, Agent(), evaluations=7, log=log) as pool:
+    with InProcessPool(lambda: TrialRunner(lambda: cost), Collect(), Supervision()) as runners:
+        pool = TrialPool(runners, Agent(), evaluations=7, log=log)
         chunks = [Chunk(0, index) for index in range(4)]
         trials = Trials.concatenate(pool.map(chunks))
         np.testing.assert_allclose(trials.values, [1, 2, 42, 4])

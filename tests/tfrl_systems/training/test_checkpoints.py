@@ -10,7 +10,7 @@ from tests.full_disk import no_room
 from tests.requirements import needs_an_unprivileged_user
 from tfrl_systems.training.agent_state import AgentState
 from tfrl_systems.training.checkpoints import open_workdir
-from tfrl_systems.training.summaries import write_settings
+from tfrl_systems.training.curves import write_settings
 
 SETTINGS = {"environment": "sites", "seed": 0}
 
@@ -101,6 +101,13 @@ def test_a_full_disk_is_one_line_also_where_tensorflow_writes(tmp_path, write, w
     message = str(error.value)
     assert where in message and "File too large" in message
     assert not set("\n[]{}") & set(message.replace(str(tmp_path), ""))
+
+
+def test_other_files_in_the_directory_are_left_alone(tmp_path):
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(UserError, match="found other files"), open_run(tmp_path):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
 @needs_an_unprivileged_user

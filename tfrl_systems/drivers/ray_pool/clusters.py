@@ -6,6 +6,7 @@ A process can be in one cluster at a time. All its pools share it, and the last 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib
 import logging
 import os
@@ -35,83 +36,25 @@ _SILENCE = "RAY_gcs_rpc_server_reconnect_timeout_s"
 _SILENCE_S = 3600
 
 
-class Membership:
-    """This process's membership of a cluster; it ends when the last user has left.
-
-    Args:
-      address: HOST:PORT of a cluster that this machine is a node of, or "auto" for the one that
-        runs on this machine; "" for a new one, or for the one that the caller has joined by itself.
+@dataclasses.dataclass
+class _Membership:
+    """This process's membership of a cluster.
 
     Attributes:
-      address: the same.
-      is_local: whether the cluster was started for this process.
+      address: see `joined`.
+      own: the cluster, if it was started for this process.
+      end: leaves the cluster; ends it if it was started for this process.
       num_users: how many use it.
-
-    Raises:
-      UserError: there is no such cluster.
-      PoolError: none can be started.
     """
 
-    def __init__(self, address: str) -> None:
-        self.address = address
-        self.num_users = 0
-        self.is_local = False
-        self._own: OwnCluster | None = None
-        self._end = contextlib.ExitStack()
-        if ray.is_initialized() and not address:
-            return
-        try:
-            if address:
-                self._join(address)
-            else:
-                self.is_local = True
-                self._join_own()
-        except BaseException:
-            self.leave()
-            raise
-
-    def leave(self) -> None:
-        """Leave the cluster; end it if it was started for this process."""
-        self._end.close()
-
-    def lost(self) -> str:
-        """Return which process of the own cluster has ended; "" for none, or without such one."""
-        return self._own.lost() if self._own is not None else ""
-
-    def _join(self, address: str) -> None:
-        if "://" in address:
-            raise UserError(
-                f"address: expected HOST:PORT or auto, found {address!r}; make this machine a node "
-                "of the cluster (ray start --address=HOST:PORT) and give the same address"
-            )
-        # `ray start` decides in the same way on each machine of the cluster.
-        if _token_is_known() and "RAY_AUTH_MODE" not in os.environ:
-            self._end.enter_context(_environment({"RAY_AUTH_MODE": "token"}))
-        try:
-            _check_that_someone_listens(address)
-            self._connect(address)
-        except Exception as error:  # Ray raises many kinds
-            raise UserError(
-                f"address: expected a Ray cluster at {address} with this machine as a node, found "
-                f"none ({_reason(error)}); on its first machine type: ray start --head; on the "
-                "others, this one too: ray start --address=HOST:PORT"
-            ) from error
-
-    def _join_own(self) -> None:
-        settings = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": _TOKEN}
-        self._end.enter_context(_environment(settings))
-        self._own = self._end.enter_context(contextlib.closing(OwnCluster()))
-        self._end.enter_context(_environment({_SILENCE: str(_SILENCE_S)}))
-        self._connect(self._own.address)
-
-    def _connect(self, address: str) -> None:
-        with _own_signal_handlers(), _without_reports():
-            ray.init(address, configure_logging=False, log_to_driver=False)
-        self._end.callback(ray.shutdown)
+    address: str
+    own: OwnCluster | None
+    end: contextlib.ExitStack
+    num_users: int = 0
 
 
 _lock = threading.Lock()
-_membership: Membership | None = None
+_membership: _Membership | None = None
 
 
 @contextlib.contextmanager
@@ -119,7 +62,8 @@ def joined(address: str) -> Iterator[None]:
     """Join a cluster, unless this process is in it already; the last of its users leaves it.
 
     Args:
-      address: see `Membership`.
+      address: HOST:PORT of a cluster that this machine is a node of, or "auto" for the one that
+        runs on this machine; "" for a new one, or for the one that the caller has joined by itself.
 
     Raises:
       UserError: there is no such cluster, or this process is in another one.
@@ -130,7 +74,7 @@ def joined(address: str) -> Iterator[None]:
     logging.getLogger("ray").setLevel(logging.ERROR)
     with _lock:
         if _membership is None:
-            _membership = Membership(address)
+            _membership = _join(address)
         check_not_lost()
         membership = _membership
         if membership.address != address:
@@ -146,17 +90,18 @@ def joined(address: str) -> Iterator[None]:
             membership.num_users -= 1
             if not membership.num_users:
                 _membership = None
-                membership.leave()
+                membership.end.close()
 
 
 def is_local() -> bool:
     """Return whether this process has started the cluster that it is in."""
-    return _membership is not None and _membership.is_local
+    return _membership is not None and _membership.own is not None
 
 
-def is_lost() -> bool:
-    """Return whether the cluster that this process has started no longer works."""
-    return _membership is not None and bool(_membership.lost())
+def lost() -> str:
+    """Return which process of the own cluster has ended; "" for none, or without such a cluster."""
+    own = _membership.own if _membership is not None else None
+    return own.lost() if own is not None else ""
 
 
 def check_not_lost() -> None:
@@ -165,8 +110,50 @@ def check_not_lost() -> None:
     Raises:
       PoolError: the cluster that this process has started was lost.
     """
-    if _membership is not None and (lost := _membership.lost()):
-        raise PoolError(loss_message(lost))
+    if name := lost():
+        raise PoolError(loss_message(name))
+
+
+def _join(address: str) -> _Membership:
+    with contextlib.ExitStack() as end:
+        own = None
+        if address:
+            _join_existing(address, end)
+        elif not ray.is_initialized():
+            settings = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": _TOKEN}
+            end.enter_context(_environment(settings))
+            own = end.enter_context(contextlib.closing(OwnCluster()))
+            end.enter_context(_environment({_SILENCE: str(_SILENCE_S)}))
+            _connect(own.address, end)
+        return _Membership(address, own, end.pop_all())
+
+
+def _join_existing(address: str, end: contextlib.ExitStack) -> None:
+    if "://" in address:
+        raise UserError(
+            f"address: expected HOST:PORT or auto, found {address!r}; make this machine a node "
+            "of the cluster (ray start --address=HOST:PORT) and give the same address"
+        )
+    # `ray start` decides in the same way on each machine of the cluster.
+    if _token_is_known() and "RAY_AUTH_MODE" not in os.environ:
+        end.enter_context(_environment({"RAY_AUTH_MODE": "token"}))
+    try:
+        if address != "auto":  # Ray would try for many minutes where nobody listens
+            host, _, port = address.rpartition(":")
+            socket.create_connection((host, int(port)), _ASK_TIMEOUT_S).close()
+        _connect(address, end)
+    except Exception as error:  # Ray raises many kinds
+        raise UserError(
+            f"address: expected a Ray cluster at {address} with this machine as a node, found "
+            f"none ({_reason(error)}); on its first machine type: ray start --head; on the "
+            "others, this one too: ray start --address=HOST:PORT"
+        ) from error
+
+
+def _connect(address: str, end: contextlib.ExitStack) -> None:
+    with _own_signal_handlers(), _without_reports():
+        ray.init(address, configure_logging=False, log_to_driver=False)
+    end.callback(ray.shutdown)
 
 
 @contextlib.contextmanager
@@ -217,17 +204,6 @@ def _own_signal_handlers() -> Iterator[None]:
         is_main = threading.current_thread() is threading.main_thread()
         if is_main and before is not None:
             signal.signal(signal.SIGTERM, before)
-
-
-def _check_that_someone_listens(address: str) -> None:
-    """Check that an address answers, because Ray tries for many minutes.
-
-    Raises:
-      OSError, ValueError: nobody listens there.
-    """
-    if address != "auto":
-        host, _, port = address.rpartition(":")
-        socket.create_connection((host, int(port)), _ASK_TIMEOUT_S).close()
 
 
 def _token_is_known() -> bool:

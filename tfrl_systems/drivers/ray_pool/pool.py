@@ -94,7 +94,7 @@ class RayPool(RemotePool[Job, Result]):
         super().close()
         try:
             idle = [worker for worker in self.workers if worker.is_idle]
-            closing = [worker.ask_to_end() for worker in idle if not clusters.is_lost()]
+            closing = [worker.ask_to_end() for worker in idle if not clusters.lost()]
             if closing:
                 ray.wait(closing, num_returns=len(closing), timeout=_CLOSE_TIMEOUT_S)
         finally:

@@ -103,7 +103,7 @@ class WorkerHandle(Handle):
         """End the process, whatever it does. May be called more than once."""
         self.call = self.deadline_s = None
         # Without its cluster Ray would end this process; the workers are gone with it.
-        if not clusters.is_lost():
+        if not clusters.lost():
             with contextlib.suppress(Exception):
                 ray.kill(self._actor)
 

@@ -26,9 +26,9 @@ from tfrl_systems.reporting import percent
 from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy, digest_of
 from tfrl_systems.systems.tensor_graphs.problem import Problem, sizes_of_models
 from tfrl_systems.systems.tensor_graphs.teaching import Teacher, Teaching
-from tfrl_systems.training.heatmap import Heatmap
 from tfrl_systems.training.loop import EvaluateFn
 from tfrl_systems.training.online import OnlineTask
+from tfrl_systems.training.pictures import Heatmap
 from tfrl_systems.training.training_run import TrainingRun
 
 # Room for any model, while the first observation's contents are counted.

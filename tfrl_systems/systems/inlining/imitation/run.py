@@ -21,7 +21,7 @@ from tfrl_systems.systems.inlining.imitation.decision_problem import InliningPro
 from tfrl_systems.systems.inlining.imitation.loop import AROUND, CONTEXT_WEIGHTS, BcMaxLoop, Config
 from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
 from tfrl_systems.training.checkpoints import Workdir
-from tfrl_systems.training.summaries import write_curves, write_settings
+from tfrl_systems.training.curves import write_curves, write_settings
 
 OnIteration = Callable[[Mapping[str, Any], bool], None]
 """(record of an iteration, whether an earlier run had finished it) -> None."""

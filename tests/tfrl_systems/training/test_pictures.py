@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from tfrl_systems.training.heatmap import Heatmap
-from tfrl_systems.training.summaries import write_curves, write_settings
+from tfrl_systems.training.curves import write_curves, write_settings
+from tfrl_systems.training.pictures import Heatmap
 
 COUNTS = {"bert": {"fuse": 3, "drop": 0}, "resnet": {"fold": 1}}
 

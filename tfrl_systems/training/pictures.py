@@ -1,15 +1,14 @@
-"""Counts by row and column as a picture, for TensorBoard and for reports."""
+"""Pictures for TensorBoard and for reports, which matplotlib draws if it is there."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from tfrl_systems.training.picture import drawn
-
+_DPI = 100
 # Width and height of a cell, and of the margin around all cells and their labels.
 _CELL_INCHES = 0.56, 0.2
 _MARGIN_INCHES = 0.4, 0.6
@@ -17,6 +16,33 @@ _MARGIN_INCHES = 0.4, 0.6
 # the ratio of their width, and of their height, to their length.
 _LETTER_INCHES = 0.06
 _TURN = 0.75
+
+
+@runtime_checkable
+class Picture(Protocol):
+    """What TensorBoard can show as an image."""
+
+    def to_image(self) -> np.ndarray | None:
+        """Return the picture, uint8 [H, W, 3]; None if there is nothing to draw, or no way to."""
+
+
+def drawn(inches: tuple[float, float], draw_fn: Callable[[Any], None]) -> np.ndarray | None:
+    """Return what a function draws on a figure of matplotlib; None without matplotlib.
+
+    Args:
+      inches: width and height.
+      draw_fn: draws on the figure.
+    """
+    try:
+        from matplotlib import figure
+        from matplotlib.backends import backend_agg
+    except ImportError:
+        return None
+    picture = figure.Figure(figsize=inches, dpi=_DPI, layout="constrained")
+    canvas = backend_agg.FigureCanvasAgg(picture)
+    draw_fn(picture)
+    canvas.draw()
+    return np.array(canvas.buffer_rgba())[..., :3]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -70,11 +70,7 @@ def _property(function: str) -> Any:
 
 
 class Quantity:
-    """A term with Python's operators: a size, an attribute or a truth value.
-
-    Attributes:
-      term: the term as data.
-    """
+    """A term with Python's operators: a size, an attribute or a truth value."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -106,13 +102,7 @@ class Quantity:
 class Tensor:
     """An expression with Python's operators.
 
-    Attributes:
-      expression: the expression as data.
-      dtype: the type of the tensor's elements.
-      rank: the tensor's number of axes.
-      shape: the tensor's sizes, a list.
-      size: the tensor's number of elements.
-      is_constant: whether the tensor depends on constants alone.
+    Its `size` is its number of elements; `is_constant` tells whether it depends on constants alone.
     """
 
     def __init__(self, expression: Expression) -> None:
@@ -214,6 +204,16 @@ def array(function: str, *arguments: object) -> Tensor:
     return Tensor(Array(function, tuple(map(_term, arguments))))
 
 
+def tensors(names: str) -> list[Tensor]:
+    """Return the variables of these names, which spaces separate."""
+    return [Tensor(Variable(name)) for name in names.split()]
+
+
+def attributes(names: str) -> dict[str, Quantity]:
+    """Return the attributes of these names, which spaces separate, by name."""
+    return {name: Quantity(Name(name)) for name in names.split()}
+
+
 permute = functools.partial(call, "permute")
 """A list in another order; of permutations, the second applied after the first."""
 
@@ -266,19 +266,17 @@ def rule(function: Callable[..., Any]) -> Rule:
     Raises:
       RuleError: the function does not describe a rule.
     """
-    return _described(function.__name__, function, {})
+    return _described(function.__name__, function)
 
 
 def with_bias(*biases: str) -> Callable[[Callable[..., Any]], tuple[Rule, Rule]]:
     """Make two rules of a function, NAME and NAME_with_bias; used as a decorator.
 
-    Args:
-      *biases: parameters that NAME lacks. They are zero in its sums and products, and left out as
-        inputs of its operators.
+    NAME lacks these parameters: they are zero in its sums and products, and no inputs of operators.
     """
     return lambda function: (
-        _described(function.__name__, function, dict.fromkeys(biases, NO_BIAS)),
-        _described(f"{function.__name__}_with_bias", function, {}),
+        _described(function.__name__, function, biases),
+        _described(f"{function.__name__}_with_bias", function),
     )
 
 
@@ -316,10 +314,10 @@ def _symbols(function: Callable[..., Any]) -> _Symbols:
     return symbols
 
 
-def _described(name: str, function: Callable[..., Any], fixed: Mapping[str, object]) -> Rule:
-    """Make a rule of a function, some of whose parameters are fixed."""
+def _described(name: str, function: Callable[..., Any], without: Sequence[str] = ()) -> Rule:
+    """Make a rule of a function, without some of its biases."""
     symbols = _symbols(function)
-    arguments = [fixed.get(key, symbol) for key, (symbol, _) in symbols.items()]
+    arguments = [NO_BIAS if key in without else symbol for key, (symbol, _) in symbols.items()]
     return _conditioned(name, function(*arguments), symbols)
 
 
@@ -345,13 +343,9 @@ def _kind(name: str, parameter: inspect.Parameter) -> type | None:
 
 
 def make_rule(name: str, source: object, target: object, *conditions: object) -> Rule:
-    """Make a rule from its parts.
+    """Make a rule from its source, a Tensor or several, and its target, as many Tensors.
 
-    Args:
-      name: name of the rule.
-      source: a Tensor, or a tuple or list of several.
-      target: what replaces the source: as many Tensors.
-      *conditions: Quantities for conditions, Restrictions for restrictions.
+    The conditions are Quantities for conditions and Restrictions for restrictions.
 
     Raises:
       RuleError: the parts make no rule.

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from environments.tensor_graphs.rules.language.expressions import Name, Variable
 from environments.tensor_graphs.rules.language.notation import (
     Attribute,
     Constant,
-    Quantity,
-    Tensor,
+    attributes,
     call,
     concat,
     make_rule,
@@ -26,9 +24,10 @@ from environments.tensor_graphs.rules.language.notation import (
     permute,
     rule,
     rules,
+    tensors,
 )
 from environments.tensor_graphs.rules.language.rule import Rule
-from environments.tensor_graphs.rules.library.merging import outputs, tensors
+from environments.tensor_graphs.rules.library.merging import numbered, outputs
 from environments.tensor_graphs.rules.library.parts import along_last, fewer_axes, flat
 
 _UNARY = ("Relu", "Sigmoid", "Tanh", "Erf", "Gelu")
@@ -63,9 +62,9 @@ def cancelling(x, p: Attribute, q: Attribute, s: Attribute, t: Attribute):
 
 
 def _cancelling(count: int) -> Iterator[Rule]:
-    x, (y,) = tensors("x", count), tensors("y", 1)
-    axis = Quantity(Name("axis"))
-    sizes = [Quantity(Name(f"size{number}")) for number in range(1, count + 1)]
+    x, (y,) = numbered("x", count), numbered("y", 1)
+    (axis,) = attributes("axis").values()
+    sizes = [*attributes(" ".join(f"size{number + 1}" for number in range(count))).values()]
     yield make_rule(
         f"concat_of_{count}_split",
         op.Concat(*outputs(op.Split(y, axis=axis, split=sizes), count), axis=axis),
@@ -100,8 +99,8 @@ def nested_concats(x, y, z, axis: Attribute):
 
 
 def _unary(name: str) -> Iterator[Rule]:
-    x, y = Tensor(Variable("x")), Tensor(Variable("y"))
-    s, p, axis = (Quantity(Name(name)) for name in ("s", "p", "axis"))
+    x, y = tensors("x y")
+    s, p, axis = attributes("s p axis").values()
     f = getattr(op, name)
     text = name.lower()
     moved = (
@@ -117,8 +116,8 @@ def _unary(name: str) -> Iterator[Rule]:
 
 
 def _binary(name: str) -> Iterator[Rule]:
-    x, y, c = (Tensor(Variable(name)) for name in "xyc")
-    s, p = Quantity(Name("s")), Quantity(Name("p"))
+    x, y, c = tensors("x y c")
+    s, p = attributes("s p").values()
     f = getattr(op, name)
     text = name.lower()
     reshaped = op.Reshape(x, shape=s)

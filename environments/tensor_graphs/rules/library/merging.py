@@ -8,15 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from environments.tensor_graphs.rules.language.expressions import Variable
-from environments.tensor_graphs.rules.language.notation import Tensor, make_rule, only_where, op
+from environments.tensor_graphs.rules.language.notation import (
+    Tensor,
+    make_rule,
+    only_where,
+    op,
+    tensors,
+)
 from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.rules.library.parts import PLAIN, WINDOW
 
 
-def tensors(letter: str, count: int) -> list[Tensor]:
+def numbered(letter: str, count: int) -> list[Tensor]:
     """Return variables that are numbered from 1: a1, a2, … for the letter "a"."""
-    return [Tensor(Variable(f"{letter}{number}")) for number in range(1, count + 1)]
+    return tensors(" ".join(f"{letter}{number}" for number in range(1, count + 1)))
 
 
 def outputs(split: Tensor, count: int) -> tuple[Tensor, ...]:
@@ -30,7 +35,7 @@ def constant(*weights: Tensor) -> list[object]:
 
 
 def _products(count: int) -> Iterator[Rule]:
-    (x,), w, b = tensors("x", 1), tensors("w", count), tensors("b", count)
+    (x,), w, b = numbered("x", 1), numbered("w", count), numbered("b", count)
     columns = [matrix.dim(-1) for matrix in w]
     together = op.Concat(*w, axis=-1)
     yield make_rule(
@@ -48,7 +53,7 @@ def _products(count: int) -> Iterator[Rule]:
 
 
 def _gemms(count: int) -> Iterator[Rule]:
-    (x,), w, b = tensors("x", 1), tensors("w", count), tensors("b", count)
+    (x,), w, b = numbered("x", 1), numbered("w", count), numbered("b", count)
     for name, along, transposed in (("", 1, 0), ("_transposed", 0, 1)):
         together = op.Gemm(x, op.Concat(*w, axis=along), op.Concat(*b, axis=-1), transB=transposed)
         yield make_rule(
@@ -60,7 +65,7 @@ def _gemms(count: int) -> Iterator[Rule]:
 
 
 def _convolutions(count: int) -> Iterator[Rule]:
-    (x,), w, b = tensors("x", 1), tensors("w", count), tensors("b", count)
+    (x,), w, b = numbered("x", 1), numbered("w", count), numbered("b", count)
     channels = [kernel.dim(0) for kernel in w]
     together = op.Concat(*w, axis=0)
     yield make_rule(
@@ -82,7 +87,7 @@ def _convolutions(count: int) -> Iterator[Rule]:
 
 def _apart(count: int) -> Iterator[Rule]:
     """Yield rules that compute with each part of a Concat of weights alone, and the reverse."""
-    (x,), w = tensors("x", 1), tensors("w", count)
+    (x,), w = numbered("x", 1), numbered("w", count)
     yield make_rule(
         f"product_with_{count}_matrices_apart",
         x @ op.Concat(*w, axis=w[0].rank - 1),
@@ -109,7 +114,7 @@ def _apart(count: int) -> Iterator[Rule]:
 
 def _groups(count: int) -> Iterator[Rule]:
     """Yield rules that turn convolutions of different images into the groups of one convolution."""
-    x, w, b = tensors("x", count), tensors("w", count), tensors("b", count)
+    x, w, b = numbered("x", count), numbered("w", count), numbered("b", count)
     alike = [kernel.dim(0) == w[0].dim(0) for kernel in w[1:]]
     together = op.Concat(*x, axis=1), op.Concat(*w, axis=0)
     bias = op.Concat(*b, axis=0)
@@ -131,7 +136,7 @@ def _groups(count: int) -> Iterator[Rule]:
 
 def _half_the_groups() -> Iterator[Rule]:
     """Yield rules that merge two groups into one, whose kernels are zero for the other group."""
-    x, w, b = (Tensor(Variable(name)) for name in "xwb")
+    x, w, b = tensors("x w b")
     group = WINDOW["group"]
     pairs = op.Reshape(w, shape=(group / 2, 2, w.dim(0) / group, w.dim(1), -1))
     first, second = outputs(op.Split(pairs, axis=1, split=(1, 1)), 2)

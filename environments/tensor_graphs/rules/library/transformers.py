@@ -10,17 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from environments.tensor_graphs.rules.language.expressions import Name, Variable
 from environments.tensor_graphs.rules.language.notation import (
     Attribute,
     Quantity,
     Tensor,
+    attributes,
     call,
     concat,
     make_rule,
     only_where,
     op,
     rule,
+    tensors,
 )
 from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.rules.library.parts import ROOT_OF_2, fewer_axes, flat
@@ -105,8 +106,8 @@ def sum_without_batch(x, m, s: Attribute):
 
 
 def _attention(name: str, score: Callable[[Tensor, Tensor, bool], Tensor]) -> Rule:
-    q, k, v, m = (Tensor(Variable(name)) for name in "qkvm")
-    sizes = tuple(Quantity(Name(name)) for name in ("t", "h", "d"))
+    q, k, v, m = tensors("q k v m")
+    sizes = tuple(attributes("t h d").values())
 
     def mixed(swap: tuple[int, ...], turned: tuple[int, ...], is_batch: bool) -> Tensor:
         shape = (1, *sizes) if is_batch else sizes
@@ -129,7 +130,7 @@ def _masked(scores: Tensor, m: Tensor, is_batch: bool) -> Tensor:
 
 
 def _attentions() -> Iterator[Rule]:
-    scale = Quantity(Name("scale"))
+    (scale,) = attributes("scale").values()
     yield _attention("attention", lambda x, m, is_batch: x)
     yield _attention("masked_attention", _masked)
     yield _attention("divided_attention", lambda x, m, is_batch: x / scale)
@@ -146,7 +147,7 @@ def _attentions() -> Iterator[Rule]:
 
 
 def _halves(name: str, f: Callable[[Tensor], Tensor]) -> Iterator[Rule]:
-    x, w, b, v, c = (Tensor(Variable(name)) for name in "xwbvc")
+    x, w, b, v, c = tensors("x w b v c")
     size = w.dim(1)
     half = (size / 2, size / 2)
 

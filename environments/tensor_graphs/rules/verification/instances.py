@@ -39,9 +39,13 @@ from environments.tensor_graphs.rules.language.expressions import (
 )
 from environments.tensor_graphs.rules.language.rule import Rule, special_types
 from environments.tensor_graphs.rules.language.terms import Bindings, TermError
-from environments.tensor_graphs.rules.verification.attempts import MISFITS, Attempt, check
+from environments.tensor_graphs.rules.verification.attempts import (
+    MISFITS,
+    Attempt,
+    Hints,
+    check,
+)
 from environments.tensor_graphs.rules.verification.draws import Draw
-from environments.tensor_graphs.rules.verification.hints import Hints
 
 SMALL_PER_ROUND = 3
 """How many small instances there are for each usual one."""
@@ -54,6 +58,7 @@ FLOATS_ONLY = tuple("float64" if dtype == "int64" else dtype for dtype in DTYPES
 
 Ranks = Mapping[str, int]
 
+_MOST_DRAWN = 300
 _MOST_RANK = 4
 _MOST_MISSES = 12
 _TIRED_SHARE = 0.25
@@ -201,12 +206,9 @@ class InstanceDrawer:
                 continue
         return None
 
-    def draw_applicable(self, num_attempts: int = 300) -> Instance | None:
-        """Draw an instance to which the rule applies.
-
-        If none is found, the result is None or an instance without targets.
-        """
-        for _ in range(num_attempts):
+    def draw_applicable(self) -> Instance | None:
+        """Draw an instance to which the rule applies; return None if no attempt finds one."""
+        for _ in range(_MOST_DRAWN):
             instance = self.draw()
             if instance is None or instance.targets:
                 return instance
@@ -234,7 +236,7 @@ class InstanceDrawer:
         The list is empty if no usual instance is found.
         """
         usual = self.draw_applicable()
-        if usual is None or not usual.targets:
+        if usual is None:
             return []
         small = (self.draw_small() for _ in range(SMALL_PER_ROUND))
         return [usual, *(instance for instance in small if instance is not None)]
@@ -278,11 +280,7 @@ class InstanceDrawer:
             self._fills[name] = value
             return Variable(name)
         if isinstance(expression, Apply):
-            inputs = tuple(
-                operand if operand is None else self._without_arrays(operand)
-                for operand in expression.inputs
-            )
-            return dataclasses.replace(expression, inputs=inputs)
+            return expression.with_inputs(self._without_arrays)
         return expression
 
     def _attempt(self, ranks: Ranks | None = None) -> Instance:

@@ -63,7 +63,6 @@ class Verdict:
       is_right: whether the rule may be used.
       how: how the rule was shown to be right, or what is wrong with it; one line.
       num_instances: number of instances that were tested.
-      counterexample: an instance in which the rule is wrong; empty if none was found.
       nonfinite_change: an instance in which the rule changes NaN or infinity, as `nonfinite`
         defines it; empty if none was found.
       digit_loss: an instance in which the rule loses digits, as `digits` defines it; empty if none
@@ -74,7 +73,6 @@ class Verdict:
     is_right: bool
     how: str
     num_instances: int
-    counterexample: str = ""
     nonfinite_change: str = ""
     digit_loss: str = ""
     types: tuple[str, ...] = (FLOAT,)
@@ -120,7 +118,7 @@ class _Marks:
             if self.digit_loss:
                 break
             loss = digit_loss(instance, self._literals, self._digits_rng)
-            self.digit_loss = "" if loss is None else f"{instance}: {loss}"[:_MAX_SHOWN]
+            self.digit_loss = loss and f"{instance}: {loss}"[:_MAX_SHOWN]
 
 
 def verify(rule: Rule, num_instances: int = 100, seed: int = 0) -> Verdict:
@@ -154,8 +152,7 @@ def verify(rule: Rule, num_instances: int = 100, seed: int = 0) -> Verdict:
                 marks.add(instance)
             if problem or marks.trials.problem_of_floats:
                 example = marks.trials.problem_of_floats or f"{instance}: {problem}"
-                example = example[:_MAX_SHOWN]
-                return Verdict(False, f"wrong for {example}", count, example)
+                return Verdict(False, f"wrong for {example[:_MAX_SHOWN]}", count)
     if not num_compared:
         return Verdict(False, "its source never had a finite value", count)
     how = f"floating point in {count}"
@@ -167,7 +164,7 @@ def verify(rule: Rule, num_instances: int = 100, seed: int = 0) -> Verdict:
     else:
         how += " instances"
     types = marks.trials.types
-    return Verdict(True, how, count, "", marks.nonfinite_change, marks.digit_loss, types)
+    return Verdict(True, how, count, marks.nonfinite_change, marks.digit_loss, types)
 
 
 def needs(rule: Rule, condition: Term, num_instances: int = 2000, seed: int = 0) -> str | None:
@@ -330,10 +327,10 @@ def _verified(job: tuple[Rule, int, tuple[int, ...]]) -> Verdict:
         verdict = verify(rule, num_instances, seed)
         count += verdict.num_instances
         if not verdict.is_right:
-            return Verdict(False, f"{verdict.how} (seed {seed})", count, verdict.counterexample)
+            return Verdict(False, f"{verdict.how} (seed {seed})", count)
         how, change = how or verdict.how, change or verdict.nonfinite_change
         loss = loss or verdict.digit_loss
         types = tuple(group for group in types if group in verdict.types)
     if len(seeds) > 1:
         how += f"; with each of {len(seeds)} seeds"
-    return Verdict(True, how, count, "", change, loss, types)
+    return Verdict(True, how, count, change, loss, types)

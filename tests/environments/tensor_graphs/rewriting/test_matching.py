@@ -79,6 +79,7 @@ def test_a_match_names_what_it_replaces():
 
 def test_commutative_operators_match_in_both_orders():
     """a + (b + c): b and c can each be taken out; the rule's own order comes first."""
+    assert result(graph_of("(Add (Add ?a ?a) ?b)"), sums) == "Add(a, Add(a, b))"
     graph = graph_of("(Add ?a (Add ?b ?c))")
     both = matches(graph, sums)
     results = [apply(graph, match)[0] for match in both]
@@ -91,10 +92,6 @@ def test_what_is_symmetric_is_listed_once():
     """In x·z + y·z the two products may change places, with x and y: that is the same change."""
     graph = graph_of("(Add (Mul ?a ?c) (Mul ?c ?b))")
     assert result(graph, common_factor) == "Mul(Add(a, b), c)"
-
-
-def test_inputs_that_are_the_same_match_once():
-    assert result(graph_of("(Add (Add ?a ?a) ?b)"), sums) == "Add(a, Add(a, b))"
 
 
 def test_attributes_are_bound_compared_and_computed():
@@ -152,14 +149,6 @@ def test_numbers_are_compared_as_their_type_rounds_them(value: float, is_match: 
         assert result(graph, tenth) == "Div(x, 10.0)"
 
 
-def test_a_number_can_be_bound():
-    @rule
-    def scaled(x, c: Attribute):
-        return op.Relu(x * c), op.Relu(x) * c, c > 0
-
-    assert result(graph_of(f"(Relu (Mul ?x {full(2, 2)}))"), scaled) == "Mul(Relu(x), 2.0)"
-
-
 def test_conditions_restrictions_and_types_decide():
     @rule
     def into_weight(x, w: Constant, s: ConstantScalar):
@@ -176,16 +165,6 @@ def test_conditions_restrictions_and_types_decide():
     assert len(matches(build(1, 1, 1), into_weight)) == 1
     narrowed = rule(lambda x, w, s: ((x @ w) * s, x @ w))
     assert not matches(build(1, 1, 1), narrowed)
-
-
-@pytest.mark.parametrize(("size", "is_match"), [("N", True), ("M", False)])
-def test_names_of_sizes_are_compared_by_name(size: str, is_match: bool):
-    @rule
-    def both(x, y):
-        return op.Relu(x) @ op.Relu(y), op.Relu(x) @ y, x.dim(0) == y.dim(1)
-
-    graph = graph_of("(MatMul (Relu ?x) (Relu ?y))", x=("N", 2), y=(2, size))
-    assert bool(matches(graph, both)) == is_match
 
 
 @rule

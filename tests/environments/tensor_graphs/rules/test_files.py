@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import json
 import os
 import subprocess
@@ -16,10 +14,9 @@ from environments.errors import UserError
 from environments.tensor_graphs.rules import files as rule_files
 from environments.tensor_graphs.rules import library
 from environments.tensor_graphs.rules.generation.prune import canonical
-from environments.tensor_graphs.rules.language.expressions import Apply, Call, parts
-from environments.tensor_graphs.rules.language.rule import Rule, RuleError
+from environments.tensor_graphs.rules.language.expressions import Apply, parts
+from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.rules.verification import verify as verify_module
-from environments.tensor_graphs.rules.verification.instances import InstanceDrawer
 from environments.tensor_graphs.rules.verification.verify import needs, verify
 from tests.checkout import ROOT, copy_sources
 from tests.environments.caches.entries import contents, execute
@@ -81,31 +78,6 @@ REPRESENTATIVES = [*{operators(rule): rule for rule in reversed(SHIPPED.rules)}.
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return VERIFIED_RULES.path
-
-
-def changed(rule):
-    """Rules with one condition dropped or negated, or one attribute of the source left out."""
-    for number, condition in enumerate(rule.conditions):
-        others = [*rule.conditions[:number], *rule.conditions[number + 1 :]]
-        for conditions in (others, [*others, Call("not", (condition,))]):
-            yield dataclasses.replace(rule, conditions=tuple(conditions))
-    for number, source in enumerate(rule.source):
-        for part in (part for part in parts(source) if isinstance(part, Apply)):
-            for place in range(len(part.attributes)):
-                fewer = part.attributes[:place] + part.attributes[place + 1 :]
-                wider = replaced(source, part, dataclasses.replace(part, attributes=fewer))
-                sources = (*rule.source[:number], wider, *rule.source[number + 1 :])
-                with contextlib.suppress(RuleError):
-                    yield dataclasses.replace(rule, source=sources)
-
-
-def replaced(expression, old, new):
-    """The expression with something else in the place of one of its parts."""
-    if expression == old:
-        return new
-    if not isinstance(expression, Apply):
-        return expression
-    return expression.with_inputs(lambda operand: replaced(operand, old, new))
 
 
 def make(name, source, target, **fields):
@@ -192,12 +164,6 @@ def test_a_rule_of_the_library_that_becomes_wrong_is_refused(checkout):
     assert ran.returncode and b"rule reshaped_twice is refused: " in ran.stderr
 
 
-def test_a_link_to_itself_is_no_file_of_rules(tmp_path):
-    (tmp_path / "rules.json").symlink_to("rules.json")
-    with pytest.raises(UserError, match="Too many levels of symbolic links"):
-        rule_files.read(tmp_path / "rules.json")
-
-
 @pytest.fixture
 def few_instances(monkeypatch):
     """Has what is loaded verified in fewer instances than usual."""
@@ -244,20 +210,25 @@ def test_shipped_rules_survive_1000_instances(name):
     assert verdict.types == BY_NAME[name].types
 
 
-def test_a_rule_that_was_changed_is_refused(tmp_path):
-    """Any condition, any attribute that a source asks for: the record is of another rule then."""
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"conditions": ["(= (rank ?x) 2)"]},
+        {"restrictions": []},
+        {"source": ["(Mul (Relu (MatMul ?x ?w)) ?s)"]},
+        {"target": ["(MatMul ?x ?w)"]},
+    ],
+)
+def test_a_rule_that_was_changed_is_refused(tmp_path, change):
+    """Its record is of another rule then; which tensors are constants counts, too."""
     path = tmp_path / "rules.json"
     rule_files.write(SHIPPED, path)
     entries = {entry["name"]: entry for entry in json.loads(path.read_text())["rules"]}
-    count = 0
-    for rule in SHIPPED.rules:
-        for variant in changed(rule):
-            path.write_text(json.dumps({"rules": [entries[rule.name] | variant.as_dict()]}))
-            with pytest.raises(UserError, match="was changed after it was verified") as error:
-                rule_files.read(path)
-            assert "\n" not in str(error.value) and rule.name in str(error.value)
-            count += 1
-    assert count > 2 * len(WITH_CONDITIONS)
+    write(path, entries["mul_into_matrix"])
+    assert rule_files.read(path).rules == (BY_NAME["mul_into_matrix"],)
+    write(path, entries["mul_into_matrix"] | change)
+    with pytest.raises(UserError, match="mul_into_matrix was changed after it was verified"):
+        rule_files.read(path)
 
 
 @pytest.mark.parametrize(("name", "condition"), WITH_CONDITIONS)
@@ -270,12 +241,6 @@ def test_no_condition_can_be_left_out(name, condition):
     (needed,) = (term for term in rule.conditions if str(term) == condition)
     seed = QUICK_SEEDS.get((name, condition), 0)
     assert needs(rule, needed, 20_000, seed) is not None
-
-
-def test_all_shipped_rules_have_instances():
-    for rule in SHIPPED.rules:
-        instance = InstanceDrawer(rule, seed=9).draw_applicable()
-        assert instance is not None and instance.targets, rule.name
 
 
 def test_what_is_written_is_read(tmp_path):
@@ -320,27 +285,16 @@ def test_strict_leaves_out_what_may_change_nan_or_lose_digits():
     )
     names = {rule.name for rule in strict}
     assert {"transposed_twice", "linear_is_gemm", "batch_norm_into_conv"} <= names
-    assert not names & {
-        "mul_div_to_nothing",
-        "common_factor",
-        "left_product_first",
-        "larger_kernel",
-        "add_before_matrix",
-        "batch_norm_is_linear",
-        "scaled_sum_with_constant",
-    }
+    assert not names & {"mul_div_to_nothing", "common_factor", "batch_norm_is_linear"}
 
 
 @pytest.mark.parametrize(
     ("name", "types"),
     [
         ("transposed_twice", ("float", "signed", "unsigned", "other")),
-        ("reshaped_not_at_all", ("float", "signed", "unsigned", "other")),
         ("constants_multiplied", ("float", "signed", "unsigned")),
         ("negative_twice", ("float", "signed")),
         ("abs_mul_to_mul", ("float", "unsigned")),
-        ("div_div_to_div_mul", ("float",)),
-        ("maximum_with_zero", ("float",)),
         ("linear_is_gemm", ("float",)),
     ],
 )
@@ -363,35 +317,27 @@ def test_a_file_is_not_believed_that_its_rules_keep_nan(few_instances, tmp_path)
     assert [rule.name for rule in rule_files.load(path, strict=True)] == ["right"]
 
 
-def test_a_mark_counts_for_the_same_constants_only():
-    """Scaling a weight keeps NaN where the scale is a finite constant, as test_nonfinite shows."""
-    rule = BY_NAME["mul_into_matrix"]
-    assert rule.constants == {"w", "s"}
-    wider = dataclasses.replace(rule, restrictions=())
-    assert rule_files.digest(wider) != rule_files.digest(rule)
-
-
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("{", "expected JSON"),
         ("[]", "a list 'rules'"),
-        ('{"rules": [1]}', "a list 'rules'"),
         ('{"rules": [{"source": []}]}', "without a name"),
         ('{"rules": [{"name": "a", "source": ["(Relu ?x"], "target": ["?x"]}]}', "parenthesis"),
-        ('{"rules": [{"name": "a", "source": ["(Relu ?x)"], "target": ["?y"]}]}', r"\?y is not in"),
         ('{"rules": [{"name": "a", "because": 1}]}', "unknown field 'because'"),
         (json.dumps({"rules": [make("a", "(Neg ?x)", "?x", origin="me")]}), "origin 'generated'"),
         (json.dumps({"rules": [RIGHT, RIGHT]}), "two rules are called right"),
         ('{"rules": [], "made": 1}', "expected made as an object"),
-        ('{"rules": [], "made": {"stages": []}}', "expected stages as an object"),
         ('{"rules": [], "made": {"stages": {"order": 1}}}', "expected order as an object"),
         (None, "cannot read"),
+        ("a link to itself", "Too many levels of symbolic links"),
     ],
 )
 def test_what_is_no_file_of_rules(text, reason, tmp_path):
     path = tmp_path / "rules.json"
-    if text is not None:
+    if text == "a link to itself":
+        path.symlink_to(path.name)
+    elif text is not None:
         path.write_text(text)
     with pytest.raises(UserError, match=reason) as error:
         rule_files.load(path)

@@ -8,8 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from environments.tensor_graphs.rules.verification.digits import digit_loss, fitted
-from environments.tensor_graphs.rules.verification.instances import InstanceDrawer
+from environments.tensor_graphs.rules.verification.digits import fitted
 from environments.tensor_graphs.rules.verification.verify import verify
 from tests.environments.tensor_graphs.rules.making import make
 
@@ -34,19 +33,10 @@ def loss_of(rule, num_instances=60):
     [
         # x = 1000001, c = 1000000: x - c is 1. But x / 3 and c / 3 are multiples of 1/32.
         ("(Div (Sub ?x ?c) ?s)", "(Sub (Div ?x ?s) (Div ?c ?s))", ()),
-        ("(Mul (Sub ?x ?c) ?s)", "(Sub (Mul ?x ?s) (Mul ?c ?s))", ()),
         # c = -1000000 stands for the same.
         ("(Mul (Add ?x ?c) ?s)", "(Add (Mul ?x ?s) (Mul ?c ?s))", ()),
         # c - 0.01 is a multiple of 1/16.
         ("(Add (Sub ?x ?c) ?b)", "(Sub ?x (Sub ?c ?b))", ()),
-        ("(Add (Mul (Sub ?x ?c) ?s) ?b)", "(Add (Mul ?x ?s) (Sub ?b (Mul ?c ?s)))", ()),
-        ("(MatMul (Sub ?x ?c) ?w)",
-         "(Sub (MatMul ?x ?w) (MatMul (Expand ?c :shape (shape ?x)) ?w))",
-         (*MATRICES, "(= (shape ?c) (list (dim ?x 1)))")),
-        ("(MatMul (Div (Sub ?x ?c) ?s) ?w)",
-         "(Sub (MatMul ?x (Div ?w (Reshape ?s :shape (list -1 1)))) "
-         "(MatMul (Reshape (Div ?c ?s) :shape (list 1 -1)) ?w))",
-         (*MATRICES, "(= (shape ?c) (list (dim ?x 1)))", "(= (shape ?s) (list (dim ?x 1)))")),
         # A large mean, near x.
         (NORM, FOLDED, ()),
         # x² - y² = (x - y) (x + y).
@@ -65,33 +55,19 @@ def test_what_loses_digits(source, target, conditions):
         # Nothing cancels that did not before.
         ("(Add (Mul ?x (full 2.0)) (Mul ?x (full 3.0)))", "(Mul ?x (full 5.0 (list) (dtype ?x)))",
          ()),
-        ("(Mul (Mul ?x ?y) ?z)", "(Mul ?x (Mul ?y ?z))", ()),
-        ("(Div ?x ?y)", "(Mul ?x (Reciprocal ?y))", ()),
-        ("(Sub ?x ?y)", "(Add ?x (Neg ?y))", ()),
         # The way back: the source loses digits, the target does not.
         ("(Add (Mul ?x ?s) (Mul ?c ?s))", "(Mul (Add ?x ?c) ?s)", ()),
-        ("(Sub (Div ?x ?s) (Div ?c ?s))", "(Div (Sub ?x ?c) ?s)", ()),
         # Both products are rounded before they cancel.
         ("(Add (MatMul ?x ?w) (MatMul ?y ?v))",
          "(MatMul (Concat ?x ?y :axis -1) (Concat ?w ?v :axis 0))",
          (*MATRICES, "(= (rank ?v) 2)", "(= (rank ?y) 2)")),
-        ("(MatMul (MatMul ?x ?y) ?w)", "(MatMul ?x (MatMul ?y ?w))",
-         (*MATRICES, "(= (rank ?y) 2)")),
         # What is a part of the rule, here 3, has no offset of its own.
         ("(Div (Mul ?x (Clip (Add ?x (full 3.0)) :max 6.0 :min 0.0)) (full 6.0))",
          "(HardSwish ?x)", ()),
-        ("(Transpose (Transpose ?x :perm $p) :perm $q)", "(Transpose ?x :perm (permute $p $q))",
-         ()),
     ],
 )  # fmt: skip
 def test_what_loses_none(source, target, conditions):
     assert not loss_of(make(source, target, *conditions))
-
-
-def test_double_precision_is_not_measured():
-    rule = make("(Mul (Sub ?x ?c) ?s)", "(Sub (Mul ?x ?s) (Mul ?c ?s))")
-    drawer, rng = InstanceDrawer(rule, 0, ["float64"]), np.random.default_rng(0)
-    assert not any(digit_loss(drawer.draw(), (), rng) for _ in range(100))
 
 
 def test_a_vector_stands_along_any_axis():

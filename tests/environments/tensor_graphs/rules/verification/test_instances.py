@@ -11,6 +11,7 @@ from environments.tensor_graphs.rules.language import terms
 from environments.tensor_graphs.rules.language.expressions import Apply, Name, Variable, parse_term
 from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.rules.verification.instances import InstanceDrawer
+from tests.environments.tensor_graphs.rules.making import make
 
 
 def unchanged(expression, *conditions):
@@ -80,15 +81,12 @@ def test_broadcasting_and_vectors_are_drawn():
     "conditions",
     [
         ["(= (rank ?x0) 4)"],
-        ["(= (shape ?x1) (list (dim ?x0 0)))"],
         ["(= (slice (shape ?x1) 2) (list 3 3))", "(= $strides (list 2 2))"],
         ["(= $group (dim ?x0 1))", "(= (dim ?x0 0) 1)"],
-        ["(> $group 1)", "(= $dilations $strides)"],
     ],
 )
 def test_conditions_hold(conditions):
-    convolution = "(= (shape ?x1) (list (dim ?x0 0)))" not in conditions
-    rule = unchanged(any_use("Conv", 1) if convolution else any_use("Add"), *conditions)
+    rule = unchanged(any_use("Conv", 1), *conditions)
     for instance in draw(rule, 20):
         assert instance is not None
         assert all(terms.holds(condition, instance.bindings) for condition in rule.conditions)
@@ -106,9 +104,7 @@ def test_the_seed_determines_everything():
 
 
 def test_constants_of_a_source_have_any_shape():
-    data = {"name": "rule", "source": ["(Mul ?x (full $c))"], "target": ["(Mul ?x (full $c))"]}
-    data["target"] = ["(Mul (full $c (list) (dtype ?x)) ?x)"]
-    drawn = draw(Rule.from_dict(data), 60)
+    drawn = draw(make("(Mul ?x (full $c))", "(Mul (full $c (list) (dtype ?x)) ?x)"), 60)
     shapes = {instance.inputs["#0"].shape for instance in drawn}
     assert len(shapes) > 10
     assert all(instance.fills["#0"] == instance.bindings.attributes["c"] for instance in drawn)

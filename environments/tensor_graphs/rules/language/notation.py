@@ -18,7 +18,7 @@ target, each an expression or a tuple of them, and then the conditions:
 A parameter may be annotated: Constant is a tensor that depends on constants alone (a restriction);
 Scalar is a tensor with one element (a condition); ConstantScalar is both; Attribute is an attribute
 of an operator. A condition in `only_where` is a restriction: it says where the rule is worth
-trying, not where it is right. `with_bias` makes two rules of one function, and `rules` many:
+trying, not where it is right. `rules` makes many rules of one function, `with_bias` two of each:
 
   @rules
   def without_effect(x):
@@ -266,18 +266,8 @@ def rule(function: Callable[..., Any]) -> Rule:
     Raises:
       RuleError: the function does not describe a rule.
     """
-    return _described(function.__name__, function)
-
-
-def with_bias(*biases: str) -> Callable[[Callable[..., Any]], tuple[Rule, Rule]]:
-    """Make two rules of a function, NAME and NAME_with_bias; used as a decorator.
-
-    NAME lacks these parameters: they are zero in its sums and products, and no inputs of operators.
-    """
-    return lambda function: (
-        _described(function.__name__, function, biases),
-        _described(f"{function.__name__}_with_bias", function),
-    )
+    (described,) = _described(function)
+    return described
 
 
 def rules(function: Callable[..., Mapping[str, Any]]) -> tuple[Rule, ...]:
@@ -288,9 +278,22 @@ def rules(function: Callable[..., Mapping[str, Any]]) -> tuple[Rule, ...]:
     Raises:
       RuleError: the function does not describe rules.
     """
-    symbols = _symbols(function)
-    table = function(*(symbol for symbol, _ in symbols.values()))
-    return tuple(_conditioned(name, row, symbols) for name, row in table.items())
+    return tuple(_described(function))
+
+
+def with_bias(*biases: str) -> Callable[[Callable[..., Any]], tuple[Rule, ...]]:
+    """Make two rules, NAME and NAME_with_bias, of each that a function describes; a decorator.
+
+    NAME lacks these parameters: they are zero in its sums and products, and no inputs of operators.
+    """
+
+    def decorate(function: Callable[..., Any]) -> tuple[Rule, ...]:
+        described: list[Rule] = []
+        for plain, whole in zip(_described(function, biases), _described(function), strict=True):
+            described += [plain, dataclasses.replace(whole, name=f"{whole.name}_with_bias")]
+        return tuple(described)
+
+    return decorate
 
 
 _Symbols = Mapping[str, tuple[Tensor | Quantity, Sequence[object]]]
@@ -314,11 +317,13 @@ def _symbols(function: Callable[..., Any]) -> _Symbols:
     return symbols
 
 
-def _described(name: str, function: Callable[..., Any], without: Sequence[str] = ()) -> Rule:
-    """Make a rule of a function, without some of its biases."""
+def _described(function: Callable[..., Any], without: Sequence[str] = ()) -> list[Rule]:
+    """Make the rule or the rules of a function, without some of its biases."""
     symbols = _symbols(function)
     arguments = [NO_BIAS if key in without else symbol for key, (symbol, _) in symbols.items()]
-    return _conditioned(name, function(*arguments), symbols)
+    result = function(*arguments)
+    rows = result if isinstance(result, Mapping) else {function.__name__: result}
+    return [_conditioned(name, row, symbols) for name, row in rows.items()]
 
 
 def _conditioned(name: str, row: object, symbols: _Symbols) -> Rule:

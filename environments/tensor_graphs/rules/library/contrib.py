@@ -6,8 +6,6 @@ way of writing a computation; these rules recognise what exporters and the other
 
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
 
-# ruff: noqa: D103 (a rule's code says what it does)
-
 from __future__ import annotations
 
 import math
@@ -26,7 +24,6 @@ from environments.tensor_graphs.rules.language.notation import (
     numbers,
     only_where,
     op,
-    rule,
     rules,
     tensors,
 )
@@ -204,34 +201,25 @@ def _fits(x: Tensor, y: Tensor, *vectors: Tensor) -> list[Any]:
     return [any_of(x.rank == 2, x.rank == 3), y.shape == x.shape, *shapes]
 
 
-@rule
-def contrib_layer_norm_of_sum(x, y, g, b, e: Attribute, axis: Attribute):
-    return (
-        op.LayerNormalization(x + y, g, b, axis=axis, epsilon=e),
-        op.SkipLayerNormalization(x, y, g, b, epsilon=e),
-        axis == x.rank - 1,
-        *_fits(x, y, g, b),
-    )
-
-
-@rule
-def contrib_layer_norm_chain_of_sum(x, y, g, b, e: Attribute, axis: Attribute):
-    return (
-        layer_norm(x + y, g, b, e, axis),
-        op.SkipLayerNormalization(x, y, g, b, epsilon=e),
-        axis == x.rank - 1,
-        *_fits(x, y, g, b),
-    )
-
-
-@rule
-def contrib_sum_beside_its_layer_norm(x, y, g, b, e: Attribute):
+@rules
+def contrib_layer_norms(x, y, g, b, e: Attribute, axis: Attribute):
+    """What is added, then normalised; and the sum itself, if it is used too."""
+    skip = op.SkipLayerNormalization(x, y, g, b, epsilon=e)
     both = op.SkipLayerNormalizationAndSum(x, y, g, b, epsilon=e)
-    return (
-        (op.SkipLayerNormalization(x, y, g, b, epsilon=e), x + y),
-        (both, both.output(1)),
-        *_fits(x, y, g, b),
-    )
+    is_last = axis == x.rank - 1, *_fits(x, y, g, b)
+    return {
+        "contrib_layer_norm_of_sum": (
+            op.LayerNormalization(x + y, g, b, axis=axis, epsilon=e),
+            skip,
+            *is_last,
+        ),
+        "contrib_layer_norm_chain_of_sum": (layer_norm(x + y, g, b, e, axis), skip, *is_last),
+        "contrib_sum_beside_its_layer_norm": (
+            (skip, x + y),
+            (both, both.output(1)),
+            *_fits(x, y, g, b),
+        ),
+    }
 
 
 # Gelu, as exporters write it.

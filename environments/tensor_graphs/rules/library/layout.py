@@ -3,7 +3,6 @@
 These operators cancel each other, or move past operators that compute.
 """
 
-# ruff: noqa: D103 (a rule's code says what it does)
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from environments.tensor_graphs.rules.language.notation import (
     only_where,
     op,
     permute,
-    rule,
     rules,
     tensors,
 )
@@ -154,59 +152,47 @@ def _binary(name: str) -> Iterator[Rule]:
     )
 
 
-# Moving past operators that work along the last axis.
-
-
-@rule
-def softmax_of_reshaped(x, s: Attribute, axis: Attribute):
-    return (
-        op.Softmax(op.Reshape(x, shape=s), axis=axis),
-        op.Reshape(op.Softmax(x, axis=-1), shape=s),
-        axis == call("length", s) - 1,
-        s[-1] == x.dim(-1),
-        fewer_axes(x, s),
-    )
-
-
-@rule
-def layer_norm_of_reshaped(x, g, b, s: Attribute, epsilon: Attribute):
-    last = call("length", s) - 1
-    return (
-        op.LayerNormalization(op.Reshape(x, shape=s), g, b, axis=last, epsilon=epsilon),
-        op.Reshape(op.LayerNormalization(x, g, b, axis=-1, epsilon=epsilon), shape=s),
-        s[-1] == x.dim(-1),
-        fewer_axes(x, s),
-    )
-
-
-@rule
-def layer_norm_of_rows(x, g, b, epsilon: Attribute):
+@rules
+def along_the_last_axis(x, g, b, w: Constant, s: Attribute, axis: Attribute, epsilon: Attribute):
     """Normalising the last axis of a tensor is normalising the rows of a matrix."""
+    last = call("length", s) - 1
+    reshaped, fewer = op.Reshape(x, shape=s), fewer_axes(x, s)
     rows = op.Reshape(x, shape=(-1, x.dim(-1)))
-    return (
-        op.LayerNormalization(x, g, b, axis=x.rank - 1, epsilon=epsilon),
-        op.Reshape(op.LayerNormalization(rows, g, b, axis=-1, epsilon=epsilon), shape=x.shape),
-        only_where(x.rank > 2),
-    )
 
+    def normalized(tensor, axis):
+        return op.LayerNormalization(tensor, g, b, axis=axis, epsilon=epsilon)
 
-@rule
-def mean_of_reshaped(x, s: Attribute, axis: Attribute):
-    return (
-        op.ReduceMean(op.Reshape(x, shape=s), axes=(axis,)),
-        op.Reshape(op.ReduceMean(x, axes=(-1,)), shape=concat(s[:-1], (1,))),
-        fewer_axes(x, s),
-    )
-
-
-@rule
-def product_of_reshaped(x, w: Constant, s: Attribute):
-    return (
-        op.Reshape(x, shape=s) @ w,
-        op.Reshape(x @ w, shape=concat(s[:-1], w.shape[1:])),
-        w.rank <= 2,
-        fewer_axes(x, s),
-    )
+    return {
+        "softmax_of_reshaped": (
+            op.Softmax(reshaped, axis=axis),
+            op.Reshape(op.Softmax(x, axis=-1), shape=s),
+            axis == last,
+            s[-1] == x.dim(-1),
+            fewer,
+        ),
+        "layer_norm_of_reshaped": (
+            normalized(reshaped, last),
+            op.Reshape(normalized(x, -1), shape=s),
+            s[-1] == x.dim(-1),
+            fewer,
+        ),
+        "layer_norm_of_rows": (
+            normalized(x, x.rank - 1),
+            op.Reshape(normalized(rows, -1), shape=x.shape),
+            only_where(x.rank > 2),
+        ),
+        "mean_of_reshaped": (
+            op.ReduceMean(reshaped, axes=(axis,)),
+            op.Reshape(op.ReduceMean(x, axes=(-1,)), shape=concat(s[:-1], (1,))),
+            fewer,
+        ),
+        "product_of_reshaped": (
+            reshaped @ w,
+            op.Reshape(x @ w, shape=concat(s[:-1], w.shape[1:])),
+            w.rank <= 2,
+            fewer,
+        ),
+    }
 
 
 RULES = (

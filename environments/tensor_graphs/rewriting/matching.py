@@ -70,8 +70,6 @@ class CompiledRule:
     """A rule, compiled to find its matches.
 
     Attributes:
-      rule: the rule.
-      number: its index among the rules that are used together.
       depth: how many edges below a replaced node a change of the graph can still affect a match.
       starts: the ways to search for matches: one for each order of inputs and each expression.
     """
@@ -113,14 +111,14 @@ class CompiledRule:
     ) -> Iterator[Match]:
         """Find the matches of the expression that a start begins with, where its operators are.
 
-        Matches with `needs_check` may still create a cycle.
+        Matches with `needs_check` may still create a cycle. A match of which several roots are
+        `near` is found only from the one that comes first in the source.
 
         Args:
           graph: the graph to search.
           start: one of `starts`.
           numbers: the nodes that are the expression's operators, from the root down.
-          near: all nodes that the caller begins at. A match with several of them as roots is found
-            only from the one that comes first in the source.
+          near: all nodes that the caller begins at.
           opset: version of ONNX's operators that the graph's model uses.
         """
         if not start.may_match(graph, numbers[0]):

@@ -52,9 +52,7 @@ class Pattern:
     """One expression of a source, with the inputs of commutative operators in one order.
 
     Attributes:
-      op: operator of the root.
       output: index of the root's output that the expression stands for.
-      num_inputs: number of inputs of the root.
       operators: for each operator below the root: the number of the operator that uses it (0 is the
         root), the position of that input, and what it must be.
       depth: number of edges from the root to the farthest leaf.
@@ -113,13 +111,9 @@ class Pattern:
         return None, value.value
 
     def match(self, nodes: Nodes, root: int, bound: Found) -> bool:
-        """Whether a node computes the expression.
+        """Whether the node `root` computes the expression.
 
-        Args:
-          nodes: the graph's nodes, by number.
-          root: number of the node to compare with the expression's root.
-          bound: what is bound already. The call adds to it; if the result is False, what it has
-            added is meaningless.
+        The call adds to `bound`; if the result is False, what it has added is meaningless.
         """
         node = nodes[root]
         if node.op != self.op or len(node.inputs) != self.num_inputs:
@@ -263,10 +257,8 @@ def _take_apart(value: Any, items: tuple[Any, ...], values: list[Any]) -> bool:
 def _is_array(node: Node, what: tuple[int | None, Any], values: list[Any]) -> bool:
     """Whether a node is a Constant whose elements all equal one number, and that number fits.
 
-    Args:
-      node: the node.
-      what: (number of a name, None) to bind or compare the number, or (None, expected number).
-      values: the attribute values bound so far, by number of the name.
+    `what` is (number of a name, None) to bind or compare the number, or (None, expected number).
+    `values` are the attribute values bound so far, by number of the name.
     """
     if node.op != CONSTANT or node.value is None or node.value.size == 0:
         return False

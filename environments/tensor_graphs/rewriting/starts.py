@@ -170,7 +170,6 @@ class Join:
     """How a search finds one more expression of a source.
 
     Attributes:
-      pattern: the pattern of the expression.
       variable: number of a variable that is already bound at that time.
       path: positions of inputs that lead from the expression's root to the variable.
       above: the expressions, by their order in the search, whose roots must have smaller numbers
@@ -228,15 +227,10 @@ def make_start(
     first: int,
     pairs: tuple[tuple[int, int], ...],
 ) -> Start:
-    """Plan a search that begins with one pattern.
+    """Plan a search that begins with the pattern of index `first`.
 
     Each next pattern is the one with the shortest path from its root to a variable that is bound.
-
-    Args:
-      order: index of the source in `orders(rule)`.
-      patterns: patterns of the source's expressions.
-      first: index of the pattern to begin with.
-      pairs: pairs of pattern indices (i, j); the root of i must have the smaller number.
+    For each pair of pattern indices (i, j), the root of i must have the smaller number.
     """
     sequence, joins = [first], []
     bound = set(patterns[first].paths)

@@ -48,10 +48,6 @@ class Move:
     """An operator with attributes, from which expressions are built.
 
     Attributes:
-      op: name of the operator.
-      arity: number of inputs.
-      attributes: (name, term) pairs.
-      outputs: number of outputs.
       excluded: leaves that are not its first input.
       is_distinct: whether its two inputs differ.
     """
@@ -150,7 +146,6 @@ class Entry:
     """An expression and its values in the worlds.
 
     Attributes:
-      expression: the expression.
       size: number of operators in the expression; repeated ones count each time.
       prints: the fingerprint of its value in each world; None where it has no value.
       values: these values; none are kept of the largest expressions, which are most, because no

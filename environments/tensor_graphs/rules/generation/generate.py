@@ -56,10 +56,8 @@ class Generator:
     """Generates rules, vocabulary by vocabulary.
 
     Args:
-      seed: seed of everything random.
       max_size: largest number of operators in an expression; by default that of the vocabulary.
       rules: rules that exist already; rules that they imply are not generated.
-      num_instances: number of instances in which a rule must be right.
 
     Attributes:
       rules: the rules that were found, right and new.

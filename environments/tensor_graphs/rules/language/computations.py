@@ -69,7 +69,7 @@ class Computation:
     def add(
         self, op: str, inputs: Sequence[Ref | None], values: Mapping[str, Any], output: int = 0
     ) -> Ref:
-        """Add an operation.
+        """Add an operation and return one of its outputs.
 
         Args:
           op: name of the operator.

@@ -91,7 +91,6 @@ class Apply:
     """An output of an operator.
 
     Attributes:
-      op: ONNX's name of the operator.
       inputs: the inputs; None for an optional one that is left out.
       attributes: (name, term) pairs, sorted by name; attributes that are missing have the default.
       output: index of the output.
@@ -124,7 +123,6 @@ class Array:
     Attributes:
       function: name of the function that makes it, one of `terms.ARRAYS`; in a source only "full",
         with one argument.
-      arguments: arguments of the function.
     """
 
     function: str
@@ -171,11 +169,7 @@ def _mentioned(kind: type[Variable | Name], roots: Iterable[Part | None]) -> tup
 
 
 def substitute(part: Part, values: Mapping[str, Part]) -> Part:
-    """Replace variables and attributes.
-
-    Args:
-      part: an expression or a term.
-      values: what to put in place of variables ("?x") and attributes ("$s"), by their texts.
+    """Replace variables ("?x") and attributes ("$s") by the values of their texts.
 
     Raises:
       ExpressionError: a value does not fit its place, such as a term as an operator's input.

@@ -42,8 +42,6 @@ class Bindings:
     """The tensors and values that the variables and attributes of a rule stand for.
 
     Attributes:
-      types: types of the tensors, by name of the variable.
-      attributes: values of the attributes, by name.
       constants: names of the variables whose tensors depend on constants alone.
       opset: the version of ONNX's operators that the model may use.
     """
@@ -120,12 +118,7 @@ def _tensor(variable: Variable, bindings: Bindings) -> Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-    """The argument that a function gets for a variable.
-
-    Attributes:
-      type: type of the tensor.
-      is_constant: whether the tensor depends on constants alone.
-    """
+    """The argument that a function gets for a variable."""
 
     type: TensorType
     is_constant: bool

@@ -153,8 +153,6 @@ class _State:
     """What is bound so far. Before an operator is drawn again, the state from before it returns.
 
     Attributes:
-      types: types of the variables, by name.
-      attributes: values of the attributes, by name.
       limits: the number that the elements of a tensor of indices must stay below, by name.
       to_check: terms of the source that can only be computed later, with the values they must have.
       met: numbers of the conditions that are known to hold.

@@ -69,10 +69,8 @@ class _Setting:
 def digit_loss(instance: Instance, literals: Collection[str], rng: np.random.Generator) -> str:
     """Describe how the target loses digits at points of one kind; return "" if it does not.
 
-    Args:
-      instance: an instance of a rule. If its numbers are not float32, nothing is found.
-      literals: names of the constants whose number is part of the rule; nothing is near them.
-      rng: draws the kind of points, and the points.
+    Nothing is found if the instance's numbers are not float32. `literals` are the constants whose
+    number is part of the rule; nothing is near them.
     """
     names = [name for name, tensor in instance.inputs.items() if tensor.dtype == "float32"]
     names = [name for name in names if name not in instance.fills]

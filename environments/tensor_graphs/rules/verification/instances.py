@@ -83,8 +83,6 @@ class Instance:
     """A rule with fixed shapes, types and attributes; only the elements of its variables are open.
 
     Attributes:
-      bindings: types of the variables and values of the attributes.
-      computation: computes source and target.
       sources: places of the source's outputs.
       targets: places of the target's outputs. Empty if the rule does not apply, because its target
         cannot be computed or has other types.
@@ -251,13 +249,8 @@ class InstanceDrawer:
     ) -> Instance | None:
         """Return an instance with another element type in place of floating-point types.
 
-        Args:
-          instance: an instance that this object drew.
-          dtype: the element type.
-          number_fn: draws a number of this type for each constant that the source names.
-
-        Returns:
-          The instance; None if the source does not take this type, or a condition fails.
+        `number_fn` draws a number of this type for each constant that the source names. The result
+        is None if the source does not take this type, or a condition fails.
         """
         types = {
             name: tensor._replace(dtype=dtype) if tensor.dtype in FLOAT_TYPES else tensor

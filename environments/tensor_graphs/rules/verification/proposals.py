@@ -216,9 +216,7 @@ def _global_pool(use: Use) -> None:
 def _spatial(use: Use, kernel: Sequence[int] | None) -> int:
     """Return the number of spatial axes: a known one, or one drawn at random.
 
-    Args:
-      use: the use of the operator.
-      kernel: None if the first input's shape alone may tell the number; () if the weight's may.
+    With a kernel of (), the weight's shape may tell the number, too; with None, only the image's.
     """
     for shape in use.shapes[:1] if kernel is None else (use.shapes[0], use.shapes[1]):
         if shape is not None:

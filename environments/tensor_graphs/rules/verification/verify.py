@@ -60,9 +60,7 @@ class Verdict:
     """The result of verifying a rule.
 
     Attributes:
-      is_right: whether the rule may be used.
       how: how the rule was shown to be right, or what is wrong with it; one line.
-      num_instances: number of instances that were tested.
       nonfinite_change: an instance in which the rule changes NaN or infinity, as `nonfinite`
         defines it; empty if none was found.
       digit_loss: an instance in which the rule loses digits, as `digits` defines it; empty if none
@@ -89,13 +87,7 @@ class Verdict:
 
 
 class _Marks:
-    """What a rule may change although it is right as arithmetic, as far as instances show it.
-
-    Attributes:
-      nonfinite_change: an instance in which the rule changes NaN or infinity; empty if none did.
-      digit_loss: an instance in which the rule loses digits; empty if none did.
-      trials: the types that the rule was tried with.
-    """
+    """What a rule may change although it is right as arithmetic, as far as instances show it."""
 
     def __init__(self, rule: Rule, drawer: InstanceDrawer, seed: int) -> None:
         self.nonfinite_change = self.digit_loss = ""
@@ -124,12 +116,9 @@ class _Marks:
 def verify(rule: Rule, num_instances: int = 100, seed: int = 0) -> Verdict:
     """Test a rule in random instances. Those of floating point decide whether it is right at all.
 
-    Args:
-      rule: the rule. Its conditions restrict the instances; its restrictions do not. They only say
-        which tensors are constants, for the test of NaN and infinity.
-      num_instances: number of instances to test; four times as many are tested once the field
-        cannot show that the rule is right.
-      seed: seed of everything random.
+    The rule's conditions restrict the instances; its restrictions do not. They only say which
+    tensors are constants, for the test of NaN and infinity. Four times as many instances are tested
+    once the field cannot show that the rule is right.
     """
     drawer = InstanceDrawer(rule, seed, FLOATS_ONLY)
     rng, marks = np.random.default_rng([seed, 1]), _Marks(rule, drawer, seed)
@@ -286,14 +275,9 @@ def verify_all(
     num_jobs: int = 1,
     progress_fn: Callable[[], None] = lambda: None,
 ) -> dict[str, Verdict]:
-    """Test rules, each with all seeds or until it is found wrong.
+    """Test rules of different names, each with all seeds or until it is found wrong.
 
-    Args:
-      rules: rules with different names.
-      num_instances: number of instances of a rule to test with each seed.
-      seeds: seeds; a rule is tested once with each.
-      num_jobs: number of processes; with 1, everything runs in this process.
-      progress_fn: called after each rule.
+    With one job everything runs in this process. `progress_fn` is called after each rule.
 
     Returns:
       Verdicts by name, in the order of the rules. Their `num_instances` counts all seeds together.

@@ -15,7 +15,14 @@ import numpy as np
 from environments.tensor_graphs.graph.nodes import CONSTANT, Attributes, Node, Ref
 from environments.tensor_graphs.operators.operator import OperatorError
 from environments.tensor_graphs.operators.table import OPERATORS, complete
-from environments.tensor_graphs.rules.language.expressions import Apply, Array, Call, Literal, Name
+from environments.tensor_graphs.rules.language.expressions import (
+    Apply,
+    Array,
+    Literal,
+    Name,
+    Term,
+    Variable,
+)
 
 Nodes = Mapping[int, Node] | Sequence[Node]
 """Nodes by number."""
@@ -96,19 +103,12 @@ class Pattern:
                 elif operand is None:
                     leaves.append((_ABSENT, register, index, None))
                 elif isinstance(operand, Array):
-                    leaves.append((_ARRAY, register, index, self._array(operand)))
+                    slot = _slot(operand.arguments[0], self._names)
+                    leaves.append((_ARRAY, register, index, slot))
                 else:
                     number = self._variables[operand.name]
                     self.paths.setdefault(number, longer)
                     leaves.append((_VARIABLE, register, index, number))
-
-    def _array(self, array: Array) -> tuple[int | None, Any]:
-        (value,) = array.arguments
-        if isinstance(value, Name):
-            return self._names[value.name], None
-        if not isinstance(value, Literal):
-            raise OperatorError(f"{array} in a source: expected a number or a name")
-        return None, value.value
 
     def match(self, nodes: Nodes, root: int, bound: Found) -> bool:
         """Whether the node `root` computes the expression.
@@ -180,7 +180,8 @@ class _AttributeCheck:
             if isinstance(value, Name):
                 self._binds.append((position, names[value.name]))
             else:
-                self._lists.append((position, _list_items(value, names)))
+                items = tuple(_slot(element, names) for element in value.arguments)
+                self._lists.append((position, items))
         self.is_idle = not operator.attributes
         named = {name for name, _ in applied.attributes}
         self._is_plain = not self._fixed and named == set(operator.attributes)
@@ -224,20 +225,13 @@ class _AttributeCheck:
             return False
 
 
-def _list_items(value: Any, names: Mapping[str, int]) -> tuple[Any, ...]:
-    """Return, for each element of a list, (number of its name, None) or (None, its value)."""
-    if not isinstance(value, Call) or value.function != "list":
-        raise OperatorError(f"{value} cannot be matched")
-    return tuple(
-        (names[element.name], None) if isinstance(element, Name) else (None, _literal(element))
-        for element in value.arguments
-    )
-
-
-def _literal(value: Any) -> Any:
+def _slot(value: Term | Variable, names: Mapping[str, int]) -> tuple[int | None, Any]:
+    """Return (number of a name, None), or (None, value of a literal)."""
+    if isinstance(value, Name):
+        return names[value.name], None
     if not isinstance(value, Literal):
-        raise OperatorError(f"{value} in a list in a source: expected a number or a name")
-    return value.value
+        raise OperatorError(f"{value} in a source: expected a number or a name")
+    return None, value.value
 
 
 def _take_apart(value: Any, items: tuple[Any, ...], values: list[Any]) -> bool:

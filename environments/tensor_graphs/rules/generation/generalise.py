@@ -253,7 +253,7 @@ def without_needless(rule: Rule, num_instances: int, seed: int = 0) -> Rule:
     output must have.
     """
     for condition in rule.conditions:
-        if needs(rule, condition, 10 * num_instances, seed) is not None:
+        if needs(rule, condition, 10 * num_instances, seed):
             continue
         others = tuple(term for term in rule.conditions if term != condition)
         wider = dataclasses.replace(rule, conditions=others)

@@ -21,6 +21,7 @@ from environments.tensor_graphs.rules.language.notation import (
     only_where,
     op,
     permute,
+    rule,
     rules,
     tensors,
 )
@@ -153,7 +154,7 @@ def _binary(name: str) -> Iterator[Rule]:
 
 
 @rules
-def along_the_last_axis(x, g, b, w: Constant, s: Attribute, axis: Attribute, epsilon: Attribute):
+def along_the_last_axis(x, g, b, s: Attribute, axis: Attribute, epsilon: Attribute):
     """Normalising the last axis of a tensor is normalising the rows of a matrix."""
     last = call("length", s) - 1
     reshaped, fewer = op.Reshape(x, shape=s), fewer_axes(x, s)
@@ -186,13 +187,18 @@ def along_the_last_axis(x, g, b, w: Constant, s: Attribute, axis: Attribute, eps
             op.Reshape(op.ReduceMean(x, axes=(-1,)), shape=concat(s[:-1], (1,))),
             fewer,
         ),
-        "product_of_reshaped": (
-            reshaped @ w,
-            op.Reshape(x @ w, shape=concat(s[:-1], w.shape[1:])),
-            w.rank <= 2,
-            fewer,
-        ),
     }
+
+
+@rule
+def product_of_reshaped(x, w: Constant, s: Attribute):
+    """A product works along the last axis, too."""
+    return (
+        op.Reshape(x, shape=s) @ w,
+        op.Reshape(x @ w, shape=concat(s[:-1], w.shape[1:])),
+        w.rank <= 2,
+        fewer_axes(x, s),
+    )
 
 
 RULES = (

@@ -142,8 +142,7 @@ def _point(instance: Instance, setting: _Setting, rng: np.random.Generator) -> P
         point[name] = single((point[name] + center) * scale)
     if not setting.cancelling:
         return point
-    with np.errstate(all="ignore"):
-        values = instance.computation.run(point, FLOATS)
+    values = instance.computation.run(point, FLOATS)
     target = values[setting.rival.node][setting.rival.output].astype(np.float64)
     if target.size and np.all(np.isfinite(target)):
         shape = point[setting.cancelling].shape
@@ -200,9 +199,8 @@ def _errors(instance: Instance, point: Point) -> list[np.ndarray]:
     """
     wide = {name: array.astype(np.float64) if array.dtype.kind == "f" else array
             for name, array in point.items()}  # fmt: skip
-    with np.errstate(all="ignore"):
-        exact = instance.computation.run(wide, FLOATS)
-        single = instance.computation.run(point, FLOATS)
+    exact = instance.computation.run(wide, FLOATS)
+    single = instance.computation.run(point, FLOATS)
     if not all(_is_usual(array) for arrays in exact for array in arrays):
         return []
     errors = []

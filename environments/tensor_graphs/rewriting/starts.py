@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Container, Iterator
-from typing import Any
 
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import Ref
@@ -24,10 +23,10 @@ from environments.tensor_graphs.rules.language.expressions import (
     Array,
     Call,
     Expression,
-    Literal,
     Name,
     Part,
     Variable,
+    children,
     substitute,
 )
 from environments.tensor_graphs.rules.language.rule import Rule
@@ -100,7 +99,7 @@ def _is_symmetric(rule: Rule, path: Path, operator: Apply) -> bool:
     swap = _swap(left, right)
     if swap is None:
         return False
-    renamed: Any = tuple(substitute(each, swap) for each in rule.source)
+    renamed = tuple(substitute(each, swap) for each in rule.source)
     return (
         _exchanged(renamed, path) == rule.source
         and _same_conditions(rule, swap)
@@ -141,28 +140,20 @@ def _swap(first: Expression, second: Expression) -> dict[str, Part] | None:
             for name, value in ((left, right), (right, left)):
                 if swap.setdefault(str(name), value) != value:
                     return None
-        elif isinstance(left, Apply) and isinstance(right, Apply):
-            if (left.op, left.output) != (right.op, right.output):
-                return None
-            if len(left.inputs) != len(right.inputs):
-                return None
-            if [name for name, _ in left.attributes] != [name for name, _ in right.attributes]:
-                return None
-            todo += zip(left.inputs, right.inputs, strict=True)
-            todo += [
-                (mine, yours)
-                for (_, mine), (_, yours) in zip(left.attributes, right.attributes, strict=True)
-            ]
-        elif isinstance(left, (Call, Array)) and isinstance(right, (Call, Array)):
-            if left.function != right.function or len(left.arguments) != len(right.arguments):
-                return None
-            todo += zip(left.arguments, right.arguments, strict=True)
-        elif isinstance(left, Literal) and isinstance(right, Literal):
-            if left != right:
-                return None
-        elif left is not None or right is not None:
+        elif _head(left) != _head(right):
             return None
+        else:
+            todo += zip(children(left), children(right), strict=True)
     return swap
+
+
+def _head(part: Part | None) -> object:
+    """Return what a part is apart from what it is made of."""
+    if isinstance(part, Apply):
+        return part.op, part.output, len(part.inputs), [name for name, _ in part.attributes]
+    if isinstance(part, (Call, Array)):
+        return part.function, len(part.arguments)
+    return part
 
 
 @dataclasses.dataclass(frozen=True)

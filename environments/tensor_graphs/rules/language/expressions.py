@@ -27,6 +27,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 from environments.tensor_graphs.graph.nodes import Scalar
 
@@ -146,11 +147,14 @@ def parts(part: Part | None) -> Iterator[Part]:
         if part is None:
             continue
         yield part
-        if isinstance(part, Apply):
-            waiting += [value for _, value in reversed(part.attributes)]
-            waiting += reversed(part.inputs)
-        elif isinstance(part, (Array, Call)):
-            waiting += reversed(part.arguments)
+        waiting += reversed(children(part))
+
+
+def children(part: Part | None) -> tuple[Part | None, ...]:
+    """Return what a part is directly made of: inputs, then values of attributes; or arguments."""
+    if isinstance(part, Apply):
+        return (*part.inputs, *[value for _, value in part.attributes])
+    return part.arguments if isinstance(part, (Array, Call)) else ()
 
 
 def variables(*roots: Part | None) -> tuple[str, ...]:
@@ -168,27 +172,20 @@ def _mentioned(kind: type[Variable | Name], roots: Iterable[Part | None]) -> tup
     return tuple(dict.fromkeys(mentions))
 
 
-def substitute(part: Part, values: Mapping[str, Part]) -> Part:
-    """Replace variables ("?x") and attributes ("$s") by the values of their texts.
+def substitute(part: Any, values: Mapping[str, Part]) -> Any:
+    """Return an expression or term with other variables and attributes.
 
-    Raises:
-      ExpressionError: a value does not fit its place, such as a term as an operator's input.
+    What takes the place of a variable ("?x") is a tensor, and of an attribute ("$s") a term.
     """
     if isinstance(part, (Variable, Name)):
         return values.get(str(part), part)
     if isinstance(part, Apply):
         inputs = tuple(operand and substitute(operand, values) for operand in part.inputs)
         attributes = tuple((name, substitute(value, values)) for name, value in part.attributes)
-        if any(isinstance(operand, (Literal, Name, Call)) for operand in inputs):
-            raise ExpressionError(f"{part.op}: an input is no tensor")
-        if any(isinstance(value, (Variable, Apply, Array)) for _, value in attributes):
-            raise ExpressionError(f"{part.op}: an attribute is a tensor")
-        return Apply(part.op, inputs, attributes, part.output)  # type: ignore[arg-type]
+        return Apply(part.op, inputs, attributes, part.output)
     if isinstance(part, (Array, Call)):
         arguments = tuple(substitute(argument, values) for argument in part.arguments)
-        if any(isinstance(argument, (Apply, Array)) for argument in arguments):
-            raise ExpressionError(f"{part.function}: an argument is no variable")
-        return type(part)(part.function, arguments)  # type: ignore[arg-type]
+        return type(part)(part.function, arguments)
     return part
 
 

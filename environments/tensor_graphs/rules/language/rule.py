@@ -114,13 +114,8 @@ class Rule:
     @property
     def constants(self) -> frozenset[str]:
         """Variables whose tensors must be constants for the rule to be tried."""
-        return frozenset(
-            variable.name
-            for restriction in self.restrictions
-            if isinstance(restriction, Call) and restriction.function == "constant"
-            for variable in restriction.arguments
-            if isinstance(variable, Variable)
-        )
+        terms = (term for term in self.restrictions if isinstance(term, Call))
+        return frozenset(variables(*[term for term in terms if term.function == "constant"]))
 
     @functools.cached_property
     def only_removes(self) -> bool:

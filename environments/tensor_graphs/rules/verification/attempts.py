@@ -6,10 +6,11 @@ bound; if it does not hold, the last operator is drawn again.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
 from environments.tensor_graphs.graph.nodes import Ref, TensorType
 from environments.tensor_graphs.operators import table
@@ -44,11 +45,7 @@ _TRIES_OF_SOURCE = 6
 
 
 def check(is_right: bool) -> None:
-    """Give up the attempt if a check fails.
-
-    Raises:
-      ImpossibleError: `is_right` is false.
-    """
+    """Give up the attempt, by an ImpossibleError, if a check fails."""
     if not is_right:
         raise ImpossibleError
 
@@ -71,80 +68,50 @@ class Hints:
             (condition, frozenset(variables(condition)), frozenset(names(condition)))
             for condition in conditions
         )
-        self.attributes: dict[str, list[Term]] = {}
+        self.attributes: dict[str, list[Term]] = collections.defaultdict(list)
         self.lengths: dict[str, int] = {}
-        self.elements: dict[str, dict[int, Term]] = {}
-        self.shapes: dict[str, list[Term]] = {}
-        self.sizes: dict[str, list[tuple[Term, Term]]] = {}
+        self.elements: dict[str, dict[int, Term]] = collections.defaultdict(dict)
+        self.shapes: dict[str, list[Term]] = collections.defaultdict(list)
+        self.sizes: dict[str, list[tuple[Term, Term]]] = collections.defaultdict(list)
         self.rank: int | None = None
         for left, right in _equalities(conditions):
             self._add_equality(left, right)
             self._add_equality(right, left)
-        for condition in conditions:
-            self._find_rank(condition)
+        for part in (part for condition in conditions for part in parts(condition)):
+            match part:
+                case Call("=" | ">=", (Call("rank"), Literal(rank))):
+                    self.rank = int(rank)
 
-    def _add_equality(self, left: Term, right: Term) -> None:
+    def _add_equality(self, left: Any, right: Any) -> None:
         """Note what an equality says of its left side; the caller also gives it turned round."""
-        if isinstance(left, Name) and left.name not in names(right):
-            self.attributes.setdefault(left.name, []).append(right)
-        if not isinstance(left, Call) or not left.arguments:
-            return
-        variable = left.arguments[0]
-        if left.function == "length" and isinstance(variable, Name) and isinstance(right, Literal):
-            self.lengths[variable.name] = int(right.value)
-        if left.function == "nth" and isinstance(variable, Name):
-            place = left.arguments[1]
-            if isinstance(place, Literal) and int(place.value) >= 0:
-                self.elements.setdefault(variable.name, {})[int(place.value)] = right
-        if left.function == "slice" and _is_list(right):
-            self._add_slice(left, right)
-        if not isinstance(variable, Variable) or variable.name in variables(right):
-            return
-        if left.function == "shape":
-            self.shapes.setdefault(variable.name, []).append(right)
-        elif left.function == "dim" and not isinstance(left.arguments[1], Variable):
-            self.sizes.setdefault(variable.name, []).append((left.arguments[1], right))
-        elif left.function == "size" and right == Literal(1):
-            self.shapes.setdefault(variable.name, []).append(Call("list", ()))
-
-    def _add_slice(self, left: Call, right: Term) -> None:
-        """Add the sizes from a condition such as (= (slice (shape ?w) 2) (list 3 3))."""
-        of, start = left.arguments[:2]
-        if not isinstance(of, Call) or of.function != "shape" or not isinstance(start, Literal):
-            return
-        variable = of.arguments[0]
-        assert isinstance(variable, Variable) and isinstance(right, Call)
-        for place, size in enumerate(right.arguments, int(start.value)):
-            assert not isinstance(size, Variable)
-            self.sizes.setdefault(variable.name, []).append((Literal(place), size))
-
-    def _find_rank(self, condition: Term) -> None:
-        for part in parts(condition):
-            if isinstance(part, Call) and part.function in ("=", ">="):
-                left, right = part.arguments
-                if (
-                    isinstance(left, Call)
-                    and left.function == "rank"
-                    and isinstance(right, Literal)
-                ):
-                    self.rank = int(right.value)
+        match left, right:
+            case Name(name), _ if name not in names(right):
+                self.attributes[name].append(right)
+            case Call("length", (Name(name),)), Literal(length):
+                self.lengths[name] = int(length)
+            case Call("nth", (Name(name), Literal(place))), _ if int(place) >= 0:
+                self.elements[name][int(place)] = right
+            case (
+                Call("slice", (Call("shape", (Variable(name),)), Literal(start), *_)),
+                Call("list", sizes),
+            ):
+                self.sizes[name] += [
+                    (Literal(place), size) for place, size in enumerate(sizes, int(start))
+                ]
+            case Call("shape", (Variable(name),)), _ if name not in variables(right):
+                self.shapes[name].append(right)
+            case Call("dim", (Variable(name), axis)), _ if name not in variables(right):
+                self.sizes[name].append((axis, right))
+            case Call("size", (Variable(name),)), Literal(1):
+                self.shapes[name].append(Call("list", ()))
 
 
-def _is_list(term: Term) -> TypeGuard[Call]:
-    """Return whether a term lists its elements: (list …)."""
-    return isinstance(term, Call) and term.function == "list"
-
-
-def _equalities(conditions: Sequence[Term]) -> Iterator[tuple[Term, Term]]:
+def _equalities(conditions: Sequence[Term | Variable]) -> Iterator[tuple[Any, Any]]:
     for condition in conditions:
-        if isinstance(condition, Call) and condition.function == "and":
-            inside = [
-                argument for argument in condition.arguments if not isinstance(argument, Variable)
-            ]
-            yield from _equalities(inside)
-        elif isinstance(condition, Call) and condition.function == "=":
-            left, right = condition.arguments
-            if not isinstance(left, Variable) and not isinstance(right, Variable):
+        match condition:
+            case Call("and", inside):
+                yield from _equalities(inside)
+            case Call("=", (left, right)):
                 yield left, right
 
 
@@ -280,14 +247,14 @@ class Attempt:
         """Copy into a use what the conditions say about one of its attributes."""
         hints = self._hints
         attribute = term.name if isinstance(term, Name) else ""
-        for value in self._values(term, *hints.attributes.get(attribute, [])):
+        for value in self._values(term, *hints.attributes[attribute]):
             use.attributes[name] = value
             break
-        if _is_list(term):
+        if isinstance(term, Call) and term.function == "list":
             use.lengths[name] = len(term.arguments)
         elif attribute in hints.lengths:
             use.lengths[name] = hints.lengths[attribute]
-        for place, element in hints.elements.get(attribute, {}).items():
+        for place, element in hints.elements[attribute].items():
             for value in self._values(element):
                 use.elements[name][place] = value
 
@@ -300,7 +267,7 @@ class Attempt:
                 continue
 
     def _hinted_shape(self, name: str) -> tuple[int, ...] | None:
-        for value in self._values(*self._hints.shapes.get(name, [])):
+        for value in self._values(*self._hints.shapes[name]):
             if isinstance(value, tuple):
                 return value
         return None
@@ -311,7 +278,7 @@ class Attempt:
     def _bind_type(self, expression: Expression, shape: Sequence[int]) -> None:
         assert isinstance(expression, Variable)
         sizes = list(shape)
-        for place, term in self._hints.sizes.get(expression.name, []):
+        for place, term in self._hints.sizes[expression.name]:
             for index in self._values(place):
                 for value in self._values(term):
                     if isinstance(value, int) and -len(sizes) <= index < len(sizes):

@@ -72,7 +72,7 @@ class Hints:
         self.lengths: dict[str, int] = {}
         self.elements: dict[str, dict[int, Term]] = collections.defaultdict(dict)
         self.shapes: dict[str, list[Term]] = collections.defaultdict(list)
-        self.sizes: dict[str, list[tuple[Term, Term]]] = collections.defaultdict(list)
+        self.sizes: dict[str, list[tuple[Any, Any]]] = collections.defaultdict(list)
         self.rank: int | None = None
         for left, right in _equalities(conditions):
             self._add_equality(left, right)

@@ -146,7 +146,7 @@ def _point(instance: Instance, setting: _Setting, rng: np.random.Generator) -> P
     target = values[setting.rival.node][setting.rival.output].astype(np.float64)
     if target.size and np.all(np.isfinite(target)):
         shape = point[setting.cancelling].shape
-        near = fitted(target, shape, np.random.default_rng(setting.seed))
+        near = _fitted(target, shape, np.random.default_rng(setting.seed))
         rest = float(np.max(np.abs(near), initial=0.0)) / setting.ratio
         near = near + rest * rng.standard_normal(shape)
         with np.errstate(over="ignore"):
@@ -154,7 +154,7 @@ def _point(instance: Instance, setting: _Setting, rng: np.random.Generator) -> P
     return point
 
 
-def fitted(array: np.ndarray, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+def _fitted(array: np.ndarray, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
     """Give an array another shape: align axes of equal size, index the others, and broadcast.
 
     Axes are mostly aligned from the last on, as elementwise operators do; but a vector may also

@@ -43,25 +43,6 @@ both = [rule.as_dict() for rules in (file.rules, files.load()) for rule in rules
 print(json.dumps([both, [rule.name for rule in file.rules if not rule.verified_by]]))
 """
 
-# Seeds with which a condition shows soon that it is needed, where seed 0 takes long to show it.
-QUICK_SEEDS = {
-    ("mul_before_depthwise_conv", "(= (dim ?w 1) 1)"): 6,
-    ("mul_before_depthwise_conv_with_bias", "(= (dim ?w 1) 1)"): 4,
-    ("product_of_reshaped", "(<= (rank ?w) 2)"): 11,
-    ("layer_norm_chain_of_reshaped", "(= (nth $s -1) (dim ?x -1))"): 2,
-    ("layer_norm_chain_of_reshaped", "(= (size ?e) 1)"): 19,
-    ("layer_norm_chain_of_rows", "(= (dim ?g -1) (size ?g))"): 3,
-    ("layer_norm_chain_of_rows", "(= (size ?e) 1)"): 7,
-    ("halves_of_linear_relu", "(= (dim ?b -1) (size ?b))"): 6,
-    ("halves_of_linear_relu", "(= (dim ?c -1) (size ?c))"): 15,
-    ("halves_of_linear_tanh", "(= (dim ?b -1) (size ?b))"): 19,
-    ("halves_of_linear_gelu", "(= (dim ?b -1) (size ?b))"): 18,
-    ("halves_of_linear_gelu", "(= (dim ?c -1) (size ?c))"): 6,
-    ("halves_of_gelu_chain", "(= (rank ?b) 1)"): 5,
-    ("halves_of_linear_gelu_chain", "(= (dim ?b -1) (size ?b))"): 9,
-    ("halves_of_linear_gelu_chain", "(= (dim ?c -1) (size ?c))"): 5,
-}
-
 
 def operators(rule: Rule) -> frozenset[str]:
     expressions = (*rule.source, *rule.target)
@@ -104,6 +85,7 @@ def test_there_are_many_rules_both_written_and_generated():
     assert provenance["without renamings"] == len(different)
     assert sum(counts["rules"] for counts in provenance["stages"].values()) == len(SHIPPED.rules)
     assert provenance["command"].startswith("tfrl rules generate")
+    assert [*SHIPPED.instances] == [*BY_NAME] and min(SHIPPED.instances.values()) >= 1000
 
 
 def test_the_library_is_the_only_place_of_what_was_written():
@@ -171,31 +153,20 @@ def few_instances(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("rules", "num_instances"),
+    "rules",
     [
-        pytest.param(REPRESENTATIVES[::4], 4, id="a few"),
-        pytest.param(REPRESENTATIVES, 4, id="some", marks=pytest.mark.ci),
-        pytest.param(SHIPPED.rules, 8, id="all", marks=pytest.mark.slow),
+        pytest.param(REPRESENTATIVES[::4], id="a few"),
+        pytest.param(REPRESENTATIVES, id="some", marks=pytest.mark.ci),
     ],
 )
-def test_shipped_rules_are_right_in_a_few_instances(rules, num_instances):
+def test_shipped_rules_are_right_in_a_few_instances(rules):
     for rule in rules:
-        verdict = verify(rule, num_instances, seed=6)
+        verdict = verify(rule, 4, seed=6)
         # All points may be where a root has no value.
         assert "wrong for" not in verdict.how, f"{rule.name}: {verdict.how}"
-        assert verdict.num_instances >= num_instances, f"{rule.name}: {verdict.how}"
+        assert verdict.num_instances >= 4, f"{rule.name}: {verdict.how}"
         assert rule.may_change_nonfinite or not verdict.nonfinite_change, verdict.nonfinite_change
         assert rule.may_lose_digits or not verdict.digit_loss, verdict.digit_loss
-
-
-def test_each_shipped_rule_was_verified_in_a_thousand_instances():
-    assert [*SHIPPED.instances] == [*BY_NAME]
-    provenance = SHIPPED.provenance
-    assert (
-        min(SHIPPED.instances.values())
-        >= provenance["instances"] * len(provenance["seeds"])
-        >= 1000
-    )
 
 
 @pytest.mark.slow
@@ -239,8 +210,7 @@ def test_no_condition_can_be_left_out(name, condition):
     """
     rule = BY_NAME[name]
     (needed,) = (term for term in rule.conditions if str(term) == condition)
-    seed = QUICK_SEEDS.get((name, condition), 0)
-    assert needs(rule, needed, 20_000, seed)
+    assert needs(rule, needed, 20_000)
 
 
 def test_what_is_written_is_read(tmp_path):
@@ -286,20 +256,6 @@ def test_strict_leaves_out_what_may_change_nan_or_lose_digits():
     names = {rule.name for rule in strict}
     assert {"transposed_twice", "linear_is_gemm", "batch_norm_into_conv"} <= names
     assert not names & {"mul_div_to_nothing", "common_factor", "batch_norm_is_linear"}
-
-
-@pytest.mark.parametrize(
-    ("name", "types"),
-    [
-        ("transposed_twice", ("float", "signed", "unsigned", "other")),
-        ("constants_multiplied", ("float", "signed", "unsigned")),
-        ("negative_twice", ("float", "signed")),
-        ("abs_mul_to_mul", ("float", "unsigned")),
-        ("linear_is_gemm", ("float",)),
-    ],
-)
-def test_which_rules_are_for_integers(name, types):
-    assert BY_NAME[name].types == types
 
 
 def test_a_file_is_not_believed_that_its_rules_keep_nan(few_instances, tmp_path):

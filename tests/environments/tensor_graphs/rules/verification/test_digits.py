@@ -5,10 +5,8 @@ With 24 bits, 16,777,217 is no float32, and a sum of a million and a small numbe
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from environments.tensor_graphs.rules.verification.digits import fitted
 from environments.tensor_graphs.rules.verification.verify import verify
 from tests.environments.tensor_graphs.rules.making import make
 
@@ -68,16 +66,3 @@ def test_what_loses_digits(source, target, conditions):
 )  # fmt: skip
 def test_what_loses_none(source, target, conditions):
     assert not loss_of(make(source, target, *conditions))
-
-
-def test_a_vector_stands_along_any_axis():
-    """A [2, 3] array beside the shapes [3], [2], [2, 1, 1] and [4]: rows, columns, one element."""
-    array = np.arange(6.0).reshape(2, 3)
-    rng = np.random.default_rng(0)
-    assert fitted(array, (3,), rng).tolist() in array.tolist()
-    assert fitted(array, (2,), rng).tolist() in array.T.tolist()
-    column = fitted(array, (2, 1, 1), rng)
-    assert column.shape == (2, 1, 1) and column.ravel().tolist() in array.T.tolist()
-    assert len(set(fitted(array, (4,), rng).tolist())) == 1
-    vector = fitted(np.array([5.0, 7.0]), (1, 2, 3), rng)
-    assert vector.tolist() == [[[5.0] * 3, [7.0] * 3]]

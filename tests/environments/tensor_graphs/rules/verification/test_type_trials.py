@@ -115,31 +115,6 @@ def compute(op, *arrays, key=0, **attributes):
     return result, algebra.is_defined
 
 
-@pytest.mark.parametrize(
-    ("op", "arrays", "expected"),
-    [
-        ("Add", [[100], [100]], [-56]),  # 200 - 256
-        ("Mul", [[16], [16]], [0]),
-        ("Mul", [[12], [12]], [-112]),  # 144 - 256
-        ("Neg", [[-128]], [-128]),
-        ("Abs", [[-128]], [-128]),
-        ("Div", [[-7, 7, -7, -128], [2, -2, -2, 3]], [-3, -3, 3, -42]),
-    ],
-)
-def test_int8_by_hand(op, arrays, expected):
-    result, is_defined = compute(op, *(np.array(array, np.int8) for array in arrays))
-    assert result.dtype == np.int8 and result.tolist() == expected and is_defined
-
-
-@pytest.mark.parametrize("shapes", [((), ()), ((), (2,)), ((2,), ())])
-@pytest.mark.parametrize("divisor", [0, 3])
-def test_quotients_keep_their_type(shapes, divisor):
-    """Also where NumPy takes arrays of shape [] for numbers of any type."""
-    a, b = (np.full(shape, x, np.uint8) for shape, x in zip(shapes, (200, divisor), strict=True))
-    quotient, _ = compute("Div", a, b)
-    assert quotient.dtype == np.uint8 and quotient.shape == np.broadcast_shapes(*shapes)
-
-
 @pytest.mark.parametrize(("a", "b"), [(5, 0), (-128, -1)])
 def test_a_quotient_that_does_not_exist_depends_on_the_key(a, b):
     results = [

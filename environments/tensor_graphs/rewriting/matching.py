@@ -21,19 +21,10 @@ from environments.tensor_graphs.graph.nodes import Change, Node, Ref
 from environments.tensor_graphs.operators.operator import OperatorError
 from environments.tensor_graphs.operators.table import evaluate
 from environments.tensor_graphs.rewriting.patterns import Found, Pattern
-from environments.tensor_graphs.rewriting.plans import (
-    AdmitsFn,
-    Plan,
-    Planner,
-    admits_all,
-)
+from environments.tensor_graphs.rewriting.plans import AdmitsFn, Plan, Planner, admits_all
 from environments.tensor_graphs.rewriting.starts import Start, ascending, joined, make_start, orders
 from environments.tensor_graphs.rules.language.expressions import Apply, Expression, variables
-from environments.tensor_graphs.rules.language.rule import (
-    Rule,
-    RuleError,
-    with_computed_attributes,
-)
+from environments.tensor_graphs.rules.language.rule import Rule, RuleError, with_computed_attributes
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -23,11 +23,7 @@ import numpy as np
 from environments.tensor_graphs.graph.nodes import Attributes, TensorType
 from environments.tensor_graphs.operators import table
 from environments.tensor_graphs.operators.field import Field
-from environments.tensor_graphs.operators.operator import (
-    FLOAT_TYPES,
-    OperatorError,
-    num_elements,
-)
+from environments.tensor_graphs.operators.operator import FLOAT_TYPES, OperatorError, num_elements
 from environments.tensor_graphs.rules.language import terms
 from environments.tensor_graphs.rules.language.computations import MAX_ELEMENTS
 from environments.tensor_graphs.rules.language.expressions import (

@@ -31,11 +31,7 @@ from environments.tensor_graphs.rules.language.expressions import (
     parts,
     variables,
 )
-from environments.tensor_graphs.rules.language.rule import (
-    Rule,
-    RuleError,
-    with_computed_attributes,
-)
+from environments.tensor_graphs.rules.language.rule import Rule, RuleError, with_computed_attributes
 from environments.tensor_graphs.rules.language.terms import holds
 from environments.tensor_graphs.rules.verification.instances import Instance, InstanceDrawer
 from environments.tensor_graphs.rules.verification.verify import needs, problem_in, verify

@@ -31,10 +31,7 @@ from environments.tensor_graphs.rules.generation.generalise import (
 )
 from environments.tensor_graphs.rules.generation.prune import Rewriter, canonical, without_common
 from environments.tensor_graphs.rules.generation.vocabularies import Vocabulary
-from environments.tensor_graphs.rules.language.expressions import (
-    parse_term,
-    parts,
-)
+from environments.tensor_graphs.rules.language.expressions import parse_term, parts
 from environments.tensor_graphs.rules.language.rule import Rule, RuleError
 from environments.tensor_graphs.rules.verification.instances import InstanceDrawer
 from environments.tensor_graphs.rules.verification.verify import needs, verify

@@ -39,12 +39,7 @@ from environments.tensor_graphs.rules.language.expressions import (
 )
 from environments.tensor_graphs.rules.language.rule import Rule, special_types
 from environments.tensor_graphs.rules.language.terms import Bindings, TermError
-from environments.tensor_graphs.rules.verification.attempts import (
-    MISFITS,
-    Attempt,
-    Hints,
-    check,
-)
+from environments.tensor_graphs.rules.verification.attempts import MISFITS, Attempt, Hints, check
 from environments.tensor_graphs.rules.verification.draws import Draw
 
 SMALL_PER_ROUND = 3

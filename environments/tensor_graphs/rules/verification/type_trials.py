@@ -26,12 +26,7 @@ from environments.tensor_graphs.operators.algebra import Floats
 from environments.tensor_graphs.operators.operator import FLOAT_TYPES
 from environments.tensor_graphs.rules.language.computations import Computation
 from environments.tensor_graphs.rules.language.expressions import Apply, parts
-from environments.tensor_graphs.rules.language.rule import (
-    FLOAT,
-    GROUPS,
-    Rule,
-    group_of,
-)
+from environments.tensor_graphs.rules.language.rule import FLOAT, GROUPS, Rule, group_of
 from environments.tensor_graphs.rules.verification.instances import Instance, InstanceDrawer
 
 _DTYPES = (

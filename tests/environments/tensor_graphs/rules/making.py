@@ -10,12 +10,7 @@ from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import INPUT, Ref, TensorType
 from environments.tensor_graphs.operators import building
 from environments.tensor_graphs.rewriting.engine import Engine, State
-from environments.tensor_graphs.rules.language.expressions import (
-    Array,
-    Expression,
-    Variable,
-    parse,
-)
+from environments.tensor_graphs.rules.language.expressions import Array, Expression, Variable, parse
 from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.rules.language.terms import Bindings, evaluate, make_array
 

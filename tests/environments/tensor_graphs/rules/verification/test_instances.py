@@ -58,7 +58,7 @@ def test_conditions_hold(conditions):
 
 def test_what_cannot_be_is_not_drawn():
     rule = unchanged(any_use("Add"), "(= (rank ?x0) 2)", "(= (rank ?x0) 3)")
-    assert InstanceDrawer(rule).draw(100) is None
+    assert InstanceDrawer(rule).draw() is None
 
 
 def test_the_seed_determines_everything():

@@ -34,55 +34,43 @@ def constant(*weights: Tensor) -> list[object]:
     return [only_where(weight.is_constant) for weight in weights]
 
 
+def _together(
+    name: str, apart: list[Tensor], whole: Tensor, axis: int, sizes: object, *weights: Tensor
+) -> Rule:
+    """Make the rule that computes several results as one, and separates them along an axis."""
+    together = outputs(op.Split(whole, axis=axis, split=sizes), len(apart))
+    return make_rule(name, apart, together, *constant(*weights))
+
+
 def _products(count: int) -> Iterator[Rule]:
     (x,), w, b = numbered("x", 1), numbered("w", count), numbered("b", count)
     columns = [matrix.dim(-1) for matrix in w]
-    together = op.Concat(*w, axis=-1)
-    yield make_rule(
-        f"{count}_products_are_one",
-        tuple(x @ matrix for matrix in w),
-        outputs(op.Split(x @ together, axis=-1, split=columns), count),
-        *constant(*w),
-    )
-    yield make_rule(
-        f"{count}_linear_layers_are_one",
-        tuple(x @ matrix + bias for matrix, bias in zip(w, b, strict=True)),
-        outputs(op.Split(x @ together + op.Concat(*b, axis=-1), axis=-1, split=columns), count),
-        *constant(*w, *b),
-    )
+    products, whole = [x @ matrix for matrix in w], x @ op.Concat(*w, axis=-1)
+    yield _together(f"{count}_products_are_one", products, whole, -1, columns, *w)
+    layers = [product + bias for product, bias in zip(products, b, strict=True)]
+    whole = whole + op.Concat(*b, axis=-1)
+    yield _together(f"{count}_linear_layers_are_one", layers, whole, -1, columns, *w, *b)
 
 
 def _gemms(count: int) -> Iterator[Rule]:
     (x,), w, b = numbered("x", 1), numbered("w", count), numbered("b", count)
     for name, along, transposed in (("", 1, 0), ("_transposed", 0, 1)):
-        together = op.Gemm(x, op.Concat(*w, axis=along), op.Concat(*b, axis=-1), transB=transposed)
-        yield make_rule(
-            f"{count}{name}_gemms_are_one",
-            tuple(op.Gemm(x, *pair, transB=transposed) for pair in zip(w, b, strict=True)),
-            outputs(op.Split(together, axis=1, split=[matrix.dim(along) for matrix in w]), count),
-            *constant(*w, *b),
-        )
+        gemms = [op.Gemm(x, *pair, transB=transposed) for pair in zip(w, b, strict=True)]
+        whole = op.Gemm(x, op.Concat(*w, axis=along), op.Concat(*b, axis=-1), transB=transposed)
+        columns = [matrix.dim(along) for matrix in w]
+        yield _together(f"{count}{name}_gemms_are_one", gemms, whole, 1, columns, *w, *b)
 
 
 def _convolutions(count: int) -> Iterator[Rule]:
     (x,), w, b = numbered("x", 1), numbered("w", count), numbered("b", count)
     channels = [kernel.dim(0) for kernel in w]
     together = op.Concat(*w, axis=0)
-    yield make_rule(
-        f"{count}_convs_are_one",
-        tuple(op.Conv(x, kernel, **PLAIN) for kernel in w),
-        outputs(op.Split(op.Conv(x, together, **PLAIN), axis=1, split=channels), count),
-        *constant(*w),
-    )
-    yield make_rule(
-        f"{count}_convs_with_bias_are_one",
-        tuple(op.Conv(x, *pair, **PLAIN) for pair in zip(w, b, strict=True)),
-        outputs(
-            op.Split(op.Conv(x, together, op.Concat(*b, axis=0), **PLAIN), axis=1, split=channels),
-            count,
-        ),
-        *constant(*w, *b),
-    )
+    convs = [op.Conv(x, kernel, **PLAIN) for kernel in w]
+    whole = op.Conv(x, together, **PLAIN)
+    yield _together(f"{count}_convs_are_one", convs, whole, 1, channels, *w)
+    convs = [op.Conv(x, *pair, **PLAIN) for pair in zip(w, b, strict=True)]
+    whole = op.Conv(x, together, op.Concat(*b, axis=0), **PLAIN)
+    yield _together(f"{count}_convs_with_bias_are_one", convs, whole, 1, channels, *w, *b)
 
 
 def _apart(count: int) -> Iterator[Rule]:

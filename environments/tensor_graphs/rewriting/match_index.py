@@ -162,7 +162,6 @@ class MatchIndex:
         return index
 
     def _update(self) -> None:
-        """Find the matches, unless that was done before."""
         if self._before is None:
             return
         before, change = self._before
@@ -250,7 +249,6 @@ def _with_other_users(before: Graph, after: Graph, change: Change) -> Iterator[i
 def _updated(
     graph: Graph, before: _RuleMatches, new: Collection[Match], away: set[int]
 ) -> _RuleMatches:
-    """Update the matches of one rule."""
     if not new and before.replaced.isdisjoint(away):
         return _sorted(graph, before.places) if before.need_check else before
     matches: Collection[Match] = before.places

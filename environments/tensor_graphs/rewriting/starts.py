@@ -83,7 +83,6 @@ def _commutative(
 def _exchanged(
     expressions: tuple[Expression | None, ...], path: Path
 ) -> tuple[Expression | None, ...]:
-    """Return the expressions with the two inputs of one operator exchanged."""
     index, below = path[0], path[1:]
     operator = expressions[index]
     assert isinstance(operator, Apply)

@@ -258,7 +258,6 @@ class Generator:
 
 
 def _with_ranks(rule: Rule, ranks: Mapping[str, int]) -> Rule:
-    """Return a rule on the condition that its variables have these ranks."""
     conditions = tuple(
         parse_term(f"(= (rank ?{name}) {ranks[name]})") for name in rule.variables if name in ranks
     )

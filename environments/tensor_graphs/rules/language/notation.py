@@ -65,7 +65,6 @@ def _reflected(name: str) -> Callable[[Any, object], Any]:
 
 
 def _property(function: str) -> Any:
-    """Return the property of a tensor that one of `terms.FUNCTIONS` computes."""
     return property(lambda tensor: call(function, tensor))
 
 

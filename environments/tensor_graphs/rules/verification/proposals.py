@@ -100,7 +100,6 @@ def _gemm(use: Use) -> None:
 
 
 def _reduce(use: Use) -> None:
-    """Propose any axes for a reduction."""
     rng = use.draw.rng
     data = use.of_rank(0)
     if not data:
@@ -120,7 +119,6 @@ def _with_axis(use: Use) -> None:
 
 
 def _normalised_channels(use: Use) -> None:
-    """Propose shapes for BatchNormalization and InstanceNormalization."""
     draw = use.draw
     data = use.shapes[0]
     if data is None:
@@ -209,7 +207,6 @@ def _pool(use: Use) -> None:
 
 
 def _global_pool(use: Use) -> None:
-    """Propose an image with one to three spatial axes."""
     use.of_rank(0, use.draw.rng.choice((3, 4, 4, 5)))
 
 
@@ -294,7 +291,6 @@ def _projected_attention(use: Use) -> None:
 
 
 def _layer_norm_of_sum(use: Use) -> None:
-    """Propose two tensors of one shape, and vectors for the last axis."""
     whole = next((shape for shape in use.shapes[:2] if shape is not None), None)
     shape = whole or use.draw.shape(use.draw.rng.choice((2, 3)))
     for place in range(len(use.shapes)):
@@ -302,7 +298,6 @@ def _layer_norm_of_sum(use: Use) -> None:
 
 
 def _biased(use: Use) -> None:
-    """Propose a tensor, and a vector for its last axis."""
     use.propose(1, use.of_rank(0)[-1:])
 
 

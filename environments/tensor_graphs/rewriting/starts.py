@@ -106,7 +106,7 @@ def _is_symmetric(rule: Rule, path: Path, operator: Apply) -> bool:
     )
 
 
-def _same_conditions(rule: Rule, swap: dict[str, Part]) -> bool:
+def _same_conditions(rule: Rule, swap: dict[Part, Part]) -> bool:
     for terms in (rule.conditions, rule.restrictions):
         if {plain(substitute(term, swap)) for term in terms} != {plain(term) for term in terms}:
             return False
@@ -129,16 +129,15 @@ def plain(part: Part | None) -> str:
     return str(part)
 
 
-def _swap(first: Expression, second: Expression) -> dict[str, Part] | None:
+def _swap(first: Expression, second: Expression) -> dict[Part, Part] | None:
     """Return the exchange of names that turns each expression into the other; None if none does."""
-    swap: dict[str, Part] = {}
+    swap: dict[Part, Part] = {}
     todo: list[tuple[Part | None, Part | None]] = [(first, second)]
     while todo:
         left, right = todo.pop()
         if isinstance(left, (Variable, Name)) and type(left) is type(right):
-            for name, value in ((left, right), (right, left)):
-                if swap.setdefault(str(name), value) != value:
-                    return None
+            if swap.setdefault(left, right) != right or swap.setdefault(right, left) != left:
+                return None
         elif _head(left) != _head(right):
             return None
         else:

@@ -172,13 +172,13 @@ def _mentioned(kind: type[Variable | Name], roots: Iterable[Part | None]) -> tup
     return tuple(dict.fromkeys(mentions))
 
 
-def substitute(part: Any, values: Mapping[str, Part]) -> Any:
-    """Return an expression or term with other variables and attributes.
+def substitute(part: Any, values: Mapping[Part, Part]) -> Any:
+    """Return an expression or term with others in the place of some of its parts.
 
-    What takes the place of a variable ("?x") is a tensor, and of an attribute ("$s") a term.
+    What takes the place of a tensor is one, and of a term a term.
     """
-    if isinstance(part, (Variable, Name)):
-        return values.get(str(part), part)
+    if part in values:
+        return values[part]
     if isinstance(part, Apply):
         inputs = tuple(operand and substitute(operand, values) for operand in part.inputs)
         attributes = tuple((name, substitute(value, values)) for name, value in part.attributes)

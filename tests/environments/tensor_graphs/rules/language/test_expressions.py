@@ -46,6 +46,6 @@ def test_what_is_no_expression_is_refused_in_one_line(text: str, problem: str):
 
 def test_variables_can_be_replaced():
     expression = parse("(Add ?x (Relu ?y))")
-    changed = substitute(expression, {"?x": parse("(Neg ?z)")})
+    changed = substitute(expression, {parse("?x"): parse("(Neg ?z)")})
     assert str(changed) == "(Add (Neg ?z) (Relu ?y))"
     assert variables(changed) == ("z", "y")

@@ -44,7 +44,7 @@ from environments.tensor_graphs.rules.language.expressions import (
     parts,
     variables,
 )
-from environments.tensor_graphs.rules.language.terms import ARRAYS, FUNCTIONS
+from environments.tensor_graphs.rules.language.terms import ARRAYS, FUNCTIONS, takes
 
 FLOAT, SIGNED, UNSIGNED, OTHER = GROUPS = ("float", "signed", "unsigned", "other")
 
@@ -252,8 +252,7 @@ def _part_problems(part: Part) -> Iterator[str]:
     if function is None:
         yield f"no function is called {part.function!r}"
         return
-    fewest, most = function.num_arguments
-    if not fewest <= len(part.arguments) <= most:
+    if not takes(function, len(part.arguments)):
         yield f"{part}: {len(part.arguments)} arguments of {part.function}"
     if not function.takes_tensors and any(
         isinstance(argument, Variable) for argument in part.arguments

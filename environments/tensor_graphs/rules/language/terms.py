@@ -150,18 +150,17 @@ class Function:
     takes_tensors: bool = False
     is_lazy: bool = False
 
-    @functools.cached_property
-    def num_arguments(self) -> tuple[int, float]:
-        """The smallest and the largest number of arguments."""
-        if self.is_lazy:
-            return 0, math.inf
-        parameters = inspect.signature(self.compute).parameters.values()
-        is_variadic = any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters)
-        fixed = [
-            parameter for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL
-        ]
-        needed = sum(parameter.default is parameter.empty for parameter in fixed)
-        return needed, math.inf if is_variadic else len(fixed)
+
+@functools.cache
+def takes(function: Function, count: int) -> bool:
+    """Return whether a function can be called with this many arguments."""
+    if function.is_lazy:
+        return True
+    try:
+        inspect.signature(function.compute).bind(*range(count))
+    except TypeError:
+        return False
+    return True
 
 
 def _equal(left: Any, right: Any) -> bool:
@@ -226,16 +225,10 @@ def _symbolic(compute: Callable[[list[Any]], Dimension], values: tuple) -> int |
     return Size(size) if isinstance(size, str) else size
 
 
-def _element(values: tuple, index: int) -> Any:
+def _element(values: tuple, index: int | slice) -> Any:
     if not isinstance(values, tuple):
         raise TermError(f"{values!r} is no list")
     return values[index]
-
-
-def _slice(values: tuple, start: int, stop: int | None = None) -> tuple:
-    if not isinstance(values, tuple):
-        raise TermError(f"{values!r} is no list")
-    return values[start:stop]
 
 
 def _replaced(values: tuple, index: int, value: Any) -> tuple:
@@ -302,7 +295,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "list": Function(lambda *values: tuple(values)),
     "nth": Function(_element),
     "length": Function(lambda values: len(values)),
-    "slice": Function(_slice),
+    "slice": Function(lambda values, start, stop=None: _element(values, slice(start, stop))),
     "set": Function(_replaced),
     "concat": Function(_concat),
     "repeat": Function(lambda value, times: (value,) * times),

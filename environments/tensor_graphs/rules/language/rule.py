@@ -38,6 +38,7 @@ from environments.tensor_graphs.rules.language.expressions import (
     Part,
     Term,
     Variable,
+    children,
     names,
     parse,
     parse_term,
@@ -232,15 +233,13 @@ def _problems(rule: Rule) -> Iterator[str]:
 def _bound_names(source: Iterable[Part]) -> Iterator[Name]:
     """Yield the names that a source binds: those that are an attribute, or an element of a list."""
     for part in source:
-        values: tuple[Any, ...] = ()
-        if isinstance(part, Apply):
-            values = tuple(value for _, value in part.attributes)
-        elif isinstance(part, Array):
-            values = part.arguments
-        for value in values:
-            is_list = isinstance(value, Call) and value.function == "list"
-            inside = value.arguments if is_list else (value,)
-            yield from (element for element in inside if isinstance(element, Name))
+        for value in children(part) if isinstance(part, (Apply, Array)) else ():
+            elements = (
+                value.arguments
+                if isinstance(value, Call) and value.function == "list"
+                else (value,)
+            )
+            yield from (element for element in elements if isinstance(element, Name))
 
 
 def _part_problems(part: Part) -> Iterator[str]:

@@ -121,6 +121,11 @@ def tenth(x):
 
 
 @rule
+def scaled(x, c: Attribute):
+    return op.Relu(x * c), op.Relu(x) * c, c > 0
+
+
+@rule
 def first_part(x, y, m: Attribute, n: Attribute):
     return op.Split(op.Concat(x, y, axis=0), split=(m, n)), x, m == x.dim(0)
 
@@ -138,6 +143,9 @@ PARTS = "(Split (Concat ?x ?y :axis 0) :split (list 2 2))"
         # Numbers are compared as their type rounds them.
         (tenth, f"(Mul ?x {full(0.1, 1)})", {}, True),
         (tenth, f"(Mul ?x {full(0.2, 1)})", {}, False),
+        # A number is bound if all elements are equal.
+        (scaled, f"(Relu (Mul ?x {full(2, 2)}))", {}, True),
+        (scaled, f"(Relu (Mul ?x {full(-2, 2)}))", {}, False),
         # An output that nobody uses is not replaced.
         (first_part, f"(Relu (output 0 {PARTS}))", {}, True),
         (first_part, f"(Relu (output 1 {PARTS}))", {}, False),

@@ -30,7 +30,7 @@ from environments.tensor_graphs.rules.language.expressions import (
     variables,
 )
 from environments.tensor_graphs.rules.language.terms import Bindings, TermError
-from environments.tensor_graphs.rules.verification.draws import Draw, ImpossibleError, Use
+from environments.tensor_graphs.rules.verification.draws import Draw, ImpossibleError, Use, check
 from environments.tensor_graphs.rules.verification.proposals import propose
 
 # The expressions of a rule are looked at in each attempt.
@@ -42,12 +42,6 @@ MISFITS = (ImpossibleError, OperatorError, TermError, TooLargeError, IndexError)
 
 _TRIES_OF_OPERATOR = 4
 _TRIES_OF_SOURCE = 6
-
-
-def check(is_right: bool) -> None:
-    """Give up the attempt, by an ImpossibleError, if a check fails."""
-    if not is_right:
-        raise ImpossibleError
 
 
 class Hints:
@@ -179,17 +173,13 @@ class Attempt:
         check(bound == value and type(bound) is type(value))
 
     def _retried(self, add_fn: Any, num_tries: int) -> Any:
-        if num_tries == 1:
-            return add_fn()
-        before = self.state.copy()
-        for number in range(num_tries):
+        for _ in range(num_tries - 1):
+            before = self.state.copy()
             try:
                 return add_fn()
             except MISFITS:
-                if number == num_tries - 1:
-                    raise
-                self.state = before.copy()
-        raise ImpossibleError
+                self.state = before
+        return add_fn()
 
     def _add(self, expression: Expression) -> Ref:
         if isinstance(expression, Variable):

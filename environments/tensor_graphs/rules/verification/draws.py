@@ -35,6 +35,12 @@ class ImpossibleError(Exception):
     """The choices made so far leave no choice that fits."""
 
 
+def check(is_right: bool) -> None:
+    """Give up what was drawn, by an ImpossibleError, if a check fails."""
+    if not is_right:
+        raise ImpossibleError
+
+
 class Draw:
     """The choices for one instance of a rule.
 
@@ -162,6 +168,5 @@ def any_axis(draw: Draw, rank: int) -> int:
     Raises:
       ImpossibleError: the rank is 0.
     """
-    if not rank:
-        raise ImpossibleError
+    check(rank > 0)
     return draw.rng.randrange(rank)

@@ -40,8 +40,8 @@ from environments.tensor_graphs.rules.language.expressions import (
 )
 from environments.tensor_graphs.rules.language.rule import Rule, special_types
 from environments.tensor_graphs.rules.language.terms import Bindings, TermError
-from environments.tensor_graphs.rules.verification.attempts import MISFITS, Attempt, Hints, check
-from environments.tensor_graphs.rules.verification.draws import Draw
+from environments.tensor_graphs.rules.verification.attempts import MISFITS, Attempt, Hints
+from environments.tensor_graphs.rules.verification.draws import Draw, check
 
 SMALL_PER_ROUND = 3
 """How many small instances there are for each usual one."""

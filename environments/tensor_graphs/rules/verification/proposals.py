@@ -9,13 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from environments.tensor_graphs.rules.verification import layout_proposals as layout
-from environments.tensor_graphs.rules.verification.draws import (
-    Draw,
-    ImpossibleError,
-    Shape,
-    Use,
-    any_axis,
-)
+from environments.tensor_graphs.rules.verification.draws import Draw, Shape, Use, any_axis, check
 
 _EPSILONS = (2.0**-17, 2.0**-10, 0.125, 2.0**-20)
 
@@ -102,11 +96,9 @@ def _gemm(use: Use) -> None:
 def _reduce(use: Use) -> None:
     rng = use.draw.rng
     data = use.of_rank(0)
-    if not data:
-        raise ImpossibleError
+    check(len(data) > 0)
     count = use.lengths.get("axes", rng.randint(1, len(data)))
-    if count > len(data):
-        raise ImpossibleError
+    check(count <= len(data))
     use.choose("axes", lambda: tuple(sorted(rng.sample(range(len(data)), count))))
     use.choose("keepdims", lambda: int(use.draw.chance(0.5)))
 
@@ -197,8 +189,7 @@ def _pool(use: Use) -> None:
     kernel = use.choose(
         "kernel_shape", lambda: tuple(rng.choice((1, 2, 3)) for _ in range(spatial))
     )
-    if len(kernel) != spatial:
-        raise ImpossibleError
+    check(len(kernel) == spatial)
     least = _window(use, spatial, kernel)
     use.choose("ceil_mode", lambda: int(draw.chance(0.2)))
     use.choose("count_include_pad", lambda: int(draw.chance(0.5)))
@@ -229,8 +220,7 @@ def _spatial(use: Use, kernel: Sequence[int] | None) -> int:
 def _window(use: Use, spatial: int, kernel: Sequence[int]) -> Shape:
     """Choose strides, dilations and pads; return the smallest sizes of an image that they allow."""
     draw, rng = use.draw, use.draw.rng
-    if spatial < 1:
-        raise ImpossibleError
+    check(spatial >= 1)
     strides = [1] * spatial if draw.chance(0.6) else [rng.choice((1, 2, 3)) for _ in kernel]
     use.choose("strides", lambda: tuple(strides))
     dilations = [1] * spatial if draw.chance(0.7) else [rng.choice((1, 2)) for _ in kernel]
@@ -244,8 +234,7 @@ def _window(use: Use, spatial: int, kernel: Sequence[int]) -> Shape:
         ]
     )
     pads = use.choose("pads", lambda: pads, alike=draw.chance(0.5))
-    if len(pads) != 2 * spatial or len(reach) != spatial:
-        raise ImpossibleError
+    check(len(pads) == 2 * spatial and len(reach) == spatial)
     return tuple(max(1, reach[k] - pads[k] - pads[k + spatial]) for k in range(spatial))
 
 
@@ -263,11 +252,9 @@ def _attention(use: Use) -> None:
     heads = draw.rng.choice((1, 2, 3))
     inner = heads * draw.size()
     query = use.propose(0, (draw.size(), draw.size(), inner))
-    if len(query) != 3:
-        raise ImpossibleError
+    check(len(query) == 3)
     key = use.propose(1, (query[0], draw.size(), query[2]))
-    if len(key) != 3:
-        raise ImpossibleError
+    check(len(key) == 3)
     value = use.propose(2, (*key[:2], query[2]))
     fitting = [n for n in (1, 2, 3, 4) if not query[2] % n and not value[-1] % n]
     chosen = use.choose("num_heads", lambda: draw.rng.choice(fitting))
@@ -282,8 +269,7 @@ def _projected_attention(use: Use) -> None:
     draw = use.draw
     heads = use.choose("num_heads", lambda: draw.rng.choice((1, 2, 3)))
     x = use.of_rank(0, 3)
-    if len(x) != 3:
-        raise ImpossibleError
+    check(len(x) == 3)
     weight = use.propose(1, (x[2], 3 * heads * draw.size()))
     use.propose(2, weight[-1:])
     use.propose(3, (draw.rng.choice((1, x[0])), draw.rng.choice((1, heads)), x[1], x[1]))
@@ -308,8 +294,7 @@ def _fused_product(use: Use) -> None:
     stack = draw.shape(draw.rng.choice((1, 2))) if draw.chance(0.4) else ()
     left = (*stack, draw.size(), draw.size())
     left = use.propose(0, left)
-    if len(left) < 2:
-        raise ImpossibleError
+    check(len(left) >= 2)
     inner, columns = left[-2 if turned[0] else -1], draw.size()
     right = (columns, inner) if turned[1] else (inner, columns)
     use.propose(1, (*left[:-2], *right))

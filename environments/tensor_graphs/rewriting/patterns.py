@@ -1,7 +1,7 @@
 """Compile the expressions of a rule's source, and check whether a node computes one of them.
 
 A pattern is a flat list of steps. It checks an expression from the root down, without backtracking.
-Each order of a commutative operator's inputs is a pattern of its own (see `orders`).
+Each order of a commutative operator's inputs is a pattern of its own (see `starts.orders`).
 """
 
 from __future__ import annotations

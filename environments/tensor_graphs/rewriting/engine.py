@@ -43,19 +43,14 @@ class Engine:
 
     Attributes:
       rules: the rules; a state numbers them in this order.
-      objective: gives the cost of each node.
     """
 
     def __init__(
         self, rules: Sequence[Rule], objective: NodeCost, admits_fn: AdmitsFn = admits_all
     ) -> None:
-        """Compile the rules.
+        """Compile the rules, no two of which have the same name.
 
-        Args:
-          rules: the rules; no two have the same name.
-          objective: gives the cost of each node. A step asks it only about the nodes whose cost
-            may have changed.
-          admits_fn: says which operators rules may make; all of them by default.
+        A step asks the objective only about the nodes whose cost may have changed.
 
         Raises:
           RuleError: a rule uses an operator that does not exist, or two rules have the same name.

@@ -122,9 +122,6 @@ class MatchIndex:
 
     A search looks at the costs of many graphs, and at the matches of few. So an index that `after`
     made searches its graph when it is first asked.
-
-    Attributes:
-      graph: the graph.
     """
 
     __slots__ = ("_before", "_by_rule", "_matches", "_of", "_present", "_rules", "_starts", "graph")
@@ -158,19 +155,13 @@ class MatchIndex:
         return self._matches
 
     def after(self, graph: Graph, change: Change) -> MatchIndex:
-        """Return the index of a graph that was made from this one.
-
-        Args:
-          graph: the new graph.
-          change: what differs between the two graphs, as `Edit.finish` returned it.
-        """
+        """Return the index of a graph that was made from this one; `Edit.finish` returned both."""
         index = MatchIndex.__new__(MatchIndex)
         index.graph, index._rules, index._starts = graph, self._rules, self._starts
         index._matches, index._before = None, (self, change)
         return index
 
     def _update(self) -> None:
-        """Find the matches, unless that was done before."""
         if self._before is None:
             return
         before, change = self._before
@@ -194,8 +185,7 @@ class MatchIndex:
     def _search(self, near: Mapping[int, int]) -> dict[int, list[Match]]:
         """Find the matches that replace one of some nodes, by the rule's number.
 
-        Args:
-          near: these nodes, each with its distance in edges from a node that changed.
+        These nodes come with their distances in edges from a node that changed.
         """
         # Where a node has the same input twice, several orders of inputs find the same match. Keep
         # the one with the smallest location.
@@ -259,7 +249,6 @@ def _with_other_users(before: Graph, after: Graph, change: Change) -> Iterator[i
 def _updated(
     graph: Graph, before: _RuleMatches, new: Collection[Match], away: set[int]
 ) -> _RuleMatches:
-    """Update the matches of one rule."""
     if not new and before.replaced.isdisjoint(away):
         return _sorted(graph, before.places) if before.need_check else before
     matches: Collection[Match] = before.places

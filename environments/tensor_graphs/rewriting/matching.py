@@ -21,19 +21,10 @@ from environments.tensor_graphs.graph.nodes import Change, Node, Ref
 from environments.tensor_graphs.operators.operator import OperatorError
 from environments.tensor_graphs.operators.table import evaluate
 from environments.tensor_graphs.rewriting.patterns import Found, Pattern
-from environments.tensor_graphs.rewriting.plans import (
-    AdmitsFn,
-    Plan,
-    Planner,
-    admits_all,
-)
+from environments.tensor_graphs.rewriting.plans import AdmitsFn, Plan, Planner, admits_all
 from environments.tensor_graphs.rewriting.starts import Start, ascending, joined, make_start, orders
 from environments.tensor_graphs.rules.language.expressions import Apply, Expression, variables
-from environments.tensor_graphs.rules.language.rule import (
-    Rule,
-    RuleError,
-    with_computed_attributes,
-)
+from environments.tensor_graphs.rules.language.rule import Rule, RuleError, with_computed_attributes
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -70,8 +61,6 @@ class CompiledRule:
     """A rule, compiled to find its matches.
 
     Attributes:
-      rule: the rule.
-      number: its index among the rules that are used together.
       depth: how many edges below a replaced node a change of the graph can still affect a match.
       starts: the ways to search for matches: one for each order of inputs and each expression.
     """
@@ -113,14 +102,14 @@ class CompiledRule:
     ) -> Iterator[Match]:
         """Find the matches of the expression that a start begins with, where its operators are.
 
-        Matches with `needs_check` may still create a cycle.
+        Matches with `needs_check` may still create a cycle. A match of which several roots are
+        `near` is found only from the one that comes first in the source.
 
         Args:
           graph: the graph to search.
           start: one of `starts`.
           numbers: the nodes that are the expression's operators, from the root down.
-          near: all nodes that the caller begins at. A match with several of them as roots is found
-            only from the one that comes first in the source.
+          near: all nodes that the caller begins at.
           opset: version of ONNX's operators that the graph's model uses.
         """
         if not start.may_match(graph, numbers[0]):

@@ -1,7 +1,7 @@
 """Compile the expressions of a rule's source, and check whether a node computes one of them.
 
 A pattern is a flat list of steps. It checks an expression from the root down, without backtracking.
-Each order of a commutative operator's inputs is a pattern of its own (see `orders`).
+Each order of a commutative operator's inputs is a pattern of its own (see `starts.orders`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,14 @@ import numpy as np
 from environments.tensor_graphs.graph.nodes import CONSTANT, Attributes, Node, Ref
 from environments.tensor_graphs.operators.operator import OperatorError
 from environments.tensor_graphs.operators.table import OPERATORS, complete
-from environments.tensor_graphs.rules.language.expressions import Apply, Array, Call, Literal, Name
+from environments.tensor_graphs.rules.language.expressions import (
+    Apply,
+    Array,
+    Literal,
+    Name,
+    Term,
+    Variable,
+)
 
 Nodes = Mapping[int, Node] | Sequence[Node]
 """Nodes by number."""
@@ -52,9 +59,7 @@ class Pattern:
     """One expression of a source, with the inputs of commutative operators in one order.
 
     Attributes:
-      op: operator of the root.
       output: index of the root's output that the expression stands for.
-      num_inputs: number of inputs of the root.
       operators: for each operator below the root: the number of the operator that uses it (0 is the
         root), the position of that input, and what it must be.
       depth: number of edges from the root to the farthest leaf.
@@ -98,28 +103,17 @@ class Pattern:
                 elif operand is None:
                     leaves.append((_ABSENT, register, index, None))
                 elif isinstance(operand, Array):
-                    leaves.append((_ARRAY, register, index, self._array(operand)))
+                    slot = _slot(operand.arguments[0], self._names)
+                    leaves.append((_ARRAY, register, index, slot))
                 else:
                     number = self._variables[operand.name]
                     self.paths.setdefault(number, longer)
                     leaves.append((_VARIABLE, register, index, number))
 
-    def _array(self, array: Array) -> tuple[int | None, Any]:
-        (value,) = array.arguments
-        if isinstance(value, Name):
-            return self._names[value.name], None
-        if not isinstance(value, Literal):
-            raise OperatorError(f"{array} in a source: expected a number or a name")
-        return None, value.value
-
     def match(self, nodes: Nodes, root: int, bound: Found) -> bool:
-        """Whether a node computes the expression.
+        """Whether the node `root` computes the expression.
 
-        Args:
-          nodes: the graph's nodes, by number.
-          root: number of the node to compare with the expression's root.
-          bound: what is bound already. The call adds to it; if the result is False, what it has
-            added is meaningless.
+        The call adds to `bound`; if the result is False, what it has added is meaningless.
         """
         node = nodes[root]
         if node.op != self.op or len(node.inputs) != self.num_inputs:
@@ -186,7 +180,8 @@ class _AttributeCheck:
             if isinstance(value, Name):
                 self._binds.append((position, names[value.name]))
             else:
-                self._lists.append((position, _list_items(value, names)))
+                items = tuple(_slot(element, names) for element in value.arguments)
+                self._lists.append((position, items))
         self.is_idle = not operator.attributes
         named = {name for name, _ in applied.attributes}
         self._is_plain = not self._fixed and named == set(operator.attributes)
@@ -230,20 +225,13 @@ class _AttributeCheck:
             return False
 
 
-def _list_items(value: Any, names: Mapping[str, int]) -> tuple[Any, ...]:
-    """Return, for each element of a list, (number of its name, None) or (None, its value)."""
-    if not isinstance(value, Call) or value.function != "list":
-        raise OperatorError(f"{value} cannot be matched")
-    return tuple(
-        (names[element.name], None) if isinstance(element, Name) else (None, _literal(element))
-        for element in value.arguments
-    )
-
-
-def _literal(value: Any) -> Any:
+def _slot(value: Term | Variable, names: Mapping[str, int]) -> tuple[int | None, Any]:
+    """Return (number of a name, None), or (None, value of a literal)."""
+    if isinstance(value, Name):
+        return names[value.name], None
     if not isinstance(value, Literal):
-        raise OperatorError(f"{value} in a list in a source: expected a number or a name")
-    return value.value
+        raise OperatorError(f"{value} in a source: expected a number or a name")
+    return None, value.value
 
 
 def _take_apart(value: Any, items: tuple[Any, ...], values: list[Any]) -> bool:
@@ -263,10 +251,8 @@ def _take_apart(value: Any, items: tuple[Any, ...], values: list[Any]) -> bool:
 def _is_array(node: Node, what: tuple[int | None, Any], values: list[Any]) -> bool:
     """Whether a node is a Constant whose elements all equal one number, and that number fits.
 
-    Args:
-      node: the node.
-      what: (number of a name, None) to bind or compare the number, or (None, expected number).
-      values: the attribute values bound so far, by number of the name.
+    `what` is (number of a name, None) to bind or compare the number, or (None, expected number).
+    `values` are the attribute values bound so far, by number of the name.
     """
     if node.op != CONSTANT or node.value is None or node.value.size == 0:
         return False

@@ -70,10 +70,7 @@ class Plan:
     ) -> bool:
         """Whether the graph would stay the same, because each result equals what it replaces.
 
-        Args:
-          nodes: the graph's nodes, by number.
-          refs: the value that each variable stands for.
-          replaced: the values to be replaced, one for each result.
+        `refs` are the values that the variables stand for, `replaced` those to be replaced.
         """
         return all(
             self._is_there(nodes, refs, place, ref)

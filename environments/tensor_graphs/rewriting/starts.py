@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Container, Iterator
-from typing import Any
 
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import Ref
@@ -24,10 +23,10 @@ from environments.tensor_graphs.rules.language.expressions import (
     Array,
     Call,
     Expression,
-    Literal,
     Name,
     Part,
     Variable,
+    children,
     substitute,
 )
 from environments.tensor_graphs.rules.language.rule import Rule
@@ -35,7 +34,7 @@ from environments.tensor_graphs.rules.language.rule import Rule
 Path = tuple[int, ...]
 """The way to an expression: its number in the source, then positions of inputs."""
 
-_SYMMETRIC = frozenset({"=", "!=", "and", "or", "+", "*", "min", "max", "broadcast"})
+_SYMMETRIC = frozenset({"=", "!=", "and", "or", "+", "*"})
 
 
 def orders(rule: Rule) -> tuple[tuple[Apply, ...], ...]:
@@ -84,7 +83,6 @@ def _commutative(
 def _exchanged(
     expressions: tuple[Expression | None, ...], path: Path
 ) -> tuple[Expression | None, ...]:
-    """Return the expressions with the two inputs of one operator exchanged."""
     index, below = path[0], path[1:]
     operator = expressions[index]
     assert isinstance(operator, Apply)
@@ -100,7 +98,7 @@ def _is_symmetric(rule: Rule, path: Path, operator: Apply) -> bool:
     swap = _swap(left, right)
     if swap is None:
         return False
-    renamed: Any = tuple(substitute(each, swap) for each in rule.source)
+    renamed = tuple(substitute(each, swap) for each in rule.source)
     return (
         _exchanged(renamed, path) == rule.source
         and _same_conditions(rule, swap)
@@ -108,7 +106,7 @@ def _is_symmetric(rule: Rule, path: Path, operator: Apply) -> bool:
     )
 
 
-def _same_conditions(rule: Rule, swap: dict[str, Part]) -> bool:
+def _same_conditions(rule: Rule, swap: dict[Part, Part]) -> bool:
     for terms in (rule.conditions, rule.restrictions):
         if {plain(substitute(term, swap)) for term in terms} != {plain(term) for term in terms}:
             return False
@@ -131,38 +129,29 @@ def plain(part: Part | None) -> str:
     return str(part)
 
 
-def _swap(first: Expression, second: Expression) -> dict[str, Part] | None:
+def _swap(first: Expression, second: Expression) -> dict[Part, Part] | None:
     """Return the exchange of names that turns each expression into the other; None if none does."""
-    swap: dict[str, Part] = {}
+    swap: dict[Part, Part] = {}
     todo: list[tuple[Part | None, Part | None]] = [(first, second)]
     while todo:
         left, right = todo.pop()
         if isinstance(left, (Variable, Name)) and type(left) is type(right):
-            for name, value in ((left, right), (right, left)):
-                if swap.setdefault(str(name), value) != value:
-                    return None
-        elif isinstance(left, Apply) and isinstance(right, Apply):
-            if (left.op, left.output) != (right.op, right.output):
+            if swap.setdefault(left, right) != right or swap.setdefault(right, left) != left:
                 return None
-            if len(left.inputs) != len(right.inputs):
-                return None
-            if [name for name, _ in left.attributes] != [name for name, _ in right.attributes]:
-                return None
-            todo += zip(left.inputs, right.inputs, strict=True)
-            todo += [
-                (mine, yours)
-                for (_, mine), (_, yours) in zip(left.attributes, right.attributes, strict=True)
-            ]
-        elif isinstance(left, (Call, Array)) and isinstance(right, (Call, Array)):
-            if left.function != right.function or len(left.arguments) != len(right.arguments):
-                return None
-            todo += zip(left.arguments, right.arguments, strict=True)
-        elif isinstance(left, Literal) and isinstance(right, Literal):
-            if left != right:
-                return None
-        elif left is not None or right is not None:
+        elif _head(left) != _head(right):
             return None
+        else:
+            todo += zip(children(left), children(right), strict=True)
     return swap
+
+
+def _head(part: Part | None) -> object:
+    """Return what a part is apart from what it is made of."""
+    if isinstance(part, Apply):
+        return part.op, part.output, len(part.inputs), [name for name, _ in part.attributes]
+    if isinstance(part, (Call, Array)):
+        return part.function, len(part.arguments)
+    return part
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,7 +159,6 @@ class Join:
     """How a search finds one more expression of a source.
 
     Attributes:
-      pattern: the pattern of the expression.
       variable: number of a variable that is already bound at that time.
       path: positions of inputs that lead from the expression's root to the variable.
       above: the expressions, by their order in the search, whose roots must have smaller numbers
@@ -228,15 +216,10 @@ def make_start(
     first: int,
     pairs: tuple[tuple[int, int], ...],
 ) -> Start:
-    """Plan a search that begins with one pattern.
+    """Plan a search that begins with the pattern of index `first`.
 
     Each next pattern is the one with the shortest path from its root to a variable that is bound.
-
-    Args:
-      order: index of the source in `orders(rule)`.
-      patterns: patterns of the source's expressions.
-      first: index of the pattern to begin with.
-      pairs: pairs of pattern indices (i, j); the root of i must have the smaller number.
+    For each pair of pattern indices (i, j), the root of i must have the smaller number.
     """
     sequence, joins = [first], []
     bound = set(patterns[first].paths)

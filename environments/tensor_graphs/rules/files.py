@@ -58,9 +58,7 @@ class RuleFile:
     """A file of rules.
 
     Attributes:
-      rules: the rules.
       origins: GENERATED, WRITTEN or IMPORTED, by name of the rule.
-      provenance: how the file was made.
       instances: number of instances in which a rule was verified, by name of the rule; rules for
         which it is not known are missing.
     """
@@ -80,12 +78,10 @@ class RuleFile:
 def load(
     path: str | pathlib.Path | None = None, strict: bool = False, contrib: bool = False
 ) -> tuple[Rule, ...]:
-    """Return the rules of a file, all of them verified.
+    """Return the rules of a file, all of them verified; by default those of the package.
 
-    Args:
-      path: the file; by default the rules that come with the package.
-      strict: whether to leave out rules that may change NaN or infinity, or may lose digits.
-      contrib: whether to add those for operators that onnxruntime alone has.
+    With `strict`, rules are left out that may change NaN or infinity, or may lose digits. With
+    `contrib`, those for operators that onnxruntime alone has are added.
 
     Raises:
       UserError: the file does not exist, holds no rules, or holds a wrong rule.

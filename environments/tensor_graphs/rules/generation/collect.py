@@ -22,13 +22,7 @@ _FEW = 200
 
 @dataclasses.dataclass(frozen=True)
 class Thoroughness:
-    """How thoroughly rules are verified before they are kept.
-
-    Attributes:
-      num_instances: number of instances of each rule to test with each seed.
-      seeds: seeds of the verification; a rule is verified once with each.
-      num_jobs: number of processes.
-    """
+    """How thoroughly rules are verified before they are kept."""
 
     num_instances: int = 1000
     seeds: tuple[int, ...] = (1, 2, 3)
@@ -47,18 +41,9 @@ def make_rules(
 ) -> RuleFile:
     """Verify written rules, generate others, and return all that are right.
 
-    Args:
-      written: rules that people wrote; wrong ones are left out and reported.
-      seed: seed of everything random in the generation of rules.
-      max_size: largest number of operators in a generated source; by default that of the
-        vocabulary.
-      thoroughness: how to verify the rules.
-      vocabularies: what to generate rules from.
-      earlier: a file that was made before. What it verified is not verified again, its generated
-        rules are taken instead of new ones, and its written rules need the conditions that they
-        have there.
-      command: command that makes the same file again; recorded in the file.
-      progress_fn: called with a line of text on what was done.
+    What the file `earlier` verified is not verified again, its generated rules are taken instead of
+    new ones, and its written rules need the conditions that they have there. `command`, which makes
+    the same file again, is recorded in it. `max_size` is that of the vocabulary by default.
     """
     thoroughness = thoroughness or Thoroughness()
     few = min(_FEW, thoroughness.num_instances)

@@ -23,11 +23,7 @@ import numpy as np
 from environments.tensor_graphs.graph.nodes import Attributes, TensorType
 from environments.tensor_graphs.operators import table
 from environments.tensor_graphs.operators.field import Field
-from environments.tensor_graphs.operators.operator import (
-    FLOAT_TYPES,
-    OperatorError,
-    num_elements,
-)
+from environments.tensor_graphs.operators.operator import FLOAT_TYPES, OperatorError, num_elements
 from environments.tensor_graphs.rules.language import terms
 from environments.tensor_graphs.rules.language.computations import MAX_ELEMENTS
 from environments.tensor_graphs.rules.language.expressions import (
@@ -48,10 +44,6 @@ class Move:
     """An operator with attributes, from which expressions are built.
 
     Attributes:
-      op: name of the operator.
-      arity: number of inputs.
-      attributes: (name, term) pairs.
-      outputs: number of outputs.
       excluded: leaves that are not its first input.
       is_distinct: whether its two inputs differ.
     """
@@ -150,7 +142,6 @@ class Entry:
     """An expression and its values in the worlds.
 
     Attributes:
-      expression: the expression.
       size: number of operators in the expression; repeated ones count each time.
       prints: the fingerprint of its value in each world; None where it has no value.
       values: these values; none are kept of the largest expressions, which are most, because no

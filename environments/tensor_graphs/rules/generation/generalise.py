@@ -31,11 +31,7 @@ from environments.tensor_graphs.rules.language.expressions import (
     parts,
     variables,
 )
-from environments.tensor_graphs.rules.language.rule import (
-    Rule,
-    RuleError,
-    with_computed_attributes,
-)
+from environments.tensor_graphs.rules.language.rule import Rule, RuleError, with_computed_attributes
 from environments.tensor_graphs.rules.language.terms import holds
 from environments.tensor_graphs.rules.verification.instances import Instance, InstanceDrawer
 from environments.tensor_graphs.rules.verification.verify import needs, problem_in, verify
@@ -253,7 +249,7 @@ def without_needless(rule: Rule, num_instances: int, seed: int = 0) -> Rule:
     output must have.
     """
     for condition in rule.conditions:
-        if needs(rule, condition, 10 * num_instances, seed) is not None:
+        if needs(rule, condition, 10 * num_instances, seed):
             continue
         others = tuple(term for term in rule.conditions if term != condition)
         wider = dataclasses.replace(rule, conditions=others)

@@ -31,10 +31,7 @@ from environments.tensor_graphs.rules.generation.generalise import (
 )
 from environments.tensor_graphs.rules.generation.prune import Rewriter, canonical, without_common
 from environments.tensor_graphs.rules.generation.vocabularies import Vocabulary
-from environments.tensor_graphs.rules.language.expressions import (
-    parse_term,
-    parts,
-)
+from environments.tensor_graphs.rules.language.expressions import parse_term, parts
 from environments.tensor_graphs.rules.language.rule import Rule, RuleError
 from environments.tensor_graphs.rules.verification.instances import InstanceDrawer
 from environments.tensor_graphs.rules.verification.verify import needs, verify
@@ -56,10 +53,8 @@ class Generator:
     """Generates rules, vocabulary by vocabulary.
 
     Args:
-      seed: seed of everything random.
       max_size: largest number of operators in an expression; by default that of the vocabulary.
       rules: rules that exist already; rules that they imply are not generated.
-      num_instances: number of instances in which a rule must be right.
 
     Attributes:
       rules: the rules that were found, right and new.
@@ -263,7 +258,6 @@ class Generator:
 
 
 def _with_ranks(rule: Rule, ranks: Mapping[str, int]) -> Rule:
-    """Return a rule on the condition that its variables have these ranks."""
     conditions = tuple(
         parse_term(f"(= (rank ?{name}) {ranks[name]})") for name in rule.variables if name in ranks
     )

@@ -52,11 +52,11 @@ def canonical(rule: Rule) -> str:
         pairs = zip(sources, rule.target, strict=True)
         for arranged in itertools.permutations(pairs) if len(sources) < 4 else [tuple(pairs)]:
             old, new = zip(*arranged, strict=True)
-            values: dict[str, Part] = {}
+            values: dict[Part, Part] = {}
             for number, name in enumerate(variables(*old)):
-                values[f"?{name}"] = Variable(f"v{number}")
+                values[Variable(name)] = Variable(f"v{number}")
             for number, name in enumerate(names(*old)):
-                values[f"${name}"] = Name(f"n{number}")
+                values[Name(name)] = Name(f"n{number}")
             renamed = [str(substitute(root, values)) for root in old]
             renamed += [plain(substitute(root, values)) for root in new]
             conditions = sorted(str(substitute(condition, values)) for condition in rule.conditions)
@@ -89,23 +89,12 @@ def without_common(rule: Rule) -> Iterator[Rule]:
     for part in sorted(inside, key=str, reverse=True):
         if not any(part in tuple(parts(root)) for root in rule.target):
             continue
-        new = Variable(_COMMON)
-        try:
-            yield dataclasses.replace(
-                rule,
-                source=tuple(_replaced(root, part, new) for root in rule.source),
-                target=tuple(_replaced(root, part, new) for root in rule.target),
-            )
-        except RuleError:
-            continue
-
-
-def _replaced(expression: Expression, old: Expression, new: Expression) -> Expression:
-    if expression == old:
-        return new
-    if not isinstance(expression, Apply):
-        return expression
-    return expression.with_inputs(lambda operand: _replaced(operand, old, new))
+        new: dict[Part, Part] = {part: Variable(_COMMON)}
+        source, target = (
+            tuple(substitute(root, new) for root in side) for side in (rule.source, rule.target)
+        )
+        with contextlib.suppress(RuleError):
+            yield dataclasses.replace(rule, source=source, target=target)
 
 
 class _Direction:

@@ -26,12 +26,7 @@ class Vocabulary:
     """Operators and operands that expressions are built from.
 
     Attributes:
-      name: name of the vocabulary, for the command line.
-      leaves: variables and constants.
-      moves: operators with their attributes.
       world_fn: draws the shapes and attributes of a random world.
-      max_size: largest number of operators in an expression.
-      num_worlds: number of worlds to compute expressions in.
       is_exhaustive: whether rules are made as TASO makes them: each pair of equal expressions
         counts, in both directions, and a source may have computed attributes.
       ranks: the ranks that the specifications of the operators imply, by variable. They become

@@ -69,7 +69,7 @@ class Computation:
     def add(
         self, op: str, inputs: Sequence[Ref | None], values: Mapping[str, Any], output: int = 0
     ) -> Ref:
-        """Add an operation.
+        """Add an operation and return one of its outputs.
 
         Args:
           op: name of the operator.
@@ -115,33 +115,25 @@ class Computation:
         }
         return self.add(expression.op, inputs, values, expression.output)
 
-    def run(
-        self,
-        tensors: Mapping[str, np.ndarray],
-        algebra: Any,
-        values: list[tuple[np.ndarray, ...]] | None = None,
-    ) -> list[tuple[np.ndarray, ...]]:
-        """Compute the values of all steps.
+    def run(self, tensors: Mapping[str, np.ndarray], algebra: Any) -> list[tuple[np.ndarray, ...]]:
+        """Compute the outputs of all steps with an algebra, from the arrays of the inputs by name.
 
-        Args:
-          tensors: arrays of the inputs, by name.
-          algebra: the algebra to compute with. Constants of floating-point types are converted to
-            its numbers.
-          values: those of the first steps, from an earlier run; the others are added to them.
-
-        Returns:
-          For each step, the arrays of its outputs.
+        Constants of floating-point types are converted to the algebra's numbers. NumPy does not
+        warn of overflow, or of what has no value.
         """
-        values = [] if values is None else values
-        for step in self.steps[len(values) :]:
-            if step.op == INPUT:
-                values.append((tensors[input_name(step)],))
-            elif step.value is not None:
-                is_number = step.value.dtype.name in FLOAT_TYPES and hasattr(algebra, "embed")
-                values.append((algebra.embed(step.value) if is_number else step.value,))
-            else:
-                arrays = [values[ref.node][ref.output] for ref in step.inputs if ref is not None]
-                values.append(table.evaluate(step.op, arrays, step.attributes, algebra))
+        values: list[tuple[np.ndarray, ...]] = []
+        with np.errstate(all="ignore"):
+            for step in self.steps:
+                if step.op == INPUT:
+                    values.append((tensors[input_name(step)],))
+                elif step.value is not None:
+                    is_number = step.value.dtype.name in FLOAT_TYPES and hasattr(algebra, "embed")
+                    values.append((algebra.embed(step.value) if is_number else step.value,))
+                else:
+                    arrays = [
+                        values[ref.node][ref.output] for ref in step.inputs if ref is not None
+                    ]
+                    values.append(table.evaluate(step.op, arrays, step.attributes, algebra))
         return values
 
     def below(self, refs: Sequence[Ref]) -> set[int]:

@@ -27,6 +27,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 from environments.tensor_graphs.graph.nodes import Scalar
 
@@ -91,7 +92,6 @@ class Apply:
     """An output of an operator.
 
     Attributes:
-      op: ONNX's name of the operator.
       inputs: the inputs; None for an optional one that is left out.
       attributes: (name, term) pairs, sorted by name; attributes that are missing have the default.
       output: index of the output.
@@ -124,7 +124,6 @@ class Array:
     Attributes:
       function: name of the function that makes it, one of `terms.ARRAYS`; in a source only "full",
         with one argument.
-      arguments: arguments of the function.
     """
 
     function: str
@@ -148,11 +147,14 @@ def parts(part: Part | None) -> Iterator[Part]:
         if part is None:
             continue
         yield part
-        if isinstance(part, Apply):
-            waiting += [value for _, value in reversed(part.attributes)]
-            waiting += reversed(part.inputs)
-        elif isinstance(part, (Array, Call)):
-            waiting += reversed(part.arguments)
+        waiting += reversed(children(part))
+
+
+def children(part: Part | None) -> tuple[Part | None, ...]:
+    """Return what a part is directly made of: inputs, then values of attributes; or arguments."""
+    if isinstance(part, Apply):
+        return (*part.inputs, *[value for _, value in part.attributes])
+    return part.arguments if isinstance(part, (Array, Call)) else ()
 
 
 def variables(*roots: Part | None) -> tuple[str, ...]:
@@ -170,31 +172,20 @@ def _mentioned(kind: type[Variable | Name], roots: Iterable[Part | None]) -> tup
     return tuple(dict.fromkeys(mentions))
 
 
-def substitute(part: Part, values: Mapping[str, Part]) -> Part:
-    """Replace variables and attributes.
+def substitute(part: Any, values: Mapping[Part, Part]) -> Any:
+    """Return an expression or term with others in the place of some of its parts.
 
-    Args:
-      part: an expression or a term.
-      values: what to put in place of variables ("?x") and attributes ("$s"), by their texts.
-
-    Raises:
-      ExpressionError: a value does not fit its place, such as a term as an operator's input.
+    What takes the place of a tensor is one, and of a term a term.
     """
-    if isinstance(part, (Variable, Name)):
-        return values.get(str(part), part)
+    if part in values:
+        return values[part]
     if isinstance(part, Apply):
         inputs = tuple(operand and substitute(operand, values) for operand in part.inputs)
         attributes = tuple((name, substitute(value, values)) for name, value in part.attributes)
-        if any(isinstance(operand, (Literal, Name, Call)) for operand in inputs):
-            raise ExpressionError(f"{part.op}: an input is no tensor")
-        if any(isinstance(value, (Variable, Apply, Array)) for _, value in attributes):
-            raise ExpressionError(f"{part.op}: an attribute is a tensor")
-        return Apply(part.op, inputs, attributes, part.output)  # type: ignore[arg-type]
+        return Apply(part.op, inputs, attributes, part.output)
     if isinstance(part, (Array, Call)):
         arguments = tuple(substitute(argument, values) for argument in part.arguments)
-        if any(isinstance(argument, (Apply, Array)) for argument in arguments):
-            raise ExpressionError(f"{part.function}: an argument is no variable")
-        return type(part)(part.function, arguments)  # type: ignore[arg-type]
+        return type(part)(part.function, arguments)
     return part
 
 

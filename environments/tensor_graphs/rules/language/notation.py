@@ -18,7 +18,7 @@ target, each an expression or a tuple of them, and then the conditions:
 A parameter may be annotated: Constant is a tensor that depends on constants alone (a restriction);
 Scalar is a tensor with one element (a condition); ConstantScalar is both; Attribute is an attribute
 of an operator. A condition in `only_where` is a restriction: it says where the rule is worth
-trying, not where it is right. `with_bias` makes two rules of one function, and `rules` many:
+trying, not where it is right. `rules` makes many rules of one function, `with_bias` two of each:
 
   @rules
   def without_effect(x):
@@ -65,16 +65,11 @@ def _reflected(name: str) -> Callable[[Any, object], Any]:
 
 
 def _property(function: str) -> Any:
-    """Return the property of a tensor that one of `terms.FUNCTIONS` computes."""
     return property(lambda tensor: call(function, tensor))
 
 
 class Quantity:
-    """A term with Python's operators: a size, an attribute or a truth value.
-
-    Attributes:
-      term: the term as data.
-    """
+    """A term with Python's operators: a size, an attribute or a truth value."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -100,19 +95,12 @@ class Quantity:
     __lt__, __le__, __gt__, __ge__ = map(_infix, ("<", "<=", ">", ">="))
     __add__, __sub__, __mul__, __truediv__ = map(_infix, ("+", "-", "*", "/"))
     __radd__, __rsub__, __rmul__, __rtruediv__ = map(_reflected, ("+", "-", "*", "/"))
-    __floordiv__, __mod__ = map(_infix, ("//", "mod"))
 
 
 class Tensor:
     """An expression with Python's operators.
 
-    Attributes:
-      expression: the expression as data.
-      dtype: the type of the tensor's elements.
-      rank: the tensor's number of axes.
-      shape: the tensor's sizes, a list.
-      size: the tensor's number of elements.
-      is_constant: whether the tensor depends on constants alone.
+    Its `size` is its number of elements; `is_constant` tells whether it depends on constants alone.
     """
 
     def __init__(self, expression: Expression) -> None:
@@ -214,6 +202,16 @@ def array(function: str, *arguments: object) -> Tensor:
     return Tensor(Array(function, tuple(map(_term, arguments))))
 
 
+def tensors(names: str) -> list[Tensor]:
+    """Return the variables of these names, which spaces separate."""
+    return [Tensor(Variable(name)) for name in names.split()]
+
+
+def attributes(names: str) -> dict[str, Quantity]:
+    """Return the attributes of these names, which spaces separate, by name."""
+    return {name: Quantity(Name(name)) for name in names.split()}
+
+
 permute = functools.partial(call, "permute")
 """A list in another order; of permutations, the second applied after the first."""
 
@@ -266,20 +264,8 @@ def rule(function: Callable[..., Any]) -> Rule:
     Raises:
       RuleError: the function does not describe a rule.
     """
-    return _described(function.__name__, function, {})
-
-
-def with_bias(*biases: str) -> Callable[[Callable[..., Any]], tuple[Rule, Rule]]:
-    """Make two rules of a function, NAME and NAME_with_bias; used as a decorator.
-
-    Args:
-      *biases: parameters that NAME lacks. They are zero in its sums and products, and left out as
-        inputs of its operators.
-    """
-    return lambda function: (
-        _described(function.__name__, function, dict.fromkeys(biases, NO_BIAS)),
-        _described(f"{function.__name__}_with_bias", function, {}),
-    )
+    (described,) = _described(function)
+    return described
 
 
 def rules(function: Callable[..., Mapping[str, Any]]) -> tuple[Rule, ...]:
@@ -290,9 +276,22 @@ def rules(function: Callable[..., Mapping[str, Any]]) -> tuple[Rule, ...]:
     Raises:
       RuleError: the function does not describe rules.
     """
-    symbols = _symbols(function)
-    table = function(*(symbol for symbol, _ in symbols.values()))
-    return tuple(_conditioned(name, row, symbols) for name, row in table.items())
+    return tuple(_described(function))
+
+
+def with_bias(*biases: str) -> Callable[[Callable[..., Any]], tuple[Rule, ...]]:
+    """Make two rules, NAME and NAME_with_bias, of each that a function describes; a decorator.
+
+    NAME lacks these parameters: they are zero in its sums and products, and no inputs of operators.
+    """
+
+    def decorate(function: Callable[..., Any]) -> tuple[Rule, ...]:
+        described: list[Rule] = []
+        for plain, whole in zip(_described(function, biases), _described(function), strict=True):
+            described += [plain, dataclasses.replace(whole, name=f"{whole.name}_with_bias")]
+        return tuple(described)
+
+    return decorate
 
 
 _Symbols = Mapping[str, tuple[Tensor | Quantity, Sequence[object]]]
@@ -316,11 +315,13 @@ def _symbols(function: Callable[..., Any]) -> _Symbols:
     return symbols
 
 
-def _described(name: str, function: Callable[..., Any], fixed: Mapping[str, object]) -> Rule:
-    """Make a rule of a function, some of whose parameters are fixed."""
+def _described(function: Callable[..., Any], without: Sequence[str] = ()) -> list[Rule]:
+    """Make the rule or the rules of a function, without some of its biases."""
     symbols = _symbols(function)
-    arguments = [fixed.get(key, symbol) for key, (symbol, _) in symbols.items()]
-    return _conditioned(name, function(*arguments), symbols)
+    arguments = [NO_BIAS if key in without else symbol for key, (symbol, _) in symbols.items()]
+    result = function(*arguments)
+    rows = result if isinstance(result, Mapping) else {function.__name__: result}
+    return [_conditioned(name, row, symbols) for name, row in rows.items()]
 
 
 def _conditioned(name: str, row: object, symbols: _Symbols) -> Rule:
@@ -345,13 +346,9 @@ def _kind(name: str, parameter: inspect.Parameter) -> type | None:
 
 
 def make_rule(name: str, source: object, target: object, *conditions: object) -> Rule:
-    """Make a rule from its parts.
+    """Make a rule from its source, a Tensor or several, and its target, as many Tensors.
 
-    Args:
-      name: name of the rule.
-      source: a Tensor, or a tuple or list of several.
-      target: what replaces the source: as many Tensors.
-      *conditions: Quantities for conditions, Restrictions for restrictions.
+    The conditions are Quantities for conditions and Restrictions for restrictions.
 
     Raises:
       RuleError: the parts make no rule.

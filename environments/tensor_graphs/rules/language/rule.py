@@ -38,13 +38,14 @@ from environments.tensor_graphs.rules.language.expressions import (
     Part,
     Term,
     Variable,
+    children,
     names,
     parse,
     parse_term,
     parts,
     variables,
 )
-from environments.tensor_graphs.rules.language.terms import ARRAYS, FUNCTIONS
+from environments.tensor_graphs.rules.language.terms import ARRAYS, FUNCTIONS, takes
 
 FLOAT, SIGNED, UNSIGNED, OTHER = GROUPS = ("float", "signed", "unsigned", "other")
 
@@ -114,13 +115,8 @@ class Rule:
     @property
     def constants(self) -> frozenset[str]:
         """Variables whose tensors must be constants for the rule to be tried."""
-        return frozenset(
-            variable.name
-            for restriction in self.restrictions
-            if isinstance(restriction, Call) and restriction.function == "constant"
-            for variable in restriction.arguments
-            if isinstance(variable, Variable)
-        )
+        terms = (term for term in self.restrictions if isinstance(term, Call))
+        return frozenset(variables(*[term for term in terms if term.function == "constant"]))
 
     @functools.cached_property
     def only_removes(self) -> bool:
@@ -237,15 +233,13 @@ def _problems(rule: Rule) -> Iterator[str]:
 def _bound_names(source: Iterable[Part]) -> Iterator[Name]:
     """Yield the names that a source binds: those that are an attribute, or an element of a list."""
     for part in source:
-        values: tuple[Any, ...] = ()
-        if isinstance(part, Apply):
-            values = tuple(value for _, value in part.attributes)
-        elif isinstance(part, Array):
-            values = part.arguments
-        for value in values:
-            is_list = isinstance(value, Call) and value.function == "list"
-            inside = value.arguments if is_list else (value,)
-            yield from (element for element in inside if isinstance(element, Name))
+        for value in children(part) if isinstance(part, (Apply, Array)) else ():
+            elements = (
+                value.arguments
+                if isinstance(value, Call) and value.function == "list"
+                else (value,)
+            )
+            yield from (element for element in elements if isinstance(element, Name))
 
 
 def _part_problems(part: Part) -> Iterator[str]:
@@ -257,8 +251,7 @@ def _part_problems(part: Part) -> Iterator[str]:
     if function is None:
         yield f"no function is called {part.function!r}"
         return
-    fewest, most = function.num_arguments
-    if not fewest <= len(part.arguments) <= most:
+    if not takes(function, len(part.arguments)):
         yield f"{part}: {len(part.arguments)} arguments of {part.function}"
     if not function.takes_tensors and any(
         isinstance(argument, Variable) for argument in part.arguments

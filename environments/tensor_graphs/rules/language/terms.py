@@ -42,8 +42,6 @@ class Bindings:
     """The tensors and values that the variables and attributes of a rule stand for.
 
     Attributes:
-      types: types of the tensors, by name of the variable.
-      attributes: values of the attributes, by name.
       constants: names of the variables whose tensors depend on constants alone.
       opset: the version of ONNX's operators that the model may use.
     """
@@ -120,12 +118,7 @@ def _tensor(variable: Variable, bindings: Bindings) -> Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-    """The argument that a function gets for a variable.
-
-    Attributes:
-      type: type of the tensor.
-      is_constant: whether the tensor depends on constants alone.
-    """
+    """The argument that a function gets for a variable."""
 
     type: TensorType
     is_constant: bool
@@ -157,18 +150,17 @@ class Function:
     takes_tensors: bool = False
     is_lazy: bool = False
 
-    @functools.cached_property
-    def num_arguments(self) -> tuple[int, float]:
-        """The smallest and the largest number of arguments."""
-        if self.is_lazy:
-            return 0, math.inf
-        parameters = inspect.signature(self.compute).parameters.values()
-        is_variadic = any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters)
-        fixed = [
-            parameter for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL
-        ]
-        needed = sum(parameter.default is parameter.empty for parameter in fixed)
-        return needed, math.inf if is_variadic else len(fixed)
+
+@functools.cache
+def takes(function: Function, count: int) -> bool:
+    """Return whether a function can be called with this many arguments."""
+    if function.is_lazy:
+        return True
+    try:
+        inspect.signature(function.compute).bind(*range(count))
+    except TypeError:
+        return False
+    return True
 
 
 def _equal(left: Any, right: Any) -> bool:
@@ -233,16 +225,10 @@ def _symbolic(compute: Callable[[list[Any]], Dimension], values: tuple) -> int |
     return Size(size) if isinstance(size, str) else size
 
 
-def _element(values: tuple, index: int) -> Any:
+def _element(values: tuple, index: int | slice) -> Any:
     if not isinstance(values, tuple):
         raise TermError(f"{values!r} is no list")
     return values[index]
-
-
-def _slice(values: tuple, start: int, stop: int | None = None) -> tuple:
-    if not isinstance(values, tuple):
-        raise TermError(f"{values!r} is no list")
-    return values[start:stop]
 
 
 def _replaced(values: tuple, index: int, value: Any) -> tuple:
@@ -274,25 +260,6 @@ def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(order.index(place) for place in range(len(order)))
 
 
-def _axis(axis: int, rank: int) -> int:
-    if not -rank <= axis < rank:
-        raise TermError(f"axis {axis} of a tensor of rank {rank}")
-    return axis % rank
-
-
-def _broadcast(*shapes: tuple) -> tuple:
-    """Return the shape of an elementwise operator's output."""
-    rank = max(len(shape) for shape in shapes)
-    sizes: list[Any] = [1] * rank
-    for shape in shapes:
-        for position, size in enumerate(shape, rank - len(shape)):
-            if sizes[position] == 1:
-                sizes[position] = size
-            elif size != 1 and not _equal(sizes[position], size):
-                raise TermError(f"{shapes} do not broadcast")
-    return tuple(sizes)
-
-
 def _not(value: Any) -> bool:
     if not isinstance(value, bool):
         raise TermError(f"{value!r} is no truth")
@@ -311,11 +278,6 @@ def _or(arguments: tuple, bindings: Bindings) -> bool:
     return any(holds(argument, bindings) for argument in arguments)
 
 
-def _if(arguments: tuple, bindings: Bindings) -> Any:
-    condition, yes, no = arguments
-    return evaluate(yes if evaluate(condition, bindings) is True else no, bindings)
-
-
 FUNCTIONS: Mapping[str, Function] = {
     # Functions of tensors.
     "dtype": _of_tensor(lambda tensor: tensor.type.dtype),
@@ -329,26 +291,17 @@ FUNCTIONS: Mapping[str, Function] = {
     "-": _of_numbers(lambda left, right: left - right),
     "*": Function(_multiply),
     "/": Function(_divide),
-    "//": _of_numbers(lambda left, right: left // right),
-    "mod": _of_numbers(lambda left, right: left % right),
-    "min": _of_numbers(lambda *values: min(values)),
-    "max": _of_numbers(lambda *values: max(values)),
-    "sqrt": Function(lambda value: math.sqrt(value)),
-    "axis": Function(_axis),
     # Functions of lists.
     "list": Function(lambda *values: tuple(values)),
     "nth": Function(_element),
     "length": Function(lambda values: len(values)),
-    "slice": Function(_slice),
+    "slice": Function(lambda values, start, stop=None: _element(values, slice(start, stop))),
     "set": Function(_replaced),
     "concat": Function(_concat),
     "repeat": Function(lambda value, times: (value,) * times),
     "range": Function(lambda start, stop: tuple(range(start, stop))),
-    "sum": Function(lambda values: FUNCTIONS["+"].compute(*values)),
-    "product": Function(lambda values: _multiply(1, *values)),
     "permute": Function(_permuted),
     "inverse": Function(_inverse),
-    "broadcast": Function(_broadcast),
     "in": Function(lambda value, values: any(_equal(value, option) for option in values)),
     # Truth values.
     "=": Function(_equal),
@@ -360,7 +313,6 @@ FUNCTIONS: Mapping[str, Function] = {
     "not": Function(_not),
     "and": Function(_and, is_lazy=True),
     "or": Function(_or, is_lazy=True),
-    "if": Function(_if, is_lazy=True),
     # A function of the model.
     "opset": Function(lambda arguments, bindings: bindings.opset, is_lazy=True),
 }

@@ -20,20 +20,19 @@ from environments.tensor_graphs.rules.library.parts import PLAIN, WINDOW, factor
 
 
 @with_bias("a", "b")
-def sum_of_convs(x, v, w, a, b):
-    return (
-        op.Conv(x, v, a, **WINDOW) + op.Conv(x, w, b, **WINDOW),
-        op.Conv(x, v + w, a + b, **WINDOW),
-        v.shape == w.shape,
-    )
-
-
-@with_bias("a", "b")
-def sum_of_convs_of_images(x, y, v, w, a, b):
-    return (
-        op.Conv(x, v, a, **PLAIN) + op.Conv(y, w, b, **PLAIN),
-        op.Conv(op.Concat(x, y, axis=1), op.Concat(v, w, axis=1), a + b, **PLAIN),
-    )
+def sums_of_convs(x, y, v, w, a, b):
+    """Convolutions of one image, or of several."""
+    return {
+        "sum_of_convs": (
+            op.Conv(x, v, a, **WINDOW) + op.Conv(x, w, b, **WINDOW),
+            op.Conv(x, v + w, a + b, **WINDOW),
+            v.shape == w.shape,
+        ),
+        "sum_of_convs_of_images": (
+            op.Conv(x, v, a, **PLAIN) + op.Conv(y, w, b, **PLAIN),
+            op.Conv(op.Concat(x, y, axis=1), op.Concat(v, w, axis=1), a + b, **PLAIN),
+        ),
+    }
 
 
 # A kernel of one pixel is a kernel of 3 × 3 with zeros around its middle.

@@ -6,28 +6,26 @@ way of writing a computation; these rules recognise what exporters and the other
 
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
 
-# ruff: noqa: D103 (a rule's code says what it does)
-
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from environments.tensor_graphs.rules.language.expressions import Name, Variable
 from environments.tensor_graphs.rules.language.notation import (
     Attribute,
     Quantity,
     Tensor,
     any_of,
+    attributes,
     call,
     concat,
     make_rule,
     numbers,
     only_where,
     op,
-    rule,
     rules,
+    tensors,
 )
 from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.rules.library.parts import (
@@ -48,7 +46,7 @@ def _attention(
     name: str, scaled: Callable[[Tensor, Tensor], Tensor], scale: Quantity | float, masked: bool
 ) -> Rule:
     """Make the rule for one way of scaling; query, key and value are [N, T, heads, size]."""
-    q, k, v, m = (Tensor(Variable(letter)) for letter in "qkvm")
+    q, k, v, m = tensors("q k v m")
     scores = scaled(op.Transpose(q, perm=(0, 2, 1, 3)), op.Transpose(k, perm=(0, 2, 3, 1)))
     n, t, h, s = q.dim(0), q.dim(1), q.dim(2), k.dim(1)
     conditions = [k.dim(0) == n, v.dim(0) == n, k.dim(2) == h, v.dim(2) == h]
@@ -69,7 +67,7 @@ def _attention(
     )
 
 
-_C = Quantity(Name("c"))
+(_C,) = attributes("c").values()
 _WAYS: tuple[tuple[str, Callable[[Tensor, Tensor], Tensor], Quantity | float], ...] = (
     ("unscaled", lambda q, k: q @ k, 1.0),
     ("scaled", lambda q, k: (q @ k) * _C, _C),
@@ -92,9 +90,9 @@ def _attentions() -> Iterator[Rule]:
 
 def _whole_attentions() -> Iterator[Rule]:
     """Attention of the same rows with its three products, as PyTorch's exporter writes it."""
-    x, m = Tensor(Variable("x")), Tensor(Variable("m"))
-    names, s = ("query", "key", "value"), Quantity(Name("s"))
-    weights, biases = ([Tensor(Variable(f"{kind}_{name}")) for name in names] for kind in "wb")
+    x, m, *weights = tensors("x m w_query w_key w_value")
+    biases = tensors("b_query b_key b_value")
+    (s,) = attributes("s").values()
     query, key, value = (
         op.Reshape(x @ weight + bias, shape=s) for weight, bias in zip(weights, biases, strict=True)
     )
@@ -132,7 +130,7 @@ def _whole_attentions() -> Iterator[Rule]:
 
 def _packed_heads() -> Iterator[Rule]:
     """Query, key and value that a Gather takes apart after one Transpose."""
-    x = Tensor(Variable("x"))
+    (x,) = tensors("x")
     split = op.Split(x, axis=2, split=(1, 1, 1))
     for place in range(3):
         part = op.Reshape(split.output(place), shape=(x.dim(0), x.dim(1), x.dim(3), x.dim(4)))
@@ -146,11 +144,9 @@ def _packed_heads() -> Iterator[Rule]:
 
 def _projections() -> Iterator[Rule]:
     """Attention of three products of the same rows, or of three parts of one."""
-    x, m = Tensor(Variable("x")), Tensor(Variable("m"))
-    h, c = Quantity(Name("h")), Quantity(Name("c"))
-    s = Quantity(Name("s"))
-    names = ("query", "key", "value")
-    weights, biases = ([Tensor(Variable(f"{kind}_{name}")) for name in names] for kind in "wb")
+    x, m, *weights = tensors("x m w_query w_key w_value")
+    biases = tensors("b_query b_key b_value")
+    h, c, s, d = attributes("h c s d").values()
     w, b = weights[0], biases[0]
     pairs = list(zip(weights, biases, strict=True))
     alike = [matrix.shape == w.shape for matrix in weights[1:]]
@@ -160,7 +156,7 @@ def _projections() -> Iterator[Rule]:
     rows = op.Reshape(x, shape=concat(s[:-1], x.shape[-1:]))
 
     def parts(product: Tensor, shape: Quantity | None, axis: int) -> list[Tensor]:
-        split = op.Split(product, axis=axis, split=(Quantity(Name("d")),) * 3)
+        split = op.Split(product, axis=axis, split=(d, d, d))
         outputs = [split, split.output(1), split.output(2)]
         return outputs if shape is None else [op.Reshape(y, shape=shape) for y in outputs]
 
@@ -205,46 +201,37 @@ def _fits(x: Tensor, y: Tensor, *vectors: Tensor) -> list[Any]:
     return [any_of(x.rank == 2, x.rank == 3), y.shape == x.shape, *shapes]
 
 
-@rule
-def contrib_layer_norm_of_sum(x, y, g, b, e: Attribute, axis: Attribute):
-    return (
-        op.LayerNormalization(x + y, g, b, axis=axis, epsilon=e),
-        op.SkipLayerNormalization(x, y, g, b, epsilon=e),
-        axis == x.rank - 1,
-        *_fits(x, y, g, b),
-    )
-
-
-@rule
-def contrib_layer_norm_chain_of_sum(x, y, g, b, e: Attribute, axis: Attribute):
-    return (
-        layer_norm(x + y, g, b, e, axis),
-        op.SkipLayerNormalization(x, y, g, b, epsilon=e),
-        axis == x.rank - 1,
-        *_fits(x, y, g, b),
-    )
-
-
-@rule
-def contrib_sum_beside_its_layer_norm(x, y, g, b, e: Attribute):
+@rules
+def contrib_layer_norms(x, y, g, b, e: Attribute, axis: Attribute):
+    """What is added, then normalised; and the sum itself, if it is used too."""
+    skip = op.SkipLayerNormalization(x, y, g, b, epsilon=e)
     both = op.SkipLayerNormalizationAndSum(x, y, g, b, epsilon=e)
-    return (
-        (op.SkipLayerNormalization(x, y, g, b, epsilon=e), x + y),
-        (both, both.output(1)),
-        *_fits(x, y, g, b),
-    )
+    is_last = axis == x.rank - 1, *_fits(x, y, g, b)
+    return {
+        "contrib_layer_norm_of_sum": (
+            op.LayerNormalization(x + y, g, b, axis=axis, epsilon=e),
+            skip,
+            *is_last,
+        ),
+        "contrib_layer_norm_chain_of_sum": (layer_norm(x + y, g, b, e, axis), skip, *is_last),
+        "contrib_sum_beside_its_layer_norm": (
+            (skip, x + y),
+            (both, both.output(1)),
+            *_fits(x, y, g, b),
+        ),
+    }
 
 
 # Gelu, as exporters write it.
 
 
 def _gelus(name: str, bent: Tensor, target: Tensor) -> Iterator[Rule]:
-    for place, source in half_products(Tensor(Variable("x")), bent + 1.0).items():
+    for place, source in half_products(tensors("x")[0], bent + 1.0).items():
         yield make_rule(f"contrib_{name}_{place}", source, target)
 
 
 def _all_gelus() -> Iterator[Rule]:
-    x = Tensor(Variable("x"))
+    (x,) = tensors("x")
     yield from _gelus("gelu_by_product", op.Erf(x * ROOT_OF_HALF), op.ErfGelu(x))
     yield from _gelus("gelu_by_quotient", op.Erf(x / ROOT_OF_2), op.ErfGelu(x))
     for name, cube in cubes(x).items():
@@ -280,7 +267,7 @@ def contrib_products(x, y, p: Attribute, c: Attribute, i: Attribute, j: Attribut
         return p == concat(numbers(0, rank - 2), (rank - 1, rank - 2)), rank >= 2
 
     fused = op.FusedMatMul(x, y, alpha=c, transA=i, transB=j)
-    scale = Quantity(Name("s"))
+    (scale,) = attributes("s").values()
     return {
         "contrib_product_with_transposed": (
             x @ op.Transpose(y, perm=p),

@@ -8,7 +8,6 @@ from __future__ import annotations
 from environments.tensor_graphs.rules.language.notation import (
     Attribute,
     Constant,
-    ConstantScalar,
     concat,
     numbers,
     only_where,
@@ -35,40 +34,26 @@ from environments.tensor_graphs.rules.library.parts import (
     row,
 )
 
-# Batch normalisation.
 
-
-@rule
-def batch_norm_into_conv(x, w: Constant, s: Constant, b: Constant, m: Constant, v: Constant):
-    k = factor(s, v)
-    return (
-        normalized(op.Conv(x, w, **WINDOW), s, b, m, v),
-        op.Conv(x, w * outer(k, w), b - m * k, **WINDOW),
-    )
-
-
-@rule
-def batch_norm_into_conv_with_bias(
-    x, w: Constant, c: Constant, s: Constant, b: Constant, m: Constant, v: Constant
-):
-    k = factor(s, v)
-    return (
-        normalized(op.Conv(x, w, c, **WINDOW), s, b, m, v),
-        op.Conv(x, w * outer(k, w), (c - m) * k + b, **WINDOW),
-    )
-
-
-@rule
-def batch_norm_is_linear(x, s: Constant, b: Constant, m: Constant, v: Constant):
+@rules
+def batch_norms(x, w: Constant, c: Constant, s: Constant, b: Constant, m: Constant, v: Constant):
+    """A batch normalisation is a product and a sum with constants."""
     k = factor(s, v)
     channels = concat((-1,), repeat(1, x.rank - 2))
-    return (
-        normalized(x, s, b, m, v),
-        x * op.Reshape(k, shape=channels) + op.Reshape(b - m * k, shape=channels),
-    )
-
-
-# Convolutions.
+    return {
+        "batch_norm_into_conv": (
+            normalized(op.Conv(x, w, **WINDOW), s, b, m, v),
+            op.Conv(x, w * outer(k, w), b - m * k, **WINDOW),
+        ),
+        "batch_norm_into_conv_with_bias": (
+            normalized(op.Conv(x, w, c, **WINDOW), s, b, m, v),
+            op.Conv(x, w * outer(k, w), (c - m) * k + b, **WINDOW),
+        ),
+        "batch_norm_is_linear": (
+            normalized(x, s, b, m, v),
+            x * op.Reshape(k, shape=channels) + op.Reshape(b - m * k, shape=channels),
+        ),
+    }
 
 
 @with_bias("b")
@@ -80,57 +65,50 @@ def mul_into_conv(x, w: Constant, b: Constant, s: Constant):
     )
 
 
-@rule
-def add_into_conv(x, w, c: Constant):
-    return (
-        op.Conv(x, w, **WINDOW) + c,
-        op.Conv(x, w, flat(c), **WINDOW),
-        c.dim(1 - w.rank) == c.size,
-    )
-
-
-@rule
-def add_scalar_into_conv(x, w, c: ConstantScalar):
-    bias = op.Expand(flat(c), shape=(w.dim(0),))
-    return op.Conv(x, w, **WINDOW) + c, op.Conv(x, w, bias, **WINDOW)
-
-
-@rule
-def add_into_conv_with_bias(x, w, b: Constant, c: Constant):
-    return (
-        op.Conv(x, w, b, **WINDOW) + c,
-        op.Conv(x, w, b + flat(c), **WINDOW),
-        along_channels(c, w),
-    )
-
-
-@with_bias("b")
-def mul_before_conv(x, w: Constant, b, s: Constant):
-    return (
-        op.Conv(x * s, w, b, **PLAIN),
-        op.Conv(x, w * inner(s, w), b, **PLAIN),
-        along_channels(s, w),
-    )
+@rules
+def sums_with_convs(x, w, b: Constant, c: Constant):
+    """What is added to a convolution becomes its bias."""
+    return {
+        "add_into_conv": (
+            op.Conv(x, w, **WINDOW) + c,
+            op.Conv(x, w, flat(c), **WINDOW),
+            c.dim(1 - w.rank) == c.size,
+        ),
+        "add_scalar_into_conv": (
+            op.Conv(x, w, **WINDOW) + c,
+            op.Conv(x, w, op.Expand(flat(c), shape=(w.dim(0),)), **WINDOW),
+            c.size == 1,
+        ),
+        "add_into_conv_with_bias": (
+            op.Conv(x, w, b, **WINDOW) + c,
+            op.Conv(x, w, b + flat(c), **WINDOW),
+            along_channels(c, w),
+        ),
+    }
 
 
 @with_bias("b")
-def scale_before_conv(x, w: Constant, b, s: ConstantScalar):
+def factors_before_convs(x, w: Constant, b, s: Constant):
     """One factor for all channels fits kernels of any number of groups."""
-    return (
-        op.Conv(x * s, w, b, **WINDOW),
-        op.Conv(x, w * flat(s), b, **WINDOW),
-        only_where(WINDOW["group"] > 1),
-    )
-
-
-@with_bias("b")
-def mul_before_depthwise_conv(x, w: Constant, b, s: Constant):
-    return (
-        op.Conv(x * s, w, b, **WINDOW),
-        op.Conv(x, w * outer(s, w), b, **WINDOW),
-        along_channels(s, w),
-        w.dim(1) == 1,
-    )
+    return {
+        "mul_before_conv": (
+            op.Conv(x * s, w, b, **PLAIN),
+            op.Conv(x, w * inner(s, w), b, **PLAIN),
+            along_channels(s, w),
+        ),
+        "scale_before_conv": (
+            op.Conv(x * s, w, b, **WINDOW),
+            op.Conv(x, w * flat(s), b, **WINDOW),
+            s.size == 1,
+            only_where(WINDOW["group"] > 1),
+        ),
+        "mul_before_depthwise_conv": (
+            op.Conv(x * s, w, b, **WINDOW),
+            op.Conv(x, w * outer(s, w), b, **WINDOW),
+            along_channels(s, w),
+            w.dim(1) == 1,
+        ),
+    }
 
 
 @rule
@@ -184,22 +162,21 @@ def mul_into_conv_transpose(x, w: Constant, b: Constant, s: Constant):
     )
 
 
-@rule
-def add_into_conv_transpose(x, w, c: Constant):
-    return (
-        op.ConvTranspose(x, w, **UPWARDS) + c,
-        op.ConvTranspose(x, w, flat(c), **UPWARDS),
-        c.dim(1 - w.rank) == c.size,
-    )
-
-
-@rule
-def add_into_conv_transpose_with_bias(x, w, b: Constant, c: Constant):
-    return (
-        op.ConvTranspose(x, w, b, **UPWARDS) + c,
-        op.ConvTranspose(x, w, b + flat(c), **UPWARDS),
-        along_channels(c, w),
-    )
+@rules
+def sums_with_transposed_convs(x, w, b: Constant, c: Constant):
+    """What is added to a convolution becomes its bias."""
+    return {
+        "add_into_conv_transpose": (
+            op.ConvTranspose(x, w, **UPWARDS) + c,
+            op.ConvTranspose(x, w, flat(c), **UPWARDS),
+            c.dim(1 - w.rank) == c.size,
+        ),
+        "add_into_conv_transpose_with_bias": (
+            op.ConvTranspose(x, w, b, **UPWARDS) + c,
+            op.ConvTranspose(x, w, b + flat(c), **UPWARDS),
+            along_channels(c, w),
+        ),
+    }
 
 
 @rules

@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-from environments.tensor_graphs.rules.language.expressions import Name
 from environments.tensor_graphs.rules.language.notation import (
     Attribute,
     Constant,
-    Quantity,
     array,
+    attributes,
     concat,
     op,
     rule,
@@ -19,10 +18,7 @@ from environments.tensor_graphs.rules.language.notation import (
 )
 from environments.tensor_graphs.rules.library.parts import PLAIN, WINDOW
 
-_POOL = {
-    name: Quantity(Name(name))
-    for name in ("ceil_mode", "dilations", "kernel_shape", "pads", "strides")
-}
+_POOL = attributes("ceil_mode dilations kernel_shape pads strides")
 
 
 @rules

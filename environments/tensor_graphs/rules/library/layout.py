@@ -3,19 +3,16 @@
 These operators cancel each other, or move past operators that compute.
 """
 
-# ruff: noqa: D103 (a rule's code says what it does)
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from environments.tensor_graphs.rules.language.expressions import Name, Variable
 from environments.tensor_graphs.rules.language.notation import (
     Attribute,
     Constant,
-    Quantity,
-    Tensor,
+    attributes,
     call,
     concat,
     make_rule,
@@ -26,9 +23,10 @@ from environments.tensor_graphs.rules.language.notation import (
     permute,
     rule,
     rules,
+    tensors,
 )
 from environments.tensor_graphs.rules.language.rule import Rule
-from environments.tensor_graphs.rules.library.merging import outputs, tensors
+from environments.tensor_graphs.rules.library.merging import numbered, outputs
 from environments.tensor_graphs.rules.library.parts import along_last, fewer_axes, flat
 
 _UNARY = ("Relu", "Sigmoid", "Tanh", "Erf", "Gelu")
@@ -63,9 +61,9 @@ def cancelling(x, p: Attribute, q: Attribute, s: Attribute, t: Attribute):
 
 
 def _cancelling(count: int) -> Iterator[Rule]:
-    x, (y,) = tensors("x", count), tensors("y", 1)
-    axis = Quantity(Name("axis"))
-    sizes = [Quantity(Name(f"size{number}")) for number in range(1, count + 1)]
+    x, (y,) = numbered("x", count), numbered("y", 1)
+    (axis,) = attributes("axis").values()
+    sizes = [*attributes(" ".join(f"size{number + 1}" for number in range(count))).values()]
     yield make_rule(
         f"concat_of_{count}_split",
         op.Concat(*outputs(op.Split(y, axis=axis, split=sizes), count), axis=axis),
@@ -100,8 +98,8 @@ def nested_concats(x, y, z, axis: Attribute):
 
 
 def _unary(name: str) -> Iterator[Rule]:
-    x, y = Tensor(Variable("x")), Tensor(Variable("y"))
-    s, p, axis = (Quantity(Name(name)) for name in ("s", "p", "axis"))
+    x, y = tensors("x y")
+    s, p, axis = attributes("s p axis").values()
     f = getattr(op, name)
     text = name.lower()
     moved = (
@@ -117,8 +115,8 @@ def _unary(name: str) -> Iterator[Rule]:
 
 
 def _binary(name: str) -> Iterator[Rule]:
-    x, y, c = (Tensor(Variable(name)) for name in "xyc")
-    s, p = Quantity(Name("s")), Quantity(Name("p"))
+    x, y, c = tensors("x y c")
+    s, p = attributes("s p").values()
     f = getattr(op, name)
     text = name.lower()
     reshaped = op.Reshape(x, shape=s)
@@ -155,53 +153,46 @@ def _binary(name: str) -> Iterator[Rule]:
     )
 
 
-# Moving past operators that work along the last axis.
-
-
-@rule
-def softmax_of_reshaped(x, s: Attribute, axis: Attribute):
-    return (
-        op.Softmax(op.Reshape(x, shape=s), axis=axis),
-        op.Reshape(op.Softmax(x, axis=-1), shape=s),
-        axis == call("length", s) - 1,
-        s[-1] == x.dim(-1),
-        fewer_axes(x, s),
-    )
-
-
-@rule
-def layer_norm_of_reshaped(x, g, b, s: Attribute, epsilon: Attribute):
-    last = call("length", s) - 1
-    return (
-        op.LayerNormalization(op.Reshape(x, shape=s), g, b, axis=last, epsilon=epsilon),
-        op.Reshape(op.LayerNormalization(x, g, b, axis=-1, epsilon=epsilon), shape=s),
-        s[-1] == x.dim(-1),
-        fewer_axes(x, s),
-    )
-
-
-@rule
-def layer_norm_of_rows(x, g, b, epsilon: Attribute):
+@rules
+def along_the_last_axis(x, g, b, s: Attribute, axis: Attribute, epsilon: Attribute):
     """Normalising the last axis of a tensor is normalising the rows of a matrix."""
+    last = call("length", s) - 1
+    reshaped, fewer = op.Reshape(x, shape=s), fewer_axes(x, s)
     rows = op.Reshape(x, shape=(-1, x.dim(-1)))
-    return (
-        op.LayerNormalization(x, g, b, axis=x.rank - 1, epsilon=epsilon),
-        op.Reshape(op.LayerNormalization(rows, g, b, axis=-1, epsilon=epsilon), shape=x.shape),
-        only_where(x.rank > 2),
-    )
 
+    def normalized(tensor, axis):
+        return op.LayerNormalization(tensor, g, b, axis=axis, epsilon=epsilon)
 
-@rule
-def mean_of_reshaped(x, s: Attribute, axis: Attribute):
-    return (
-        op.ReduceMean(op.Reshape(x, shape=s), axes=(axis,)),
-        op.Reshape(op.ReduceMean(x, axes=(-1,)), shape=concat(s[:-1], (1,))),
-        fewer_axes(x, s),
-    )
+    return {
+        "softmax_of_reshaped": (
+            op.Softmax(reshaped, axis=axis),
+            op.Reshape(op.Softmax(x, axis=-1), shape=s),
+            axis == last,
+            s[-1] == x.dim(-1),
+            fewer,
+        ),
+        "layer_norm_of_reshaped": (
+            normalized(reshaped, last),
+            op.Reshape(normalized(x, -1), shape=s),
+            s[-1] == x.dim(-1),
+            fewer,
+        ),
+        "layer_norm_of_rows": (
+            normalized(x, x.rank - 1),
+            op.Reshape(normalized(rows, -1), shape=x.shape),
+            only_where(x.rank > 2),
+        ),
+        "mean_of_reshaped": (
+            op.ReduceMean(reshaped, axes=(axis,)),
+            op.Reshape(op.ReduceMean(x, axes=(-1,)), shape=concat(s[:-1], (1,))),
+            fewer,
+        ),
+    }
 
 
 @rule
 def product_of_reshaped(x, w: Constant, s: Attribute):
+    """A product works along the last axis, too."""
     return (
         op.Reshape(x, shape=s) @ w,
         op.Reshape(x @ w, shape=concat(s[:-1], w.shape[1:])),

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from environments.tensor_graphs.rules.language.expressions import Variable
-from environments.tensor_graphs.rules.language.notation import Tensor, make_rule, only_where, op
+from environments.tensor_graphs.rules.language.notation import (
+    Tensor,
+    make_rule,
+    only_where,
+    op,
+    tensors,
+)
 from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.rules.library.parts import PLAIN, WINDOW
 
 
-def tensors(letter: str, count: int) -> list[Tensor]:
+def numbered(letter: str, count: int) -> list[Tensor]:
     """Return variables that are numbered from 1: a1, a2, … for the letter "a"."""
-    return [Tensor(Variable(f"{letter}{number}")) for number in range(1, count + 1)]
+    return tensors(" ".join(f"{letter}{number}" for number in range(1, count + 1)))
 
 
 def outputs(split: Tensor, count: int) -> tuple[Tensor, ...]:
@@ -29,60 +34,48 @@ def constant(*weights: Tensor) -> list[object]:
     return [only_where(weight.is_constant) for weight in weights]
 
 
+def _together(
+    name: str, apart: list[Tensor], whole: Tensor, axis: int, sizes: object, *weights: Tensor
+) -> Rule:
+    """Make the rule that computes several results as one, and separates them along an axis."""
+    together = outputs(op.Split(whole, axis=axis, split=sizes), len(apart))
+    return make_rule(name, apart, together, *constant(*weights))
+
+
 def _products(count: int) -> Iterator[Rule]:
-    (x,), w, b = tensors("x", 1), tensors("w", count), tensors("b", count)
+    (x,), w, b = numbered("x", 1), numbered("w", count), numbered("b", count)
     columns = [matrix.dim(-1) for matrix in w]
-    together = op.Concat(*w, axis=-1)
-    yield make_rule(
-        f"{count}_products_are_one",
-        tuple(x @ matrix for matrix in w),
-        outputs(op.Split(x @ together, axis=-1, split=columns), count),
-        *constant(*w),
-    )
-    yield make_rule(
-        f"{count}_linear_layers_are_one",
-        tuple(x @ matrix + bias for matrix, bias in zip(w, b, strict=True)),
-        outputs(op.Split(x @ together + op.Concat(*b, axis=-1), axis=-1, split=columns), count),
-        *constant(*w, *b),
-    )
+    products, whole = [x @ matrix for matrix in w], x @ op.Concat(*w, axis=-1)
+    yield _together(f"{count}_products_are_one", products, whole, -1, columns, *w)
+    layers = [product + bias for product, bias in zip(products, b, strict=True)]
+    whole = whole + op.Concat(*b, axis=-1)
+    yield _together(f"{count}_linear_layers_are_one", layers, whole, -1, columns, *w, *b)
 
 
 def _gemms(count: int) -> Iterator[Rule]:
-    (x,), w, b = tensors("x", 1), tensors("w", count), tensors("b", count)
+    (x,), w, b = numbered("x", 1), numbered("w", count), numbered("b", count)
     for name, along, transposed in (("", 1, 0), ("_transposed", 0, 1)):
-        together = op.Gemm(x, op.Concat(*w, axis=along), op.Concat(*b, axis=-1), transB=transposed)
-        yield make_rule(
-            f"{count}{name}_gemms_are_one",
-            tuple(op.Gemm(x, *pair, transB=transposed) for pair in zip(w, b, strict=True)),
-            outputs(op.Split(together, axis=1, split=[matrix.dim(along) for matrix in w]), count),
-            *constant(*w, *b),
-        )
+        gemms = [op.Gemm(x, *pair, transB=transposed) for pair in zip(w, b, strict=True)]
+        whole = op.Gemm(x, op.Concat(*w, axis=along), op.Concat(*b, axis=-1), transB=transposed)
+        columns = [matrix.dim(along) for matrix in w]
+        yield _together(f"{count}{name}_gemms_are_one", gemms, whole, 1, columns, *w, *b)
 
 
 def _convolutions(count: int) -> Iterator[Rule]:
-    (x,), w, b = tensors("x", 1), tensors("w", count), tensors("b", count)
+    (x,), w, b = numbered("x", 1), numbered("w", count), numbered("b", count)
     channels = [kernel.dim(0) for kernel in w]
     together = op.Concat(*w, axis=0)
-    yield make_rule(
-        f"{count}_convs_are_one",
-        tuple(op.Conv(x, kernel, **PLAIN) for kernel in w),
-        outputs(op.Split(op.Conv(x, together, **PLAIN), axis=1, split=channels), count),
-        *constant(*w),
-    )
-    yield make_rule(
-        f"{count}_convs_with_bias_are_one",
-        tuple(op.Conv(x, *pair, **PLAIN) for pair in zip(w, b, strict=True)),
-        outputs(
-            op.Split(op.Conv(x, together, op.Concat(*b, axis=0), **PLAIN), axis=1, split=channels),
-            count,
-        ),
-        *constant(*w, *b),
-    )
+    convs = [op.Conv(x, kernel, **PLAIN) for kernel in w]
+    whole = op.Conv(x, together, **PLAIN)
+    yield _together(f"{count}_convs_are_one", convs, whole, 1, channels, *w)
+    convs = [op.Conv(x, *pair, **PLAIN) for pair in zip(w, b, strict=True)]
+    whole = op.Conv(x, together, op.Concat(*b, axis=0), **PLAIN)
+    yield _together(f"{count}_convs_with_bias_are_one", convs, whole, 1, channels, *w, *b)
 
 
 def _apart(count: int) -> Iterator[Rule]:
     """Yield rules that compute with each part of a Concat of weights alone, and the reverse."""
-    (x,), w = tensors("x", 1), tensors("w", count)
+    (x,), w = numbered("x", 1), numbered("w", count)
     yield make_rule(
         f"product_with_{count}_matrices_apart",
         x @ op.Concat(*w, axis=w[0].rank - 1),
@@ -109,7 +102,7 @@ def _apart(count: int) -> Iterator[Rule]:
 
 def _groups(count: int) -> Iterator[Rule]:
     """Yield rules that turn convolutions of different images into the groups of one convolution."""
-    x, w, b = tensors("x", count), tensors("w", count), tensors("b", count)
+    x, w, b = numbered("x", count), numbered("w", count), numbered("b", count)
     alike = [kernel.dim(0) == w[0].dim(0) for kernel in w[1:]]
     together = op.Concat(*x, axis=1), op.Concat(*w, axis=0)
     bias = op.Concat(*b, axis=0)
@@ -131,7 +124,7 @@ def _groups(count: int) -> Iterator[Rule]:
 
 def _half_the_groups() -> Iterator[Rule]:
     """Yield rules that merge two groups into one, whose kernels are zero for the other group."""
-    x, w, b = (Tensor(Variable(name)) for name in "xwb")
+    x, w, b = tensors("x w b")
     group = WINDOW["group"]
     pairs = op.Reshape(w, shape=(group / 2, 2, w.dim(0) / group, w.dim(1), -1))
     first, second = outputs(op.Split(pairs, axis=1, split=(1, 1)), 2)

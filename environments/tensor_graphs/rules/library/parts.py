@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-from environments.tensor_graphs.rules.language.expressions import Name
 from environments.tensor_graphs.rules.language.notation import (
     Quantity,
     Restriction,
     Tensor,
     any_of,
     array,
+    attributes,
     call,
     concat,
     only_where,
@@ -18,17 +18,19 @@ from environments.tensor_graphs.rules.language.notation import (
     repeat,
 )
 
-PLAIN = {name: Quantity(Name(name)) for name in ("dilations", "pads", "strides")}
+PLAIN = attributes("dilations pads strides")
 """Attributes of a convolution of one group, bound by their own names."""
 
-WINDOW = {"group": Quantity(Name("group")), **PLAIN}
+WINDOW = attributes("group") | PLAIN
 """Attributes of any convolution."""
 
-UPWARDS = PLAIN | {"output_padding": Quantity(Name("output_padding"))}
+UPWARDS = PLAIN | attributes("output_padding")
 """Attributes of a transposed convolution of one group."""
 
-GEMM = {name: Quantity(Name(name)) for name in ("alpha", "transA", "transB")}
+GEMM = attributes("alpha transA transB")
 """Attributes of Gemm, without beta."""
+
+_EPSILON = attributes("epsilon")
 
 ROOT_OF_2, ROOT_OF_HALF = math.sqrt(2), math.sqrt(0.5)
 
@@ -80,12 +82,12 @@ def along_last(tensor: Tensor) -> Quantity:
 
 def normalized(x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
     """Return a batch normalisation with any epsilon, for a source."""
-    return op.BatchNormalization(x, scale, bias, mean, variance, epsilon=Quantity(Name("epsilon")))
+    return op.BatchNormalization(x, scale, bias, mean, variance, **_EPSILON)
 
 
 def factor(scale: Tensor, variance: Tensor) -> Tensor:
     """Return the factor that batch normalisation multiplies x with."""
-    return scale / op.Sqrt(variance + Quantity(Name("epsilon")))
+    return scale / op.Sqrt(variance + _EPSILON["epsilon"])
 
 
 def fewer_axes(x: Tensor, shape: Quantity) -> Restriction:

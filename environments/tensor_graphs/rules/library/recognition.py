@@ -13,18 +13,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from environments.tensor_graphs.rules.language.expressions import Name, Variable
 from environments.tensor_graphs.rules.language.notation import (
     Attribute,
     Constant,
-    Quantity,
-    Tensor,
+    attributes,
     call,
     make_rule,
     no,
     only_where,
     op,
     rules,
+    tensors,
 )
 from environments.tensor_graphs.rules.language.rule import FusedChain
 from environments.tensor_graphs.rules.library.parts import (
@@ -143,8 +142,8 @@ def sums_that_stay(x, y, g, b, e, axis: Attribute, epsilon: Attribute):
 
 def fused_chains() -> tuple[FusedChain, ...]:
     """Return the chains; where two overlap, onnxruntime runs the one that comes first."""
-    x, y, g, b, e = (Tensor(Variable(letter)) for letter in "xygbe")
-    a, axis, epsilon = (Quantity(Name(name)) for name in ("a", "axis", "epsilon"))
+    x, y, g, b, e = tensors("x y g b e")
+    a, axis, epsilon = attributes("a axis epsilon").values()
     by_quotient = half_products(x, op.Erf(x / ROOT_OF_2) + 1.0)
     deviation = op.Sqrt(op.ReduceMean(x**2.0, axes=(axis,)) + e)
     norm = layer_norm(x, g, b, e, axis)

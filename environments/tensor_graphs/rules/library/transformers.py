@@ -3,24 +3,24 @@
 Most of these rules follow from smaller ones, but the steps in between gain nothing.
 """
 
-# ruff: noqa: D103 (a rule's code says what it does)
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from environments.tensor_graphs.rules.language.expressions import Name, Variable
 from environments.tensor_graphs.rules.language.notation import (
     Attribute,
     Quantity,
     Tensor,
+    attributes,
     call,
     concat,
     make_rule,
     only_where,
     op,
-    rule,
+    rules,
+    tensors,
 )
 from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.rules.library.parts import ROOT_OF_2, fewer_axes, flat
@@ -40,73 +40,66 @@ def layer_norm(
     return centred / op.Sqrt(variance + e) * g + b
 
 
-@rule
-def gelu_chain_of_reshaped(x, s: Attribute):
-    return gelu(op.Reshape(x, shape=s)), op.Reshape(gelu(x), shape=s), fewer_axes(x, s)
-
-
-@rule
-def layer_norm_chain_of_reshaped(x, g, b, e, s: Attribute, axis: Attribute):
-    return (
-        layer_norm(op.Reshape(x, shape=s), g, b, e, axis),
-        op.Reshape(layer_norm(x, flat(g), flat(b), flat(e), -1), shape=s),
-        axis == call("length", s) - 1,
-        s[-1] == x.dim(-1),
-        g.dim(-1) == g.size,
-        b.dim(-1) == b.size,
-        e.size == 1,
-        fewer_axes(x, s),
-    )
-
-
-@rule
-def layer_norm_chain_of_rows(x, g, b, e, axis: Attribute):
+@rules
+def chains_of_reshaped(x, g, b, e, s: Attribute, axis: Attribute):
+    """Chains along the last axis."""
+    reshaped = op.Reshape(x, shape=s)
     rows = op.Reshape(x, shape=(-1, x.dim(-1)))
-    return (
-        layer_norm(x, g, b, e, axis),
-        op.Reshape(layer_norm(rows, flat(g), flat(b), flat(e), -1), shape=x.shape),
-        axis == x.rank - 1,
-        g.dim(-1) == g.size,
-        b.dim(-1) == b.size,
-        e.size == 1,
-        only_where(x.rank > 2),
-    )
+    vectors = flat(g), flat(b), flat(e)
+    are_vectors = g.dim(-1) == g.size, b.dim(-1) == b.size, e.size == 1
+    return {
+        "gelu_chain_of_reshaped": (
+            gelu(reshaped),
+            op.Reshape(gelu(x), shape=s),
+            fewer_axes(x, s),
+        ),
+        "layer_norm_chain_of_reshaped": (
+            layer_norm(reshaped, g, b, e, axis),
+            op.Reshape(layer_norm(x, *vectors, -1), shape=s),
+            axis == call("length", s) - 1,
+            s[-1] == x.dim(-1),
+            *are_vectors,
+            fewer_axes(x, s),
+        ),
+        "layer_norm_chain_of_rows": (
+            layer_norm(x, g, b, e, axis),
+            op.Reshape(layer_norm(rows, *vectors, -1), shape=x.shape),
+            axis == x.rank - 1,
+            *are_vectors,
+            only_where(x.rank > 2),
+        ),
+    }
 
 
 # Attention for a batch of one example: three axes are quicker than four with a batch axis.
 
 
-@rule
-def transposed_without_batch(x, a: Attribute, b: Attribute, c: Attribute):
+@rules
+def without_batch(x, y, m, a: Attribute, b: Attribute, c: Attribute, s: Attribute, t: Attribute):
+    """Parts of attention without the axis of the batch."""
     inner = op.Transpose(op.Reshape(x, shape=x.shape[1:]), perm=(a - 1, b - 1, c - 1))
-    return (
-        op.Transpose(x, perm=(0, a, b, c)),
-        op.Reshape(inner, shape=(1, x.dim(a), x.dim(b), x.dim(c))),
-    )
-
-
-@rule
-def product_without_batch(x, y, s: Attribute, t: Attribute):
-    return (
-        op.Reshape(x, shape=s) @ op.Reshape(y, shape=t),
-        op.Reshape(x @ y, shape=concat(s[:-1], t[-1:])),
-        s == concat((1,), x.shape),
-        t == concat((1,), y.shape),
-    )
-
-
-@rule
-def sum_without_batch(x, m, s: Attribute):
-    return (
-        op.Reshape(x, shape=s) + m,
-        op.Reshape(x + op.Reshape(m, shape=m.shape[1:]), shape=s),
-        s == concat((1,), x.shape),
-    )
+    return {
+        "transposed_without_batch": (
+            op.Transpose(x, perm=(0, a, b, c)),
+            op.Reshape(inner, shape=(1, x.dim(a), x.dim(b), x.dim(c))),
+        ),
+        "product_without_batch": (
+            op.Reshape(x, shape=s) @ op.Reshape(y, shape=t),
+            op.Reshape(x @ y, shape=concat(s[:-1], t[-1:])),
+            s == concat((1,), x.shape),
+            t == concat((1,), y.shape),
+        ),
+        "sum_without_batch": (
+            op.Reshape(x, shape=s) + m,
+            op.Reshape(x + op.Reshape(m, shape=m.shape[1:]), shape=s),
+            s == concat((1,), x.shape),
+        ),
+    }
 
 
 def _attention(name: str, score: Callable[[Tensor, Tensor, bool], Tensor]) -> Rule:
-    q, k, v, m = (Tensor(Variable(name)) for name in "qkvm")
-    sizes = tuple(Quantity(Name(name)) for name in ("t", "h", "d"))
+    q, k, v, m = tensors("q k v m")
+    sizes = tuple(attributes("t h d").values())
 
     def mixed(swap: tuple[int, ...], turned: tuple[int, ...], is_batch: bool) -> Tensor:
         shape = (1, *sizes) if is_batch else sizes
@@ -129,7 +122,7 @@ def _masked(scores: Tensor, m: Tensor, is_batch: bool) -> Tensor:
 
 
 def _attentions() -> Iterator[Rule]:
-    scale = Quantity(Name("scale"))
+    (scale,) = attributes("scale").values()
     yield _attention("attention", lambda x, m, is_batch: x)
     yield _attention("masked_attention", _masked)
     yield _attention("divided_attention", lambda x, m, is_batch: x / scale)
@@ -146,7 +139,7 @@ def _attentions() -> Iterator[Rule]:
 
 
 def _halves(name: str, f: Callable[[Tensor], Tensor]) -> Iterator[Rule]:
-    x, w, b, v, c = (Tensor(Variable(name)) for name in "xwbvc")
+    x, w, b, v, c = tensors("x w b v c")
     size = w.dim(1)
     half = (size / 2, size / 2)
 

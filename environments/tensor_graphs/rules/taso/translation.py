@@ -18,22 +18,24 @@ from typing import Any, NamedTuple
 
 from environments.tensor_graphs.rules.language.expressions import (
     Apply,
-    Call,
     Expression,
     ExpressionError,
     Literal,
     Name,
     Term,
     Variable,
+    children,
 )
+from environments.tensor_graphs.rules.language.notation import Quantity, Tensor, call, op
 from environments.tensor_graphs.rules.language.rule import Rule, RuleError
 from environments.tensor_graphs.rules.taso.file import TasoOperator, TasoParameter
 
 _SAME, _VALID = 0, 1
-_ACTIVATIONS = {0: "", 1: "Sigmoid", 2: "Relu", 3: "Tanh"}
+_ACTIVATIONS = {1: "Sigmoid", 2: "Relu", 3: "Tanh"}
 _UNARY = {TasoOperator.RELU: "Relu", TasoOperator.SIGMOID: "Sigmoid", TasoOperator.TANH: "Tanh"}
 _ELEMENTWISE = {TasoOperator.EW_ADD: "Add", TasoOperator.EW_MUL: "Mul"}
 _POOLS = {TasoOperator.POOL2D_MAX: "MaxPool", TasoOperator.POOL2D_AVG: "AveragePool"}
+_WINDOWS = ("Conv", "Pad", *_POOLS.values())
 
 
 class TranslationError(ValueError):
@@ -53,9 +55,9 @@ def translate(rule: Any, name: str) -> tuple[Rule, tuple[Term, ...]]:
     sources = translator.side(rule.source, is_source=True)
     if not rule.outputs:
         raise TranslationError("it maps no output")
-    old = [_output(sources, pair.source, pair.source_output) for pair in rule.outputs]
+    old = [_output(sources, pair.source, pair.source_output).expression for pair in rule.outputs]
     targets = translator.side(rule.target, is_source=False)
-    new = [_output(targets, pair.target, pair.target_output) for pair in rule.outputs]
+    new = [_output(targets, pair.target, pair.target_output).expression for pair in rule.outputs]
     if old == new:
         raise TranslationError("its two sides are the same here")
     conditions = tuple(dict.fromkeys(translator.conditions))
@@ -63,25 +65,14 @@ def translate(rule: Any, name: str) -> tuple[Rule, tuple[Term, ...]]:
         translated = Rule(name, tuple(old), tuple(new), conditions)
     except (RuleError, ExpressionError) as error:
         raise TranslationError(str(error).removeprefix(f"rule {name}: ")) from error
-    implicit = tuple(
-        condition for condition in dict.fromkeys(translator.implicit) if condition not in conditions
-    )
-    return translated, implicit
+    implicit = dict.fromkeys(translator.implicit)
+    return translated, tuple(term for term in implicit if term not in conditions)
 
 
-def _output(side: Sequence[Sequence[Expression]], node: int, output: int) -> Expression:
+def _output(side: Sequence[Sequence[Tensor]], node: int, output: int) -> Tensor:
     if not 0 <= node < len(side) or not 0 <= output < len(side[node]):
         raise TranslationError(f"there is no output {output} of operator {node}")
     return side[node][output]
-
-
-def _call(function: str, *arguments: Term | Variable | int) -> Call:
-    terms = (Literal(argument) if isinstance(argument, int) else argument for argument in arguments)
-    return Call(function, tuple(terms))
-
-
-def _list(values: Sequence[Term | int]) -> Call:
-    return _call("list", *values)
 
 
 class _Node(NamedTuple):
@@ -117,18 +108,18 @@ class _Translator:
     def __init__(self) -> None:
         self.conditions: list[Term] = []
         self.implicit: list[Term] = []
-        self._cuts: dict[tuple[Expression, int], list[Term]] = {}
+        self._cuts: dict[tuple[Expression, int], list[Quantity]] = {}
         self._pads: set[str] = set()
         self._is_source = True
         self._num_names = 0
 
-    def side(self, operators: Iterable[Any], is_source: bool) -> list[list[Expression]]:
+    def side(self, operators: Iterable[Any], is_source: bool) -> list[list[Tensor]]:
         """Translate one side of the rule; return the outputs of each operator."""
         self._is_source = is_source
-        outputs: list[list[Expression]] = []
+        outputs: list[list[Tensor]] = []
         for operator in operators:
             inputs = [
-                Variable(f"x{-tensor.operator}")
+                Tensor(Variable(f"x{-tensor.operator}"))
                 if tensor.operator < 0
                 else _output(outputs, tensor.operator, tensor.output)
                 for tensor in operator.inputs
@@ -137,20 +128,20 @@ class _Translator:
             outputs.append(self._node(_Node(operator.type, parameters), inputs))
         return outputs
 
-    def _node(self, node: _Node, inputs: list[Expression]) -> list[Expression]:
-        kind = node.type
+    def _node(self, node: _Node, inputs: list[Tensor]) -> list[Tensor]:
+        kind: Any = node.type
         if kind in _UNARY and len(inputs) == 1:
-            return [Apply(_UNARY[TasoOperator(kind)], tuple(inputs))]
+            return [getattr(op, _UNARY[kind])(*inputs)]
         if kind in _ELEMENTWISE and len(inputs) == 2:
             self._same_shape(*inputs)
-            return [Apply(_ELEMENTWISE[TasoOperator(kind)], tuple(inputs))]
+            return [getattr(op, _ELEMENTWISE[kind])(*inputs)]
         if kind == TasoOperator.MUL and len(inputs) == 2:
             self._rank(inputs[1], 0, self.conditions)
-            return [Apply("Mul", tuple(inputs))]
+            return [inputs[0] * inputs[1]]
         if kind == TasoOperator.MATMUL and len(inputs) == 2:
             for matrix in inputs:
                 self._rank(matrix, 2, self.implicit)
-            return [self._activated(node, Apply("MatMul", tuple(inputs)))]
+            return [self._activated(node, inputs[0] @ inputs[1])]
         if kind == TasoOperator.CONCAT and inputs:
             return [self._concat(node, inputs)]
         if kind == TasoOperator.SPLIT and len(inputs) == 1:
@@ -158,44 +149,44 @@ class _Translator:
         if kind == TasoOperator.TRANSPOSE and len(inputs) == 1:
             return [self._transpose(node, inputs[0])]
         if kind == TasoOperator.CONV2D and len(inputs) == 2:
-            return [self._activated(node, self._conv(node, inputs))]
+            return [self._activated(node, self._conv(node, *inputs))]
         if kind in _POOLS and inputs:
             return [self._activated(node, self._pool(node, inputs[0]))]
         if kind == TasoOperator.ENLARGE and inputs and not self._is_source:
             return [self._enlarge(node, inputs)]
         raise TranslationError(f"{node.name} with {len(inputs)} inputs cannot be said here")
 
-    def _activated(self, node: _Node, applied: Apply) -> Expression:
+    def _activated(self, node: _Node, tensor: Tensor) -> Tensor:
         mode = node.parameters.get(TasoParameter.ACTIVATION, 0)
-        if mode not in _ACTIVATIONS:
+        if mode and mode not in _ACTIVATIONS:
             raise TranslationError(f"{node.name} has activation {mode}")
-        return Apply(_ACTIVATIONS[mode], (applied,)) if _ACTIVATIONS[mode] else applied
+        return getattr(op, _ACTIVATIONS[mode])(tensor) if mode else tensor
 
-    def _concat(self, node: _Node, inputs: list[Expression]) -> Expression:
+    def _concat(self, node: _Node, inputs: list[Tensor]) -> Tensor:
         axis = node.needed(TasoParameter.AXIS)
         rank = node.parameters.get(TasoParameter.NUM_DIMENSIONS)
         if rank is not None:
             for part in inputs:
                 self._rank(part, rank, self.conditions)
-        return Apply("Concat", tuple(inputs), (("axis", Literal(axis)),))
+        return op.Concat(*inputs, axis=axis)
 
-    def _split(self, node: _Node, tensor: Expression) -> list[Expression]:
+    def _split(self, node: _Node, tensor: Tensor) -> list[Tensor]:
         axis = node.needed(TasoParameter.AXIS)
         count = node.parameters.get(TasoParameter.NUM_OUTPUTS, 2)
-        cuts = self._cuts_of(tensor, axis)
+        cuts = self._cuts_of(tensor.expression, axis)
         if cuts is not None and len(cuts) != count:
             raise TranslationError(f"SPLIT has {count} outputs of {len(cuts)} parts")
         if self._is_source:
-            named: list[Term] = [self._name("part") for _ in range(count)]
+            named = [self._name("part") for _ in range(count)]
             for part, size in zip(named, cuts or (), strict=False):
-                self.conditions.append(_call("=", part, size))
-            cuts = self._cuts[tensor, axis] = named
+                self.conditions.append((part == size).term)
+            cuts = self._cuts[tensor.expression, axis] = named
         if cuts is None:
             raise TranslationError("it does not say where its target's SPLIT cuts")
-        attributes = (("axis", Literal(axis)), ("split", _list(cuts)))
-        return [Apply("Split", (tensor,), attributes, output) for output in range(count)]
+        split = op.Split(tensor, axis=axis, split=cuts)
+        return [split.output(number) for number in range(count)]
 
-    def _transpose(self, node: _Node, tensor: Expression) -> Expression:
+    def _transpose(self, node: _Node, tensor: Tensor) -> Tensor:
         rank = node.needed(TasoParameter.NUM_DIMENSIONS)
         code = node.needed(TasoParameter.PERMUTATION)
         order: list[int] = []
@@ -204,74 +195,71 @@ class _Translator:
             code //= rank
         if sorted(order) != list(range(rank)) or code:
             raise TranslationError(f"TRANSPOSE has no permutation of {rank} axes")
-        return Apply("Transpose", (tensor,), (("perm", _list(order)),))
+        return op.Transpose(tensor, perm=order)
 
-    def _conv(self, node: _Node, inputs: list[Expression]) -> Apply:
-        kernel = node.kernel
-        weight = inputs[1]
-        if kernel is not None and isinstance(weight, Variable) and self._is_source:
-            spatial = _call("slice", _call("shape", weight), 2)
-            self.conditions.append(_call("=", spatial, _list(kernel)))
-        group: Term = self._name("group")
+    def _conv(self, node: _Node, image: Tensor, weight: Tensor) -> Tensor:
+        if node.kernel is not None and self._is_bound(weight):
+            self.conditions.append((weight.shape[2:] == node.kernel).term)
+        group = self._name("group")
         if not self._is_source:
-            group = _call("/", _size(inputs[0], 1), _size(weight, 1))
-        return Apply("Conv", tuple(inputs), (("group", group), *self._window(node, kernel)))
+            group = _size(image.expression, 1) / _size(weight.expression, 1)
+        return op.Conv(image, weight, group=group, **self._window(node))
 
-    def _pool(self, node: _Node, image: Expression) -> Apply:
-        kernel = node.kernel
-        if kernel is None:
+    def _pool(self, node: _Node, image: Tensor) -> Tensor:
+        if node.kernel is None:
             raise TranslationError(f"{node.name} has no kernel")
-        attributes = (("kernel_shape", _list(kernel)), *self._window(node, kernel))
-        return Apply(_POOLS[TasoOperator(node.type)], (image,), attributes)
+        pool = getattr(op, _POOLS[TasoOperator(node.type)])
+        return pool(image, kernel_shape=node.kernel, **self._window(node))
 
-    def _window(self, node: _Node, kernel: tuple[int, int] | None) -> tuple[tuple[str, Term], ...]:
+    def _window(self, node: _Node) -> dict[str, Any]:
         strides = node.needed(TasoParameter.STRIDE_H), node.needed(TasoParameter.STRIDE_W)
-        mode = node.needed(TasoParameter.PAD)
-        pads: Term
+        mode, kernel = node.needed(TasoParameter.PAD), node.kernel
+        pads: Any
         if mode == _VALID:
-            pads = _list((0,) * 4)
+            pads = (0,) * 4
         elif mode != _SAME:
             raise TranslationError(f"{node.name} has padding {mode}")
         elif kernel is not None and strides == (1, 1):
             if not all(size % 2 for size in kernel):
                 raise TranslationError(f"{node.name} has an even kernel and padding SAME")
-            pads = _list([size // 2 for size in kernel] * 2)
+            pads = [size // 2 for size in kernel] * 2
         else:
             kind = "x".join(map(str, (*(kernel or ("any",)), *strides)))
-            pads = Name(f"pads_{kind}")
+            pads = Quantity(Name(f"pads_{kind}"))
             if not self._is_source and kind not in self._pads:
                 raise TranslationError(f"its source does not say the pads of {node.name}")
             self._pads.add(kind)
-        return ("pads", pads), ("strides", _list(strides))
+        return {"pads": pads, "strides": strides}
 
-    def _enlarge(self, node: _Node, inputs: list[Expression]) -> Expression:
-        weight = inputs[0]
-        kernel: Sequence[Term] = [Literal(size) for size in node.kernel or ()]
+    def _enlarge(self, node: _Node, inputs: list[Tensor]) -> Tensor:
+        kernel: Sequence[Any] = node.kernel or ()
         if len(inputs) == 2:
-            kernel = [_size(inputs[1], 2), _size(inputs[1], 3)]
+            kernel = [_size(inputs[1].expression, axis) for axis in (2, 3)]
         if not kernel:
             raise TranslationError("ENLARGE has no kernel")
-        around: list[Term | int] = [0, 0]
-        for place, size in enumerate(kernel, 2):
-            around.append(_call("/", _call("-", size, _size(weight, place)), 2))
-        return Apply("Pad", (weight,), (("pads", _list([*around, *around])),))
+        sizes = [_size(inputs[0].expression, axis) for axis in (2, 3)]
+        around = [(size - own) / 2 for size, own in zip(kernel, sizes, strict=True)]
+        return op.Pad(inputs[0], pads=(0, 0, *around, 0, 0, *around))
 
-    def _name(self, kind: str) -> Name:
+    def _name(self, kind: str) -> Quantity:
         self._num_names += 1
-        return Name(f"{kind}{self._num_names}")
+        return Quantity(Name(f"{kind}{self._num_names}"))
 
-    def _rank(self, expression: Expression, rank: int, conditions: list[Term]) -> None:
-        if isinstance(expression, Variable) and self._is_source:
-            conditions.append(_call("=", _call("rank", expression), rank))
+    def _is_bound(self, tensor: Tensor) -> bool:
+        return isinstance(tensor.expression, Variable) and self._is_source
 
-    def _same_shape(self, first: Expression, second: Expression) -> None:
+    def _rank(self, tensor: Tensor, rank: int, conditions: list[Term]) -> None:
+        if self._is_bound(tensor):
+            conditions.append((tensor.rank == rank).term)
+
+    def _same_shape(self, first: Tensor, second: Tensor) -> None:
         if not self._is_source:
             return
-        shapes = _shape(first), _shape(second)
-        if shapes[0] is not None and shapes[1] is not None and shapes[0] != shapes[1]:
-            self.implicit.append(_call("=", shapes[0], shapes[1]))
+        left, right = _shape(first.expression), _shape(second.expression)
+        if left is not None and right is not None and left.term != right.term:
+            self.implicit.append((left == right).term)
 
-    def _cuts_of(self, expression: Expression, axis: int) -> list[Term] | None:
+    def _cuts_of(self, expression: Any, axis: int) -> list[Quantity] | None:
         """Return the sizes along an axis of the parts that a tensor was concatenated from.
 
         The result is None if the tensor was not concatenated along this axis.
@@ -280,7 +268,7 @@ class _Translator:
             return self._cuts[expression, axis]
         if not isinstance(expression, Apply):
             return None
-        inputs = [operand for operand in expression.inputs if operand is not None]
+        inputs = expression.inputs
         if expression.op == "Concat":
             if dict(expression.attributes)["axis"] == Literal(axis):
                 return [_size(part, axis) for part in inputs]
@@ -295,53 +283,46 @@ class _Translator:
 
 
 def _order(transpose: Apply) -> list[int]:
-    perm = dict(transpose.attributes)["perm"]
-    assert isinstance(perm, Call)
-    return [int(axis.value) for axis in perm.arguments if isinstance(axis, Literal)]
+    return [int(axis.value) for axis in children(transpose.attributes[0][1])]  # type: ignore[union-attr]
 
 
-def _size(expression: Expression, axis: int) -> Term:
+def _size(expression: Any, axis: int) -> Quantity:
     """Return a tensor's size along an axis, as a term of the sizes of variables.
 
     Raises:
       TranslationError: no term expresses the size.
     """
     if isinstance(expression, Variable):
-        return _call("dim", expression, axis)
-    assert isinstance(expression, Apply)
-    inputs = [operand for operand in expression.inputs if operand is not None]
-    attributes: Mapping[str, Term] = dict(expression.attributes)
-    if expression.op == "Concat" and attributes["axis"] == Literal(axis):
-        return _call("+", *(_size(part, axis) for part in inputs))
-    if expression.op == "Split" and attributes["axis"] == Literal(axis):
-        return _call("nth", attributes["split"], expression.output)
-    if expression.op == "Transpose":
+        return Tensor(expression).dim(axis)
+    name, inputs, attributes = expression.op, expression.inputs, dict(expression.attributes)
+    if name == "Concat" and attributes["axis"] == Literal(axis):
+        return call("+", *(_size(part, axis) for part in inputs))
+    if name == "Split" and attributes["axis"] == Literal(axis):
+        return Quantity(attributes["split"])[expression.output]
+    if name == "Transpose":
         return _size(inputs[0], _order(expression)[axis])
-    if expression.op == "MatMul" and axis == 1:
+    if name == "MatMul" and axis == 1:
         return _size(inputs[1], 1)
-    if expression.op == "Conv" and axis == 1:
+    if name == "Conv" and axis == 1:
         return _size(inputs[1], 0)
-    if axis > 1 and expression.op in ("Conv", "Pad", *_POOLS.values()):
+    if axis > 1 and name in _WINDOWS:
         raise TranslationError(f"a size of {expression} cannot be said")
     return _size(inputs[0], axis)
 
 
-def _shape(expression: Expression) -> Term | None:
+def _shape(expression: Any) -> Quantity | None:
     """Return a tensor's shape as a term of variables' shapes; None if no term expresses it."""
     if isinstance(expression, Variable):
-        return _call("shape", expression)
-    assert isinstance(expression, Apply)
-    inputs = [operand for operand in expression.inputs if operand is not None]
+        return Tensor(expression).shape
+    name, inputs, attributes = expression.op, expression.inputs, dict(expression.attributes)
     inner = _shape(inputs[0])
-    if inner is None or expression.op in ("Conv", "Pad", *_POOLS.values()):
+    if inner is None or name in _WINDOWS:
         return None
-    attributes: Mapping[str, Term] = dict(expression.attributes)
-    if expression.op == "Transpose":
-        return _call("permute", inner, attributes["perm"])
-    if expression.op in ("Concat", "Split"):
-        axis = attributes["axis"]
-        assert isinstance(axis, Literal)
-        return _call("set", inner, axis, _size(expression, int(axis.value)))
-    if expression.op == "MatMul":
-        return _list([_size(inputs[0], 0), _size(inputs[1], 1)])
+    if name == "Transpose":
+        return call("permute", inner, Quantity(attributes["perm"]))
+    if name in ("Concat", "Split"):
+        axis = attributes["axis"].value
+        return call("set", inner, axis, _size(expression, axis))
+    if name == "MatMul":
+        return call("list", _size(inputs[0], 0), _size(inputs[1], 1))
     return inner

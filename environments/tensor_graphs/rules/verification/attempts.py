@@ -1,11 +1,12 @@
 """One attempt to draw an instance: it binds variables and attributes, operator by operator.
 
-Conditions serve as hints for what to draw (`hints`). Each is checked as soon as its variables are
+Conditions serve as hints for what to draw (`Hints`). Each is checked as soon as its variables are
 bound; if it does not hold, the last operator is drawn again.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,17 +19,18 @@ from environments.tensor_graphs.rules.language import terms
 from environments.tensor_graphs.rules.language.computations import Computation, TooLargeError
 from environments.tensor_graphs.rules.language.expressions import (
     Apply,
+    Call,
     Expression,
     Literal,
     Name,
     Term,
     Variable,
     names,
+    parts,
     variables,
 )
 from environments.tensor_graphs.rules.language.terms import Bindings, TermError
-from environments.tensor_graphs.rules.verification.draws import Draw, ImpossibleError, Use
-from environments.tensor_graphs.rules.verification.hints import Hints, is_list
+from environments.tensor_graphs.rules.verification.draws import Draw, ImpossibleError, Use, check
 from environments.tensor_graphs.rules.verification.proposals import propose
 
 # The expressions of a rule are looked at in each attempt.
@@ -42,14 +44,69 @@ _TRIES_OF_OPERATOR = 4
 _TRIES_OF_SOURCE = 6
 
 
-def check(is_right: bool) -> None:
-    """Give up the attempt if a check fails.
+class Hints:
+    """What conditions say about attributes and shapes.
 
-    Raises:
-      ImpossibleError: `is_right` is false.
+    Attributes:
+      conditions: the conditions, each with the names of its variables and of its attributes.
+      attributes: terms that an attribute must equal, by name of the attribute.
+      lengths: number of elements of an attribute, by name of the attribute.
+      elements: terms that elements of an attribute must equal, by name of the attribute and index.
+      shapes: terms that the shape of a variable must equal, by name of the variable.
+      sizes: pairs (axis, term that the size must equal), by name of the variable.
+      rank: a rank that some condition asks for; None if there is none.
     """
-    if not is_right:
-        raise ImpossibleError
+
+    def __init__(self, conditions: Sequence[Term]) -> None:
+        self.conditions = tuple(
+            (condition, frozenset(variables(condition)), frozenset(names(condition)))
+            for condition in conditions
+        )
+        self.attributes: dict[str, list[Term]] = collections.defaultdict(list)
+        self.lengths: dict[str, int] = {}
+        self.elements: dict[str, dict[int, Term]] = collections.defaultdict(dict)
+        self.shapes: dict[str, list[Term]] = collections.defaultdict(list)
+        self.sizes: dict[str, list[tuple[Any, Any]]] = collections.defaultdict(list)
+        self.rank: int | None = None
+        for left, right in _equalities(conditions):
+            self._add_equality(left, right)
+            self._add_equality(right, left)
+        for part in (part for condition in conditions for part in parts(condition)):
+            match part:
+                case Call("=" | ">=", (Call("rank"), Literal(rank))):
+                    self.rank = int(rank)
+
+    def _add_equality(self, left: Any, right: Any) -> None:
+        """Note what an equality says of its left side; the caller also gives it turned round."""
+        match left, right:
+            case Name(name), _ if name not in names(right):
+                self.attributes[name].append(right)
+            case Call("length", (Name(name),)), Literal(length):
+                self.lengths[name] = int(length)
+            case Call("nth", (Name(name), Literal(place))), _ if int(place) >= 0:
+                self.elements[name][int(place)] = right
+            case (
+                Call("slice", (Call("shape", (Variable(name),)), Literal(start), *_)),
+                Call("list", sizes),
+            ):
+                self.sizes[name] += [
+                    (Literal(place), size) for place, size in enumerate(sizes, int(start))
+                ]
+            case Call("shape", (Variable(name),)), _ if name not in variables(right):
+                self.shapes[name].append(right)
+            case Call("dim", (Variable(name), axis)), _ if name not in variables(right):
+                self.sizes[name].append((axis, right))
+            case Call("size", (Variable(name),)), Literal(1):
+                self.shapes[name].append(Call("list", ()))
+
+
+def _equalities(conditions: Sequence[Term | Variable]) -> Iterator[tuple[Any, Any]]:
+    for condition in conditions:
+        match condition:
+            case Call("and", inside):
+                yield from _equalities(inside)
+            case Call("=", (left, right)):
+                yield left, right
 
 
 @dataclasses.dataclass
@@ -57,8 +114,6 @@ class _State:
     """What is bound so far. Before an operator is drawn again, the state from before it returns.
 
     Attributes:
-      types: types of the variables, by name.
-      attributes: values of the attributes, by name.
       limits: the number that the elements of a tensor of indices must stay below, by name.
       to_check: terms of the source that can only be computed later, with the values they must have.
       met: numbers of the conditions that are known to hold.
@@ -118,17 +173,13 @@ class Attempt:
         check(bound == value and type(bound) is type(value))
 
     def _retried(self, add_fn: Any, num_tries: int) -> Any:
-        if num_tries == 1:
-            return add_fn()
-        before = self.state.copy()
-        for number in range(num_tries):
+        for _ in range(num_tries - 1):
+            before = self.state.copy()
             try:
                 return add_fn()
             except MISFITS:
-                if number == num_tries - 1:
-                    raise
-                self.state = before.copy()
-        raise ImpossibleError
+                self.state = before
+        return add_fn()
 
     def _add(self, expression: Expression) -> Ref:
         if isinstance(expression, Variable):
@@ -186,14 +237,14 @@ class Attempt:
         """Copy into a use what the conditions say about one of its attributes."""
         hints = self._hints
         attribute = term.name if isinstance(term, Name) else ""
-        for value in self._values(term, *hints.attributes.get(attribute, [])):
+        for value in self._values(term, *hints.attributes[attribute]):
             use.attributes[name] = value
             break
-        if is_list(term):
+        if isinstance(term, Call) and term.function == "list":
             use.lengths[name] = len(term.arguments)
         elif attribute in hints.lengths:
             use.lengths[name] = hints.lengths[attribute]
-        for place, element in hints.elements.get(attribute, {}).items():
+        for place, element in hints.elements[attribute].items():
             for value in self._values(element):
                 use.elements[name][place] = value
 
@@ -206,7 +257,7 @@ class Attempt:
                 continue
 
     def _hinted_shape(self, name: str) -> tuple[int, ...] | None:
-        for value in self._values(*self._hints.shapes.get(name, [])):
+        for value in self._values(*self._hints.shapes[name]):
             if isinstance(value, tuple):
                 return value
         return None
@@ -217,7 +268,7 @@ class Attempt:
     def _bind_type(self, expression: Expression, shape: Sequence[int]) -> None:
         assert isinstance(expression, Variable)
         sizes = list(shape)
-        for place, term in self._hints.sizes.get(expression.name, []):
+        for place, term in self._hints.sizes[expression.name]:
             for index in self._values(place):
                 for value in self._values(term):
                     if isinstance(value, int) and -len(sizes) <= index < len(sizes):

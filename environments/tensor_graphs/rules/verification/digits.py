@@ -44,29 +44,6 @@ _EPSILON = float(np.finfo(np.float32).eps)
 
 
 @dataclasses.dataclass(frozen=True)
-class Loss:
-    """The errors of both sides in one instance, the largest of several points.
-
-    Attributes:
-      output: index of the output.
-      ratio: one of RATIOS.
-      source_error: the largest error of the source.
-      target_error: the largest error of the target.
-    """
-
-    output: int
-    ratio: float
-    source_error: float
-    target_error: float
-
-    def __str__(self) -> str:
-        return (
-            f"output {self.output} is off by {self.target_error:.1e} instead of "
-            f"{self.source_error:.1e}, where numbers are {self.ratio:.0e} times what is left"
-        )
-
-
-@dataclasses.dataclass(frozen=True)
 class _Setting:
     """What the points of one kind have in common.
 
@@ -89,28 +66,19 @@ class _Setting:
     seed: int
 
 
-def digit_loss(
-    instance: Instance,
-    literals: Collection[str],
-    rng: np.random.Generator,
-    ratio: float | None = None,
-) -> Loss | None:
-    """Return how the target loses digits at points of one kind; None if it does not.
+def digit_loss(instance: Instance, literals: Collection[str], rng: np.random.Generator) -> str:
+    """Describe how the target loses digits at points of one kind; return "" if it does not.
 
-    Args:
-      instance: an instance of a rule. If its numbers are not float32, the result is None.
-      literals: names of the constants whose number is part of the rule; nothing is near them.
-      rng: draws the kind of points, and the points.
-      ratio: one of RATIOS; by default, one is drawn.
+    Nothing is found if the instance's numbers are not float32. `literals` are the constants whose
+    number is part of the rule; nothing is near them.
     """
     names = [name for name, tensor in instance.inputs.items() if tensor.dtype == "float32"]
     names = [name for name in names if name not in instance.fills]
     if not names or any(tensor.dtype == "float64" for tensor in instance.inputs.values()):
-        return None
-    chosen = choose(rng, RATIOS) if ratio is None else ratio
-    setting = _setting(instance, names, literals, chosen, rng)
-    if _loss(instance, setting, [_point(instance, setting, rng)]) is None:
-        return None
+        return ""
+    setting = _setting(instance, names, literals, rng)
+    if not _loss(instance, setting, [_point(instance, setting, rng)]):
+        return ""
     points = [_point(instance, setting, rng) for _ in range(_POINTS_TO_BELIEVE)]
     return _loss(instance, setting, points)
 
@@ -119,9 +87,9 @@ def _setting(
     instance: Instance,
     names: Sequence[str],
     literals: Collection[str],
-    ratio: float,
     rng: np.random.Generator,
 ) -> _Setting:
+    ratio = choose(rng, RATIOS)
     scales = {name: choose(rng, _SCALES) for name in names}
     centers = {name: choose(rng, (-1.0, 0.0, 0.0, 1.0)) * ratio for name in names}
     if ratio == 1.0:
@@ -174,12 +142,11 @@ def _point(instance: Instance, setting: _Setting, rng: np.random.Generator) -> P
         point[name] = single((point[name] + center) * scale)
     if not setting.cancelling:
         return point
-    with np.errstate(all="ignore"):
-        values = instance.computation.run(point, FLOATS)
+    values = instance.computation.run(point, FLOATS)
     target = values[setting.rival.node][setting.rival.output].astype(np.float64)
     if target.size and np.all(np.isfinite(target)):
         shape = point[setting.cancelling].shape
-        near = fitted(target, shape, np.random.default_rng(setting.seed))
+        near = _fitted(target, shape, np.random.default_rng(setting.seed))
         rest = float(np.max(np.abs(near), initial=0.0)) / setting.ratio
         near = near + rest * rng.standard_normal(shape)
         with np.errstate(over="ignore"):
@@ -187,7 +154,7 @@ def _point(instance: Instance, setting: _Setting, rng: np.random.Generator) -> P
     return point
 
 
-def fitted(array: np.ndarray, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+def _fitted(array: np.ndarray, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
     """Give an array another shape: align axes of equal size, index the others, and broadcast.
 
     Axes are mostly aligned from the last on, as elementwise operators do; but a vector may also
@@ -209,16 +176,19 @@ def fitted(array: np.ndarray, shape: tuple[int, ...], rng: np.random.Generator) 
     return np.broadcast_to(array[where].reshape(sizes), shape)
 
 
-def _loss(instance: Instance, setting: _Setting, points: Sequence[Point]) -> Loss | None:
-    """Return the loss at some points taken together; None if there is none."""
+def _loss(instance: Instance, setting: _Setting, points: Sequence[Point]) -> str:
+    """Describe the loss at some points taken together; return "" if there is none."""
     worst: dict[int, np.ndarray] = {}
     for point in points:
         for number, errors in enumerate(_errors(instance, point)):
             worst[number] = np.maximum(worst.get(number, np.zeros(3)), errors)
     for number, (source, target, size) in worst.items():
         if target > FACTOR * source + _ROUNDINGS * _EPSILON * size:
-            return Loss(number, setting.ratio, float(source), float(target))
-    return None
+            return (
+                f"output {number} is off by {target:.1e} instead of {source:.1e}, where numbers "
+                f"are {setting.ratio:.0e} times what is left"
+            )
+    return ""
 
 
 def _errors(instance: Instance, point: Point) -> list[np.ndarray]:
@@ -229,9 +199,8 @@ def _errors(instance: Instance, point: Point) -> list[np.ndarray]:
     """
     wide = {name: array.astype(np.float64) if array.dtype.kind == "f" else array
             for name, array in point.items()}  # fmt: skip
-    with np.errstate(all="ignore"):
-        exact = instance.computation.run(wide, FLOATS)
-        single = instance.computation.run(point, FLOATS)
+    exact = instance.computation.run(wide, FLOATS)
+    single = instance.computation.run(point, FLOATS)
     if not all(_is_usual(array) for arrays in exact for array in arrays):
         return []
     errors = []

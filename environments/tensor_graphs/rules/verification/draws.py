@@ -35,16 +35,20 @@ class ImpossibleError(Exception):
     """The choices made so far leave no choice that fits."""
 
 
+def check(is_right: bool) -> None:
+    """Give up what was drawn, by an ImpossibleError, if a check fails."""
+    if not is_right:
+        raise ImpossibleError
+
+
 class Draw:
     """The choices for one instance of a rule.
 
     Args:
-      rng: the random generator.
       usual_rank: the rank of most tensors; random by default.
       is_small: whether all sizes are 1 or one other number, and choices seldom repeat earlier ones.
 
     Attributes:
-      rng: the random generator.
       is_coherent: whether several uses of one operator mostly get the same attributes.
       vectors: probability of drawing a vector where matrices are usual.
       stacks: probability of drawing a stack of matrices without regard to the other operand.
@@ -117,8 +121,6 @@ class Use:
     """One use of an operator; a proposal completes its shapes and attributes.
 
     Attributes:
-      op: name of the operator.
-      draw: makes the random choices.
       shapes: shapes of the inputs; None where not known.
       is_given: for each input, whether the use has it.
       attributes: known values of attributes, by name.
@@ -148,10 +150,7 @@ class Use:
     def choose(self, name: str, choose: Callable[[], Any], alike: bool = True) -> Any:
         """Give an attribute a value unless it has one; return its value then.
 
-        Args:
-          name: name of the attribute.
-          choose: draws the value.
-          alike: whether uses of the same operator should mostly get the same value.
+        If `alike`, uses of the same operator mostly get the same value.
         """
         if name not in self.attributes:
             key = (self.op, name)
@@ -169,6 +168,5 @@ def any_axis(draw: Draw, rank: int) -> int:
     Raises:
       ImpossibleError: the rank is 0.
     """
-    if not rank:
-        raise ImpossibleError
+    check(rank > 0)
     return draw.rng.randrange(rank)

@@ -36,12 +36,12 @@ from environments.tensor_graphs.rules.language.expressions import (
     Variable,
     names,
     parts,
+    variables,
 )
 from environments.tensor_graphs.rules.language.rule import Rule, special_types
 from environments.tensor_graphs.rules.language.terms import Bindings, TermError
-from environments.tensor_graphs.rules.verification.attempts import MISFITS, Attempt, check
-from environments.tensor_graphs.rules.verification.draws import Draw
-from environments.tensor_graphs.rules.verification.hints import Hints
+from environments.tensor_graphs.rules.verification.attempts import MISFITS, Attempt, Hints
+from environments.tensor_graphs.rules.verification.draws import Draw, check
 
 SMALL_PER_ROUND = 3
 """How many small instances there are for each usual one."""
@@ -54,6 +54,8 @@ FLOATS_ONLY = tuple("float64" if dtype == "int64" else dtype for dtype in DTYPES
 
 Ranks = Mapping[str, int]
 
+_MOST_ATTEMPTS = 2000
+_MOST_DRAWN = 300
 _MOST_RANK = 4
 _MOST_MISSES = 12
 _TIRED_SHARE = 0.25
@@ -78,8 +80,6 @@ class Instance:
     """A rule with fixed shapes, types and attributes; only the elements of its variables are open.
 
     Attributes:
-      bindings: types of the variables and values of the attributes.
-      computation: computes source and target.
       sources: places of the source's outputs.
       targets: places of the target's outputs. Empty if the rule does not apply, because its target
         cannot be computed or has other types.
@@ -126,10 +126,16 @@ class RankCombinations:
     """
 
     def __init__(self, sources: Sequence[Expression], rng: random.Random) -> None:
-        particular = set(_particular_variables(sources))
-        mentioned = (part for source in sources for part in parts(source))
-        names = dict.fromkeys(part.name for part in mentioned if isinstance(part, Variable))
-        self._names = [name for name in names if name not in particular][:_MOST_VARIABLES]
+        particular = {
+            operand.name
+            for source in sources
+            for part in parts(source)
+            if isinstance(part, Apply)
+            for place, operand in enumerate(part.inputs)
+            if isinstance(operand, Variable) and (part.op, place) in _PARTICULAR
+        }
+        free = [name for name in variables(*sources) if name not in particular]
+        self._names = free[:_MOST_VARIABLES]
         turns = list(itertools.product(range(_MOST_RANK + 1), repeat=len(self._names)))
         rng.shuffle(turns)
         self._queue = collections.deque(turns)
@@ -142,7 +148,9 @@ class RankCombinations:
         for _ in range(_TURNS_PER_DRAW):
             if not self._names or self._is_hopeless:
                 return
-            while self._is_tired(self._queue[0]) and self._rng.random() > _TIRED_SHARE:
+            while self._misses[self._queue[0]] >= _MOST_MISSES:
+                if self._rng.random() <= _TIRED_SHARE:
+                    break
                 self._queue.rotate(-1)
             yield dict(zip(self._names, self._queue[0], strict=True))
 
@@ -151,25 +159,13 @@ class RankCombinations:
         enough = self._num_turns >= _TURNS_TO_JUDGE
         return enough and self._num_found < _LEAST_SHARE * self._num_turns
 
-    def _is_tired(self, turn: tuple[int, ...]) -> bool:
-        return self._misses[turn] >= _MOST_MISSES
-
-    def note(self, ranks: Ranks, has_applied: bool) -> None:
+    def note(self, has_applied: bool) -> None:
         """Record whether the rule applied to the combination just tried, and go on to the next."""
         turn = self._queue[0]
-        assert turn == tuple(ranks[name] for name in self._names)
         self._queue.rotate(-1)
         self._num_turns += 1
         self._num_found += has_applied
         self._misses[turn] = -_MOST_MISSES if has_applied else self._misses[turn] + 1
-
-
-def _particular_variables(sources: Sequence[Expression]) -> Iterator[str]:
-    for part in (part for source in sources for part in parts(source)):
-        if isinstance(part, Apply):
-            for place, operand in enumerate(part.inputs):
-                if isinstance(operand, Variable) and (part.op, place) in _PARTICULAR:
-                    yield operand.name
 
 
 class InstanceDrawer:
@@ -189,24 +185,20 @@ class InstanceDrawer:
             for term in self._fills.values()
             if isinstance(term, Name) and term.name not in bound
         }
-        self._rank = self._hints.rank
         self._combinations = RankCombinations(self._sources, self._rng)
 
-    def draw(self, num_attempts: int = 2000) -> Instance | None:
+    def draw(self) -> Instance | None:
         """Draw an instance of the source; return None if no attempt succeeds."""
-        for _ in range(num_attempts):
+        for _ in range(_MOST_ATTEMPTS):
             try:
                 return self._attempt()
             except MISFITS:
                 continue
         return None
 
-    def draw_applicable(self, num_attempts: int = 300) -> Instance | None:
-        """Draw an instance to which the rule applies.
-
-        If none is found, the result is None or an instance without targets.
-        """
-        for _ in range(num_attempts):
+    def draw_applicable(self) -> Instance | None:
+        """Draw an instance to which the rule applies; return None if no attempt finds one."""
+        for _ in range(_MOST_DRAWN):
             instance = self.draw()
             if instance is None or instance.targets:
                 return instance
@@ -220,11 +212,11 @@ class InstanceDrawer:
         for ranks in self._combinations.turns():
             try:
                 instance = self._attempt(ranks)
+                has_applied = bool(instance.targets)
             except MISFITS:
-                self._combinations.note(ranks, False)
-                continue
-            self._combinations.note(ranks, bool(instance.targets))
-            if instance.targets:
+                has_applied = False
+            self._combinations.note(has_applied)
+            if has_applied:
                 return instance
         return None
 
@@ -234,7 +226,7 @@ class InstanceDrawer:
         The list is empty if no usual instance is found.
         """
         usual = self.draw_applicable()
-        if usual is None or not usual.targets:
+        if usual is None:
             return []
         small = (self.draw_small() for _ in range(SMALL_PER_ROUND))
         return [usual, *(instance for instance in small if instance is not None)]
@@ -249,13 +241,8 @@ class InstanceDrawer:
     ) -> Instance | None:
         """Return an instance with another element type in place of floating-point types.
 
-        Args:
-          instance: an instance that this object drew.
-          dtype: the element type.
-          number_fn: draws a number of this type for each constant that the source names.
-
-        Returns:
-          The instance; None if the source does not take this type, or a condition fails.
+        `number_fn` draws a number of this type for each constant that the source names. The result
+        is None if the source does not take this type, or a condition fails.
         """
         types = {
             name: tensor._replace(dtype=dtype) if tensor.dtype in FLOAT_TYPES else tensor
@@ -278,15 +265,11 @@ class InstanceDrawer:
             self._fills[name] = value
             return Variable(name)
         if isinstance(expression, Apply):
-            inputs = tuple(
-                operand if operand is None else self._without_arrays(operand)
-                for operand in expression.inputs
-            )
-            return dataclasses.replace(expression, inputs=inputs)
+            return expression.with_inputs(self._without_arrays)
         return expression
 
     def _attempt(self, ranks: Ranks | None = None) -> Instance:
-        draw = Draw(self._rng, self._rank, is_small=ranks is not None)
+        draw = Draw(self._rng, self._hints.rank, is_small=ranks is not None)
         attempt = Attempt(draw, self._hints, self._special_types, self._dtypes)
         attempt.bind_ranks(ranks or {})
         sources = [attempt.add_source(source) for source in self._sources]

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from environments.tensor_graphs.rules.verification.draws import (
     MAX_RANK,
     Draw,
-    ImpossibleError,
     Shape,
     Use,
     any_axis,
+    check,
 )
 
 _TRIES_TO_CHANGE = 3
@@ -23,8 +23,7 @@ def concat(use: Use) -> None:
     known_shape = next((shape for shape in use.shapes if shape is not None), None)
     base = list(known_shape if known_shape is not None else draw.shape(least=1))
     axis = use.choose("axis", lambda: any_axis(draw, len(base)))
-    if not -len(base) <= axis < len(base):
-        raise ImpossibleError
+    check(-len(base) <= axis < len(base))
     for place in range(len(use.shapes)):
         sizes = list(base)
         sizes[axis] = base[axis] if draw.chance(0.4) else draw.size()
@@ -39,8 +38,7 @@ def split(use: Use) -> None:
     parts = use.attributes.get("split")
     drawn = list(draw.shape(least=1) if use.shapes[0] is None else use.shapes[0])
     axis = use.choose("axis", lambda: any_axis(draw, len(drawn)))
-    if not -len(drawn) <= axis < len(drawn):
-        raise ImpossibleError
+    check(-len(drawn) <= axis < len(drawn))
     drawn[axis] = sum(parts or [draw.size() for _ in range(outputs)])
     data = use.propose(0, drawn)
     use.choose("split", lambda: _partition(draw, data[axis], outputs, use.elements["split"]))
@@ -50,8 +48,7 @@ def _partition(draw: Draw, total: int, parts: int, fixed: Mapping[int, int]) -> 
     """Draw sizes that sum up to a total, some of which are known."""
     fixed = {place: size for place, size in fixed.items() if place < parts}
     free, rest = parts - len(fixed), total - sum(fixed.values())
-    if rest < free or (rest and not free):
-        raise ImpossibleError
+    check(rest >= free and (free > 0 or not rest))
     if free and rest % free == 0 and draw.chance(0.5):
         others = [rest // free] * free
     else:
@@ -67,16 +64,13 @@ def slice_(use: Use) -> None:
     data = use.of_rank(0)
     lists = [use.attributes[name] for name in ("axes", "starts", "ends") if name in use.attributes]
     count = len(lists[0]) if lists else use.lengths.get("axes", rng.randint(1, len(data)))
-    if count > len(data):
-        raise ImpossibleError
+    check(count <= len(data))
     axes = use.choose("axes", lambda: tuple(sorted(rng.sample(range(len(data)), count))))
-    if any(not -len(data) <= axis < len(data) for axis in axes):
-        raise ImpossibleError
+    check(all(-len(data) <= axis < len(data) for axis in axes))
     steps = use.choose("steps", lambda: tuple(1 if draw.chance(0.7) else 2 for _ in axes))
     starts = use.choose("starts", lambda: tuple(rng.randrange(data[axis]) for axis in axes))
     use.choose("ends", lambda: _ends(draw, data, axes, starts))
-    if len(steps) != len(axes):
-        raise ImpossibleError
+    check(len(steps) == len(axes))
 
 
 def _ends(draw: Draw, data: Shape, axes: Sequence[int], starts: Sequence[int]) -> Shape:

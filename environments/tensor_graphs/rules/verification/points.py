@@ -21,16 +21,10 @@ def make_point(
     point_fn: PointFn,
     fill_fn: Callable[[np.ndarray], np.ndarray] = lambda array: array,
 ) -> dict[str, np.ndarray]:
-    """Draw the elements of all tensors that an instance's computation must be given.
+    """Draw the elements of all tensors that an instance's computation must be given, by name.
 
-    Args:
-      instance: the instance; it says which tensors are needed and which are filled with one number.
-      rng: the random generator.
-      point_fn: draws the tensors of floats.
-      fill_fn: converts a tensor of floats filled with one number to the algebra's numbers.
-
-    Returns:
-      Arrays by name, as `Computation.run` takes them.
+    `point_fn` draws the tensors of floats, but for those that are filled with one number: `fill_fn`
+    converts these to the algebra's numbers.
     """
     point: dict[str, np.ndarray] = {}
     for name, tensor in instance.inputs.items():

@@ -8,15 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from environments.tensor_graphs.rules.verification import contrib_proposals as contrib
 from environments.tensor_graphs.rules.verification import layout_proposals as layout
-from environments.tensor_graphs.rules.verification.draws import (
-    Draw,
-    ImpossibleError,
-    Shape,
-    Use,
-    any_axis,
-)
+from environments.tensor_graphs.rules.verification.draws import Draw, Shape, Use, any_axis, check
 
 _EPSILONS = (2.0**-17, 2.0**-10, 0.125, 2.0**-20)
 
@@ -101,14 +94,11 @@ def _gemm(use: Use) -> None:
 
 
 def _reduce(use: Use) -> None:
-    """Propose any axes for a reduction."""
     rng = use.draw.rng
     data = use.of_rank(0)
-    if not data:
-        raise ImpossibleError
+    check(len(data) > 0)
     count = use.lengths.get("axes", rng.randint(1, len(data)))
-    if count > len(data):
-        raise ImpossibleError
+    check(count <= len(data))
     use.choose("axes", lambda: tuple(sorted(rng.sample(range(len(data)), count))))
     use.choose("keepdims", lambda: int(use.draw.chance(0.5)))
 
@@ -121,7 +111,6 @@ def _with_axis(use: Use) -> None:
 
 
 def _normalised_channels(use: Use) -> None:
-    """Propose shapes for BatchNormalization and InstanceNormalization."""
     draw = use.draw
     data = use.shapes[0]
     if data is None:
@@ -200,8 +189,7 @@ def _pool(use: Use) -> None:
     kernel = use.choose(
         "kernel_shape", lambda: tuple(rng.choice((1, 2, 3)) for _ in range(spatial))
     )
-    if len(kernel) != spatial:
-        raise ImpossibleError
+    check(len(kernel) == spatial)
     least = _window(use, spatial, kernel)
     use.choose("ceil_mode", lambda: int(draw.chance(0.2)))
     use.choose("count_include_pad", lambda: int(draw.chance(0.5)))
@@ -210,16 +198,13 @@ def _pool(use: Use) -> None:
 
 
 def _global_pool(use: Use) -> None:
-    """Propose an image with one to three spatial axes."""
     use.of_rank(0, use.draw.rng.choice((3, 4, 4, 5)))
 
 
 def _spatial(use: Use, kernel: Sequence[int] | None) -> int:
     """Return the number of spatial axes: a known one, or one drawn at random.
 
-    Args:
-      use: the use of the operator.
-      kernel: None if the first input's shape alone may tell the number; () if the weight's may.
+    With a kernel of (), the weight's shape may tell the number, too; with None, only the image's.
     """
     for shape in use.shapes[:1] if kernel is None else (use.shapes[0], use.shapes[1]):
         if shape is not None:
@@ -235,8 +220,7 @@ def _spatial(use: Use, kernel: Sequence[int] | None) -> int:
 def _window(use: Use, spatial: int, kernel: Sequence[int]) -> Shape:
     """Choose strides, dilations and pads; return the smallest sizes of an image that they allow."""
     draw, rng = use.draw, use.draw.rng
-    if spatial < 1:
-        raise ImpossibleError
+    check(spatial >= 1)
     strides = [1] * spatial if draw.chance(0.6) else [rng.choice((1, 2, 3)) for _ in kernel]
     use.choose("strides", lambda: tuple(strides))
     dilations = [1] * spatial if draw.chance(0.7) else [rng.choice((1, 2)) for _ in kernel]
@@ -250,14 +234,70 @@ def _window(use: Use, spatial: int, kernel: Sequence[int]) -> Shape:
         ]
     )
     pads = use.choose("pads", lambda: pads, alike=draw.chance(0.5))
-    if len(pads) != 2 * spatial or len(reach) != spatial:
-        raise ImpossibleError
+    check(len(pads) == 2 * spatial and len(reach) == spatial)
     return tuple(max(1, reach[k] - pads[k] - pads[k + spatial]) for k in range(spatial))
 
 
 def _image(draw: Draw, least: Sequence[int]) -> tuple[int, Shape]:
     """Draw the number of images and their sizes, which are at least `least`."""
     return draw.size(), tuple(size + draw.rng.choice((0, 0, 1, 2, 3)) for size in least)
+
+
+# Operators of onnxruntime's own domain.
+
+
+def _attention(use: Use) -> None:
+    """Propose query, key and value with several heads, and a mask."""
+    draw = use.draw
+    heads = draw.rng.choice((1, 2, 3))
+    inner = heads * draw.size()
+    query = use.propose(0, (draw.size(), draw.size(), inner))
+    check(len(query) == 3)
+    key = use.propose(1, (query[0], draw.size(), query[2]))
+    check(len(key) == 3)
+    value = use.propose(2, (*key[:2], query[2]))
+    fitting = [n for n in (1, 2, 3, 4) if not query[2] % n and not value[-1] % n]
+    chosen = use.choose("num_heads", lambda: draw.rng.choice(fitting))
+    rows, columns = query[1], key[1]
+    mask = (draw.rng.choice((1, query[0])), draw.rng.choice((1, chosen)), rows, columns)
+    use.propose(3, mask)
+    use.choose("scale", lambda: draw.number() or 1.0)
+
+
+def _projected_attention(use: Use) -> None:
+    """Propose rows, the matrix of query, key and value, its bias, and a mask."""
+    draw = use.draw
+    heads = use.choose("num_heads", lambda: draw.rng.choice((1, 2, 3)))
+    x = use.of_rank(0, 3)
+    check(len(x) == 3)
+    weight = use.propose(1, (x[2], 3 * heads * draw.size()))
+    use.propose(2, weight[-1:])
+    use.propose(3, (draw.rng.choice((1, x[0])), draw.rng.choice((1, heads)), x[1], x[1]))
+    use.choose("scale", lambda: draw.number() or 1.0)
+
+
+def _layer_norm_of_sum(use: Use) -> None:
+    whole = next((shape for shape in use.shapes[:2] if shape is not None), None)
+    shape = whole or use.draw.shape(use.draw.rng.choice((2, 3)))
+    for place in range(len(use.shapes)):
+        use.propose(place, shape if place < 2 else shape[-1:])
+
+
+def _biased(use: Use) -> None:
+    use.propose(1, use.of_rank(0)[-1:])
+
+
+def _fused_product(use: Use) -> None:
+    """Propose stacks of matrices, either of them turned or not."""
+    draw = use.draw
+    turned = [use.choose(name, lambda: int(draw.chance(0.4))) for name in ("transA", "transB")]
+    stack = draw.shape(draw.rng.choice((1, 2))) if draw.chance(0.4) else ()
+    left = (*stack, draw.size(), draw.size())
+    left = use.propose(0, left)
+    check(len(left) >= 2)
+    inner, columns = left[-2 if turned[0] else -1], draw.size()
+    right = (columns, inner) if turned[1] else (inner, columns)
+    use.propose(1, (*left[:-2], *right))
 
 
 _REDUCTIONS = (
@@ -294,11 +334,9 @@ _PROPOSALS: Mapping[str, Callable[[Use], None]] = {
     **dict.fromkeys(_REDUCTIONS, _reduce),
     **dict.fromkeys(_POOLS, _pool),
     **dict.fromkeys(_GLOBAL_POOLS, _global_pool),
-    "Attention": contrib.projected_attention,
-    "FusedMatMul": contrib.fused_product,
-    "MultiHeadAttention": contrib.attention,
-    **dict.fromkeys(("BiasGelu", "FastGelu"), contrib.biased),
-    **dict.fromkeys(
-        ("SkipLayerNormalization", "SkipLayerNormalizationAndSum"), contrib.layer_norm_of_sum
-    ),
+    "Attention": _projected_attention,
+    "FusedMatMul": _fused_product,
+    "MultiHeadAttention": _attention,
+    **dict.fromkeys(("BiasGelu", "FastGelu"), _biased),
+    **dict.fromkeys(("SkipLayerNormalization", "SkipLayerNormalizationAndSum"), _layer_norm_of_sum),
 }

@@ -60,10 +60,7 @@ class Verdict:
     """The result of verifying a rule.
 
     Attributes:
-      is_right: whether the rule may be used.
       how: how the rule was shown to be right, or what is wrong with it; one line.
-      num_instances: number of instances that were tested.
-      counterexample: an instance in which the rule is wrong; empty if none was found.
       nonfinite_change: an instance in which the rule changes NaN or infinity, as `nonfinite`
         defines it; empty if none was found.
       digit_loss: an instance in which the rule loses digits, as `digits` defines it; empty if none
@@ -74,7 +71,6 @@ class Verdict:
     is_right: bool
     how: str
     num_instances: int
-    counterexample: str = ""
     nonfinite_change: str = ""
     digit_loss: str = ""
     types: tuple[str, ...] = (FLOAT,)
@@ -91,13 +87,7 @@ class Verdict:
 
 
 class _Marks:
-    """What a rule may change although it is right as arithmetic, as far as instances show it.
-
-    Attributes:
-      nonfinite_change: an instance in which the rule changes NaN or infinity; empty if none did.
-      digit_loss: an instance in which the rule loses digits; empty if none did.
-      trials: the types that the rule was tried with.
-    """
+    """What a rule may change although it is right as arithmetic, as far as instances show it."""
 
     def __init__(self, rule: Rule, drawer: InstanceDrawer, seed: int) -> None:
         self.nonfinite_change = self.digit_loss = ""
@@ -120,18 +110,15 @@ class _Marks:
             if self.digit_loss:
                 break
             loss = digit_loss(instance, self._literals, self._digits_rng)
-            self.digit_loss = "" if loss is None else f"{instance}: {loss}"[:_MAX_SHOWN]
+            self.digit_loss = loss and f"{instance}: {loss}"[:_MAX_SHOWN]
 
 
 def verify(rule: Rule, num_instances: int = 100, seed: int = 0) -> Verdict:
     """Test a rule in random instances. Those of floating point decide whether it is right at all.
 
-    Args:
-      rule: the rule. Its conditions restrict the instances; its restrictions do not. They only say
-        which tensors are constants, for the test of NaN and infinity.
-      num_instances: number of instances to test; four times as many are tested once the field
-        cannot show that the rule is right.
-      seed: seed of everything random.
+    The rule's conditions restrict the instances; its restrictions do not. They only say which
+    tensors are constants, for the test of NaN and infinity. Four times as many instances are tested
+    once the field cannot show that the rule is right.
     """
     drawer = InstanceDrawer(rule, seed, FLOATS_ONLY)
     rng, marks = np.random.default_rng([seed, 1]), _Marks(rule, drawer, seed)
@@ -154,8 +141,7 @@ def verify(rule: Rule, num_instances: int = 100, seed: int = 0) -> Verdict:
                 marks.add(instance)
             if problem or marks.trials.problem_of_floats:
                 example = marks.trials.problem_of_floats or f"{instance}: {problem}"
-                example = example[:_MAX_SHOWN]
-                return Verdict(False, f"wrong for {example}", count, example)
+                return Verdict(False, f"wrong for {example[:_MAX_SHOWN]}", count)
     if not num_compared:
         return Verdict(False, "its source never had a finite value", count)
     how = f"floating point in {count}"
@@ -167,16 +153,11 @@ def verify(rule: Rule, num_instances: int = 100, seed: int = 0) -> Verdict:
     else:
         how += " instances"
     types = marks.trials.types
-    return Verdict(True, how, count, "", marks.nonfinite_change, marks.digit_loss, types)
+    return Verdict(True, how, count, marks.nonfinite_change, marks.digit_loss, types)
 
 
-def needs(rule: Rule, condition: Term, num_instances: int = 2000, seed: int = 0) -> str | None:
-    """Find an instance that shows why a rule needs a condition.
-
-    Returns:
-      A description of an instance in which the rule without the condition would be wrong; None if
-      there is none among the tested ones.
-    """
+def needs(rule: Rule, condition: Term, num_instances: int = 2000, seed: int = 0) -> bool:
+    """Return whether the rule without the condition would be wrong in an instance."""
     others = tuple(term for term in rule.conditions if term != condition)
     drawer = InstanceDrawer(dataclasses.replace(rule, conditions=others), seed)
     rng = np.random.default_rng([seed, 2])
@@ -184,15 +165,15 @@ def needs(rule: Rule, condition: Term, num_instances: int = 2000, seed: int = 0)
     while count < num_instances:
         instances = drawer.draw_round()
         if not instances:
-            return None
+            return False
         for instance in instances:
             count += 1
             if holds(condition, instance.bindings):
                 continue
             problem, _ = _float_problem(instance, rng, count)
             if problem:
-                return f"{instance}: {problem}"[:_MAX_SHOWN]
-    return None
+                return True
+    return False
 
 
 def problem_in(instance: Instance, rng: np.random.Generator, count: int = 0) -> str:
@@ -209,8 +190,7 @@ def _differs_in_field(instance: Instance, rng: np.random.Generator, key: int) ->
         return False
     field = Field(key)
     point = make_point(instance, rng, field.random, field.embed)
-    with np.errstate(all="ignore"):
-        values = instance.computation.run(point, field)
+    values = instance.computation.run(point, field)
     return any(not np.array_equal(source, target) for source, target in instance.outputs(values))
 
 
@@ -225,8 +205,7 @@ def _float_problem(instance: Instance, rng: np.random.Generator, count: int) -> 
 
 
 def _compare(instance: Instance, point: dict[str, np.ndarray], tolerance: float) -> tuple[str, int]:
-    with np.errstate(all="ignore"):
-        values = instance.computation.run(point, FLOATS)
+    values = instance.computation.run(point, FLOATS)
     noise = _noise(values)
     compared = 0
     for number, (old, new) in enumerate(instance.outputs(values)):
@@ -289,14 +268,9 @@ def verify_all(
     num_jobs: int = 1,
     progress_fn: Callable[[], None] = lambda: None,
 ) -> dict[str, Verdict]:
-    """Test rules, each with all seeds or until it is found wrong.
+    """Test rules of different names, each with all seeds or until it is found wrong.
 
-    Args:
-      rules: rules with different names.
-      num_instances: number of instances of a rule to test with each seed.
-      seeds: seeds; a rule is tested once with each.
-      num_jobs: number of processes; with 1, everything runs in this process.
-      progress_fn: called after each rule.
+    With one job everything runs in this process. `progress_fn` is called after each rule.
 
     Returns:
       Verdicts by name, in the order of the rules. Their `num_instances` counts all seeds together.
@@ -330,10 +304,10 @@ def _verified(job: tuple[Rule, int, tuple[int, ...]]) -> Verdict:
         verdict = verify(rule, num_instances, seed)
         count += verdict.num_instances
         if not verdict.is_right:
-            return Verdict(False, f"{verdict.how} (seed {seed})", count, verdict.counterexample)
+            return Verdict(False, f"{verdict.how} (seed {seed})", count)
         how, change = how or verdict.how, change or verdict.nonfinite_change
         loss = loss or verdict.digit_loss
         types = tuple(group for group in types if group in verdict.types)
     if len(seeds) > 1:
         how += f"; with each of {len(seeds)} seeds"
-    return Verdict(True, how, count, "", change, loss, types)
+    return Verdict(True, how, count, change, loss, types)

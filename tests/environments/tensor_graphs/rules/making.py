@@ -1,21 +1,13 @@
-"""Rules and graphs made of texts, and random walks by rules."""
+"""Rules and graphs made of texts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import INPUT, Ref, TensorType
 from environments.tensor_graphs.operators import building
-from environments.tensor_graphs.rewriting.engine import Engine, State
-from environments.tensor_graphs.rules.language.expressions import (
-    Array,
-    Expression,
-    Variable,
-    parse,
-)
+from environments.tensor_graphs.rules.language.expressions import Array, Expression, Variable, parse
 from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.rules.language.terms import Bindings, evaluate, make_array
 
@@ -36,17 +28,6 @@ class NoCosts:
 
     def node_cost_ms(self, graph: Graph, number: int) -> float:
         return 0.0
-
-
-def walk(rules: Sequence[Rule] | Engine, graph: Graph, seed: int) -> tuple[State, int]:
-    """The state after up to eight random steps, and how many there were."""
-    engine = rules if isinstance(rules, Engine) else Engine(rules, NoCosts())
-    state, numbers = engine.start(graph), np.random.default_rng(seed)
-    for count in range(8):
-        if not state.matches:
-            return state, count
-        state = state.apply(state.matches[numbers.integers(len(state.matches))])
-    return state, 8
 
 
 def graph_of(*texts: str, dtype: str = "float32", **shapes: Sequence[int | str]) -> Graph:

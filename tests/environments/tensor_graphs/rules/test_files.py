@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import json
 import os
 import subprocess
@@ -16,10 +14,9 @@ from environments.errors import UserError
 from environments.tensor_graphs.rules import files as rule_files
 from environments.tensor_graphs.rules import library
 from environments.tensor_graphs.rules.generation.prune import canonical
-from environments.tensor_graphs.rules.language.expressions import Apply, Call, parts
-from environments.tensor_graphs.rules.language.rule import Rule, RuleError
+from environments.tensor_graphs.rules.language.expressions import Apply, parts
+from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.rules.verification import verify as verify_module
-from environments.tensor_graphs.rules.verification.instances import InstanceDrawer
 from environments.tensor_graphs.rules.verification.verify import needs, verify
 from tests.checkout import ROOT, copy_sources
 from tests.environments.caches.entries import contents, execute
@@ -46,25 +43,6 @@ both = [rule.as_dict() for rules in (file.rules, files.load()) for rule in rules
 print(json.dumps([both, [rule.name for rule in file.rules if not rule.verified_by]]))
 """
 
-# Seeds with which a condition shows soon that it is needed, where seed 0 takes long to show it.
-QUICK_SEEDS = {
-    ("mul_before_depthwise_conv", "(= (dim ?w 1) 1)"): 6,
-    ("mul_before_depthwise_conv_with_bias", "(= (dim ?w 1) 1)"): 4,
-    ("product_of_reshaped", "(<= (rank ?w) 2)"): 11,
-    ("layer_norm_chain_of_reshaped", "(= (nth $s -1) (dim ?x -1))"): 2,
-    ("layer_norm_chain_of_reshaped", "(= (size ?e) 1)"): 19,
-    ("layer_norm_chain_of_rows", "(= (dim ?g -1) (size ?g))"): 3,
-    ("layer_norm_chain_of_rows", "(= (size ?e) 1)"): 7,
-    ("halves_of_linear_relu", "(= (dim ?b -1) (size ?b))"): 6,
-    ("halves_of_linear_relu", "(= (dim ?c -1) (size ?c))"): 15,
-    ("halves_of_linear_tanh", "(= (dim ?b -1) (size ?b))"): 19,
-    ("halves_of_linear_gelu", "(= (dim ?b -1) (size ?b))"): 18,
-    ("halves_of_linear_gelu", "(= (dim ?c -1) (size ?c))"): 6,
-    ("halves_of_gelu_chain", "(= (rank ?b) 1)"): 5,
-    ("halves_of_linear_gelu_chain", "(= (dim ?b -1) (size ?b))"): 9,
-    ("halves_of_linear_gelu_chain", "(= (dim ?c -1) (size ?c))"): 5,
-}
-
 
 def operators(rule: Rule) -> frozenset[str]:
     expressions = (*rule.source, *rule.target)
@@ -81,31 +59,6 @@ REPRESENTATIVES = [*{operators(rule): rule for rule in reversed(SHIPPED.rules)}.
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return VERIFIED_RULES.path
-
-
-def changed(rule):
-    """Rules with one condition dropped or negated, or one attribute of the source left out."""
-    for number, condition in enumerate(rule.conditions):
-        others = [*rule.conditions[:number], *rule.conditions[number + 1 :]]
-        for conditions in (others, [*others, Call("not", (condition,))]):
-            yield dataclasses.replace(rule, conditions=tuple(conditions))
-    for number, source in enumerate(rule.source):
-        for part in (part for part in parts(source) if isinstance(part, Apply)):
-            for place in range(len(part.attributes)):
-                fewer = part.attributes[:place] + part.attributes[place + 1 :]
-                wider = replaced(source, part, dataclasses.replace(part, attributes=fewer))
-                sources = (*rule.source[:number], wider, *rule.source[number + 1 :])
-                with contextlib.suppress(RuleError):
-                    yield dataclasses.replace(rule, source=sources)
-
-
-def replaced(expression, old, new):
-    """The expression with something else in the place of one of its parts."""
-    if expression == old:
-        return new
-    if not isinstance(expression, Apply):
-        return expression
-    return expression.with_inputs(lambda operand: replaced(operand, old, new))
 
 
 def make(name, source, target, **fields):
@@ -132,6 +85,7 @@ def test_there_are_many_rules_both_written_and_generated():
     assert provenance["without renamings"] == len(different)
     assert sum(counts["rules"] for counts in provenance["stages"].values()) == len(SHIPPED.rules)
     assert provenance["command"].startswith("tfrl rules generate")
+    assert [*SHIPPED.instances] == [*BY_NAME] and min(SHIPPED.instances.values()) >= 1000
 
 
 def test_the_library_is_the_only_place_of_what_was_written():
@@ -192,12 +146,6 @@ def test_a_rule_of_the_library_that_becomes_wrong_is_refused(checkout):
     assert ran.returncode and b"rule reshaped_twice is refused: " in ran.stderr
 
 
-def test_a_link_to_itself_is_no_file_of_rules(tmp_path):
-    (tmp_path / "rules.json").symlink_to("rules.json")
-    with pytest.raises(UserError, match="Too many levels of symbolic links"):
-        rule_files.read(tmp_path / "rules.json")
-
-
 @pytest.fixture
 def few_instances(monkeypatch):
     """Has what is loaded verified in fewer instances than usual."""
@@ -205,31 +153,20 @@ def few_instances(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("rules", "num_instances"),
+    "rules",
     [
-        pytest.param(REPRESENTATIVES[::4], 4, id="a few"),
-        pytest.param(REPRESENTATIVES, 4, id="some", marks=pytest.mark.ci),
-        pytest.param(SHIPPED.rules, 8, id="all", marks=pytest.mark.slow),
+        pytest.param(REPRESENTATIVES[::4], id="a few"),
+        pytest.param(REPRESENTATIVES, id="some", marks=pytest.mark.ci),
     ],
 )
-def test_shipped_rules_are_right_in_a_few_instances(rules, num_instances):
+def test_shipped_rules_are_right_in_a_few_instances(rules):
     for rule in rules:
-        verdict = verify(rule, num_instances, seed=6)
+        verdict = verify(rule, 4, seed=6)
         # All points may be where a root has no value.
-        assert not verdict.counterexample, f"{rule.name}: {verdict.how}"
-        assert verdict.num_instances >= num_instances, f"{rule.name}: {verdict.how}"
+        assert "wrong for" not in verdict.how, f"{rule.name}: {verdict.how}"
+        assert verdict.num_instances >= 4, f"{rule.name}: {verdict.how}"
         assert rule.may_change_nonfinite or not verdict.nonfinite_change, verdict.nonfinite_change
         assert rule.may_lose_digits or not verdict.digit_loss, verdict.digit_loss
-
-
-def test_each_shipped_rule_was_verified_in_a_thousand_instances():
-    assert [*SHIPPED.instances] == [*BY_NAME]
-    provenance = SHIPPED.provenance
-    assert (
-        min(SHIPPED.instances.values())
-        >= provenance["instances"] * len(provenance["seeds"])
-        >= 1000
-    )
 
 
 @pytest.mark.slow
@@ -244,20 +181,25 @@ def test_shipped_rules_survive_1000_instances(name):
     assert verdict.types == BY_NAME[name].types
 
 
-def test_a_rule_that_was_changed_is_refused(tmp_path):
-    """Any condition, any attribute that a source asks for: the record is of another rule then."""
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"conditions": ["(= (rank ?x) 2)"]},
+        {"restrictions": []},
+        {"source": ["(Mul (Relu (MatMul ?x ?w)) ?s)"]},
+        {"target": ["(MatMul ?x ?w)"]},
+    ],
+)
+def test_a_rule_that_was_changed_is_refused(tmp_path, change):
+    """Its record is of another rule then; which tensors are constants counts, too."""
     path = tmp_path / "rules.json"
     rule_files.write(SHIPPED, path)
     entries = {entry["name"]: entry for entry in json.loads(path.read_text())["rules"]}
-    count = 0
-    for rule in SHIPPED.rules:
-        for variant in changed(rule):
-            path.write_text(json.dumps({"rules": [entries[rule.name] | variant.as_dict()]}))
-            with pytest.raises(UserError, match="was changed after it was verified") as error:
-                rule_files.read(path)
-            assert "\n" not in str(error.value) and rule.name in str(error.value)
-            count += 1
-    assert count > 2 * len(WITH_CONDITIONS)
+    write(path, entries["mul_into_matrix"])
+    assert rule_files.read(path).rules == (BY_NAME["mul_into_matrix"],)
+    write(path, entries["mul_into_matrix"] | change)
+    with pytest.raises(UserError, match="mul_into_matrix was changed after it was verified"):
+        rule_files.read(path)
 
 
 @pytest.mark.parametrize(("name", "condition"), WITH_CONDITIONS)
@@ -268,14 +210,7 @@ def test_no_condition_can_be_left_out(name, condition):
     """
     rule = BY_NAME[name]
     (needed,) = (term for term in rule.conditions if str(term) == condition)
-    seed = QUICK_SEEDS.get((name, condition), 0)
-    assert needs(rule, needed, 20_000, seed) is not None
-
-
-def test_all_shipped_rules_have_instances():
-    for rule in SHIPPED.rules:
-        instance = InstanceDrawer(rule, seed=9).draw_applicable()
-        assert instance is not None and instance.targets, rule.name
+    assert needs(rule, needed, 20_000)
 
 
 def test_what_is_written_is_read(tmp_path):
@@ -320,32 +255,7 @@ def test_strict_leaves_out_what_may_change_nan_or_lose_digits():
     )
     names = {rule.name for rule in strict}
     assert {"transposed_twice", "linear_is_gemm", "batch_norm_into_conv"} <= names
-    assert not names & {
-        "mul_div_to_nothing",
-        "common_factor",
-        "left_product_first",
-        "larger_kernel",
-        "add_before_matrix",
-        "batch_norm_is_linear",
-        "scaled_sum_with_constant",
-    }
-
-
-@pytest.mark.parametrize(
-    ("name", "types"),
-    [
-        ("transposed_twice", ("float", "signed", "unsigned", "other")),
-        ("reshaped_not_at_all", ("float", "signed", "unsigned", "other")),
-        ("constants_multiplied", ("float", "signed", "unsigned")),
-        ("negative_twice", ("float", "signed")),
-        ("abs_mul_to_mul", ("float", "unsigned")),
-        ("div_div_to_div_mul", ("float",)),
-        ("maximum_with_zero", ("float",)),
-        ("linear_is_gemm", ("float",)),
-    ],
-)
-def test_which_rules_are_for_integers(name, types):
-    assert BY_NAME[name].types == types
+    assert not names & {"mul_div_to_nothing", "common_factor", "batch_norm_is_linear"}
 
 
 def test_a_file_is_not_believed_that_its_rules_keep_nan(few_instances, tmp_path):
@@ -363,35 +273,27 @@ def test_a_file_is_not_believed_that_its_rules_keep_nan(few_instances, tmp_path)
     assert [rule.name for rule in rule_files.load(path, strict=True)] == ["right"]
 
 
-def test_a_mark_counts_for_the_same_constants_only():
-    """Scaling a weight keeps NaN where the scale is a finite constant, as test_nonfinite shows."""
-    rule = BY_NAME["mul_into_matrix"]
-    assert rule.constants == {"w", "s"}
-    wider = dataclasses.replace(rule, restrictions=())
-    assert rule_files.digest(wider) != rule_files.digest(rule)
-
-
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("{", "expected JSON"),
         ("[]", "a list 'rules'"),
-        ('{"rules": [1]}', "a list 'rules'"),
         ('{"rules": [{"source": []}]}', "without a name"),
         ('{"rules": [{"name": "a", "source": ["(Relu ?x"], "target": ["?x"]}]}', "parenthesis"),
-        ('{"rules": [{"name": "a", "source": ["(Relu ?x)"], "target": ["?y"]}]}', r"\?y is not in"),
         ('{"rules": [{"name": "a", "because": 1}]}', "unknown field 'because'"),
         (json.dumps({"rules": [make("a", "(Neg ?x)", "?x", origin="me")]}), "origin 'generated'"),
         (json.dumps({"rules": [RIGHT, RIGHT]}), "two rules are called right"),
         ('{"rules": [], "made": 1}', "expected made as an object"),
-        ('{"rules": [], "made": {"stages": []}}', "expected stages as an object"),
         ('{"rules": [], "made": {"stages": {"order": 1}}}', "expected order as an object"),
         (None, "cannot read"),
+        ("a link to itself", "Too many levels of symbolic links"),
     ],
 )
 def test_what_is_no_file_of_rules(text, reason, tmp_path):
     path = tmp_path / "rules.json"
-    if text is not None:
+    if text == "a link to itself":
+        path.symlink_to(path.name)
+    elif text is not None:
         path.write_text(text)
     with pytest.raises(UserError, match=reason) as error:
         rule_files.load(path)

@@ -26,11 +26,6 @@ def test_no_condition_mends_what_is_wrong():
     assert find_conditions(rule) is None
 
 
-def test_only_names_and_literals_are_sources():
-    composed = parse("(Transpose ?x :perm (inverse $p))")
-    assert make_rule([composed], [parse("?x")]) is None
-
-
 def test_what_a_source_computes_becomes_a_name():
     cut = parse("(Split (Concat ?x ?y :axis 0) :axis 0 :split (list (dim ?x 0) (dim ?y 0)))")
     assert make_rule([cut], [parse("?x")]) is None

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from environments.tensor_graphs.rules.language.expressions import Apply, Variable
 from environments.tensor_graphs.rules.language.notation import (
     Attribute,
     Constant,
     Scalar,
     concat,
-    only_where,
     op,
     permute,
     rule,
@@ -83,12 +81,3 @@ def test_what_is_no_rule_in_python():
         rule(lambda x: (op.Relu(x), x, True))
     with pytest.raises(TypeError, match="all_of"):
         rule(lambda x: (op.Relu(x), x, x.rank == 1 and x.size == 1))
-    with pytest.raises(RuleError, match="is not in its source"):
-        rule(lambda x, y: (op.Relu(x), y))
-
-
-def test_restrictions_are_kept_apart():
-    restricted = rule(lambda x: (op.Relu(x), x, only_where(x.rank == 2)))
-    assert not restricted.conditions
-    assert [*map(str, restricted.restrictions)] == ["(= (rank ?x) 2)"]
-    assert restricted.source == (Apply("Relu", (Variable("x"),)),)

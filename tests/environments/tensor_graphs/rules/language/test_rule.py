@@ -13,14 +13,9 @@ def test_a_rule_is_what_it_was_written_as():
     rule = Rule.from_dict(
         {**ENTRY, "conditions": ["(> (rank ?x) 0)"], "types": ["float", "signed"]}
     )
-    assert rule.types == ("float", "signed")
+    assert rule.types == ("float", "signed") and Rule.from_dict(ENTRY).types == ("float",)
     assert Rule.from_dict(rule.as_dict()) == rule
     assert str(rule).splitlines()[1] == "  (Relu (Relu ?x))  =>  (Relu ?x)"
-
-
-def test_a_rule_of_which_nothing_is_known_is_for_floats_only():
-    rule = Rule.from_dict(ENTRY)
-    assert rule.types == ("float",) and rule.may_lose_digits
 
 
 @pytest.mark.parametrize(
@@ -36,12 +31,10 @@ def test_a_rule_of_which_nothing_is_known_is_for_floats_only():
         ({"conditions": ["(rnk ?x)"]}, "no function is called 'rnk'"),
         ({"conditions": ["(+ ?x 1)"]}, "a tensor is no argument"),
         ({"conditions": ["(dim ?x)"]}, "1 arguments of dim"),
-        ({"target": ["(zeros ?x)"]}, "no array is called 'zeros'"),
         ({"source": ["(Add ?x (full 1 (list)))"]}, "expected \\(full VALUE\\)"),
         ({"source": ["(Relu ?x)", "(Relu ?y)"], "target": ["?x", "?y"]}, "shares no variable"),
         ({"source": ["(Relu ?x)", "(Tanh (Relu ?x))"], "target": ["?x", "?x"]}, "a part of"),
         ({"source": ["(Relu ?x)", "(Relu ?x)"], "target": ["?x", "?x"]}, "twice"),
-        ({"source": ["(Relu ?x"]}, "missing"),
         *(({"types": types}, "types") for types in (["int8"], "float", [1])),
     ],
 )
@@ -68,9 +61,7 @@ def test_each_element_type_is_in_a_group(group, dtypes):
     ("source", "target", "constants", "only_removes"),
     [
         pytest.param(["(Neg (Neg ?x))"], ["?x"], "", True, id="all"),
-        pytest.param(["(Relu (Relu ?x))"], ["(Relu ?x)"], "", True, id="a part"),
         pytest.param(["(Add ?x ?y)"], ["(Add ?y ?x)"], "", False, id="nothing"),
-        pytest.param(["(Mul ?x (Mul ?x ?x))"], ["(Exp ?x)"], "", False, id="two for another"),
         pytest.param(
             ["(Mul (MatMul ?x ?w) ?c)"], ["(MatMul ?x (Mul ?w ?c))"], "wc", True, id="to constants"
         ),

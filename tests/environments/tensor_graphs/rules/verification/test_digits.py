@@ -5,11 +5,8 @@ With 24 bits, 16,777,217 is no float32, and a sum of a million and a small numbe
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from environments.tensor_graphs.rules.verification.digits import RATIOS, digit_loss, fitted
-from environments.tensor_graphs.rules.verification.instances import InstanceDrawer
 from environments.tensor_graphs.rules.verification.verify import verify
 from tests.environments.tensor_graphs.rules.making import make
 
@@ -34,19 +31,10 @@ def loss_of(rule, num_instances=60):
     [
         # x = 1000001, c = 1000000: x - c is 1. But x / 3 and c / 3 are multiples of 1/32.
         ("(Div (Sub ?x ?c) ?s)", "(Sub (Div ?x ?s) (Div ?c ?s))", ()),
-        ("(Mul (Sub ?x ?c) ?s)", "(Sub (Mul ?x ?s) (Mul ?c ?s))", ()),
         # c = -1000000 stands for the same.
         ("(Mul (Add ?x ?c) ?s)", "(Add (Mul ?x ?s) (Mul ?c ?s))", ()),
         # c - 0.01 is a multiple of 1/16.
         ("(Add (Sub ?x ?c) ?b)", "(Sub ?x (Sub ?c ?b))", ()),
-        ("(Add (Mul (Sub ?x ?c) ?s) ?b)", "(Add (Mul ?x ?s) (Sub ?b (Mul ?c ?s)))", ()),
-        ("(MatMul (Sub ?x ?c) ?w)",
-         "(Sub (MatMul ?x ?w) (MatMul (Expand ?c :shape (shape ?x)) ?w))",
-         (*MATRICES, "(= (shape ?c) (list (dim ?x 1)))")),
-        ("(MatMul (Div (Sub ?x ?c) ?s) ?w)",
-         "(Sub (MatMul ?x (Div ?w (Reshape ?s :shape (list -1 1)))) "
-         "(MatMul (Reshape (Div ?c ?s) :shape (list 1 -1)) ?w))",
-         (*MATRICES, "(= (shape ?c) (list (dim ?x 1)))", "(= (shape ?s) (list (dim ?x 1)))")),
         # A large mean, near x.
         (NORM, FOLDED, ()),
         # x² - y² = (x - y) (x + y).
@@ -65,60 +53,16 @@ def test_what_loses_digits(source, target, conditions):
         # Nothing cancels that did not before.
         ("(Add (Mul ?x (full 2.0)) (Mul ?x (full 3.0)))", "(Mul ?x (full 5.0 (list) (dtype ?x)))",
          ()),
-        ("(Mul (Mul ?x ?y) ?z)", "(Mul ?x (Mul ?y ?z))", ()),
-        ("(Div ?x ?y)", "(Mul ?x (Reciprocal ?y))", ()),
-        ("(Sub ?x ?y)", "(Add ?x (Neg ?y))", ()),
         # The way back: the source loses digits, the target does not.
         ("(Add (Mul ?x ?s) (Mul ?c ?s))", "(Mul (Add ?x ?c) ?s)", ()),
-        ("(Sub (Div ?x ?s) (Div ?c ?s))", "(Div (Sub ?x ?c) ?s)", ()),
         # Both products are rounded before they cancel.
         ("(Add (MatMul ?x ?w) (MatMul ?y ?v))",
          "(MatMul (Concat ?x ?y :axis -1) (Concat ?w ?v :axis 0))",
          (*MATRICES, "(= (rank ?v) 2)", "(= (rank ?y) 2)")),
-        ("(MatMul (MatMul ?x ?y) ?w)", "(MatMul ?x (MatMul ?y ?w))",
-         (*MATRICES, "(= (rank ?y) 2)")),
         # What is a part of the rule, here 3, has no offset of its own.
         ("(Div (Mul ?x (Clip (Add ?x (full 3.0)) :max 6.0 :min 0.0)) (full 6.0))",
          "(HardSwish ?x)", ()),
-        ("(Transpose (Transpose ?x :perm $p) :perm $q)", "(Transpose ?x :perm (permute $p $q))",
-         ()),
     ],
 )  # fmt: skip
 def test_what_loses_none(source, target, conditions):
     assert not loss_of(make(source, target, *conditions))
-
-
-def test_digits_are_lost_beside_an_offset_and_never_without():
-    """Errors of x · s - c · s are about one rounding of the products, whatever is left."""
-    rule = make("(Mul (Sub ?x ?c) ?s)", "(Sub (Mul ?x ?s) (Mul ?c ?s))")
-    drawer, rng = InstanceDrawer(rule, 0, ["float32"]), np.random.default_rng(0)
-    instances = [instance for _ in range(50) for instance in drawer.draw_round()]
-    losses = {
-        ratio: [digit_loss(instance, (), rng, ratio) for instance in instances] for ratio in RATIOS
-    }
-    counts = {ratio: sum(loss is not None for loss in several) for ratio, several in losses.items()}
-    assert counts[1.0] == 0 and min(counts[1e3], counts[1e6]) > 20, counts
-    # Beyond 2²⁴, what is left is less than the last digit of the numbers: nothing is left.
-    assert counts[1e8] < 10, counts
-    for ratio, several in losses.items():
-        for loss in filter(None, several):
-            assert loss.ratio == ratio and loss.target_error > 10 * loss.source_error
-
-
-def test_double_precision_is_not_measured():
-    rule = make("(Mul (Sub ?x ?c) ?s)", "(Sub (Mul ?x ?s) (Mul ?c ?s))")
-    drawer, rng = InstanceDrawer(rule, 0, ["float64"]), np.random.default_rng(0)
-    assert not any(digit_loss(drawer.draw(), (), rng, 1e6) for _ in range(100))
-
-
-def test_a_vector_stands_along_any_axis():
-    """A [2, 3] array beside the shapes [3], [2], [2, 1, 1] and [4]: rows, columns, one element."""
-    array = np.arange(6.0).reshape(2, 3)
-    rng = np.random.default_rng(0)
-    assert fitted(array, (3,), rng).tolist() in array.tolist()
-    assert fitted(array, (2,), rng).tolist() in array.T.tolist()
-    column = fitted(array, (2, 1, 1), rng)
-    assert column.shape == (2, 1, 1) and column.ravel().tolist() in array.T.tolist()
-    assert len(set(fitted(array, (4,), rng).tolist())) == 1
-    vector = fitted(np.array([5.0, 7.0]), (1, 2, 3), rng)
-    assert vector.tolist() == [[[5.0] * 3, [7.0] * 3]]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import collections
-
 import pytest
 
 from environments.tensor_graphs.operators import table
@@ -11,6 +9,7 @@ from environments.tensor_graphs.rules.language import terms
 from environments.tensor_graphs.rules.language.expressions import Apply, Name, Variable, parse_term
 from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.rules.verification.instances import InstanceDrawer
+from tests.environments.tensor_graphs.rules.making import make
 
 
 def unchanged(expression, *conditions):
@@ -42,53 +41,16 @@ def test_every_operator_is_drawn(name):
         assert len({str(instance) for instance in drawn}) >= 10
 
 
-def test_instances_are_of_many_kinds():
-    rule = unchanged(any_use("Conv", 1))
-    drawn = draw(rule, 300)
-    seen = collections.Counter()
-    for instance in drawn:
-        attributes = instance.bindings.attributes
-        seen["groups"] += attributes["group"] > 1
-        seen["strides"] += set(attributes["strides"]) != {1}
-        seen["pads"] += set(attributes["pads"]) != {0}
-        seen["dilations"] += set(attributes["dilations"]) != {1}
-        seen["one spatial axis"] += len(attributes["strides"]) == 1
-        seen["one pixel"] += set(instance.bindings.types["x1"].shape[2:]) == {1}
-    assert min(seen.values()) >= 10, seen
-    assert len(seen) == 6
-
-
-def test_broadcasting_and_vectors_are_drawn():
-    drawn = draw(unchanged(any_use("Add")), 300)
-    shapes = [
-        tuple(instance.bindings.types[name].shape for name in ("x0", "x1")) for instance in drawn
-    ]
-    assert sum(first != second for first, second in shapes) > 60
-    assert sum(first == second for first, second in shapes) > 60
-    assert sum(len(first) != len(second) for first, second in shapes) > 20
-    drawn = draw(unchanged(any_use("MatMul")), 300)
-    ranks = {
-        tuple(len(instance.bindings.types[name].shape) for name in ("x0", "x1"))
-        for instance in drawn
-    }
-    assert {(1, 2), (2, 1), (2, 2), (3, 2), (2, 3)} <= ranks
-    dtypes = {instance.bindings.types["x0"].dtype for instance in drawn}
-    assert dtypes == {"float32", "float64", "int64"}
-
-
 @pytest.mark.parametrize(
     "conditions",
     [
         ["(= (rank ?x0) 4)"],
-        ["(= (shape ?x1) (list (dim ?x0 0)))"],
         ["(= (slice (shape ?x1) 2) (list 3 3))", "(= $strides (list 2 2))"],
         ["(= $group (dim ?x0 1))", "(= (dim ?x0 0) 1)"],
-        ["(> $group 1)", "(= $dilations $strides)"],
     ],
 )
 def test_conditions_hold(conditions):
-    convolution = "(= (shape ?x1) (list (dim ?x0 0)))" not in conditions
-    rule = unchanged(any_use("Conv", 1) if convolution else any_use("Add"), *conditions)
+    rule = unchanged(any_use("Conv", 1), *conditions)
     for instance in draw(rule, 20):
         assert instance is not None
         assert all(terms.holds(condition, instance.bindings) for condition in rule.conditions)
@@ -96,7 +58,7 @@ def test_conditions_hold(conditions):
 
 def test_what_cannot_be_is_not_drawn():
     rule = unchanged(any_use("Add"), "(= (rank ?x0) 2)", "(= (rank ?x0) 3)")
-    assert InstanceDrawer(rule).draw(100) is None
+    assert InstanceDrawer(rule).draw() is None
 
 
 def test_the_seed_determines_everything():
@@ -106,9 +68,7 @@ def test_the_seed_determines_everything():
 
 
 def test_constants_of_a_source_have_any_shape():
-    data = {"name": "rule", "source": ["(Mul ?x (full $c))"], "target": ["(Mul ?x (full $c))"]}
-    data["target"] = ["(Mul (full $c (list) (dtype ?x)) ?x)"]
-    drawn = draw(Rule.from_dict(data), 60)
+    drawn = draw(make("(Mul ?x (full $c))", "(Mul (full $c (list) (dtype ?x)) ?x)"), 60)
     shapes = {instance.inputs["#0"].shape for instance in drawn}
     assert len(shapes) > 10
     assert all(instance.fills["#0"] == instance.bindings.attributes["c"] for instance in drawn)

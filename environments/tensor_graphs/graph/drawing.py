@@ -95,11 +95,6 @@ def only_in(graph: Graph, reference: Graph) -> set[int]:
     return {number for number, node in graph.nodes.items() if reference.nodes.get(number) != node}
 
 
-def layout(graph: Graph) -> dict[int, tuple[float, int]]:
-    """Choose a column and a row for each node that is not constant, inputs above outputs."""
-    return _layout(_links(graph, graph.nodes))
-
-
 _Links = Mapping[int, Mapping[int, bool]]
 """For each node that is drawn those that it uses, and whether it uses them directly."""
 
@@ -125,6 +120,7 @@ def _links(graph: Graph, shown: Collection[int]) -> _Links:
 
 
 def _layout(links: _Links) -> dict[int, tuple[float, int]]:
+    """Choose a column and a row for each node, inputs above outputs."""
     below: dict[int, list[int]] = {number: [] for number in links}
     rows: dict[int, int] = {}
     for number, above in links.items():

@@ -220,7 +220,10 @@ class Edit:
         value = np.asarray(value)
         dtype = dtype or value.dtype.name
         digest = hashlib.sha256(f"{dtype}{value.shape}".encode())
-        digest.update(_bytes(value))
+        if value.dtype == object:
+            digest.update(repr(value.tolist()).encode())
+        else:
+            digest.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8))
         attributes = (("digest", digest.hexdigest()),)
         return self.add(CONSTANT, (), attributes, [TensorType(dtype, value.shape)], value)
 
@@ -342,12 +345,6 @@ class Edit:
             for used in node.used:
                 self._users[used] = tuple(user for user in self._users[used] if user != number)
                 numbers.append(used)
-
-
-def _bytes(value: np.ndarray) -> Any:
-    if value.dtype == object:
-        return repr(value.tolist()).encode()
-    return np.ascontiguousarray(value).reshape(-1).view(np.uint8)
 
 
 def ordered(

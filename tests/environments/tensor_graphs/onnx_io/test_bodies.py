@@ -11,7 +11,6 @@ import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import numpy_helper
 
 from environments.errors import UserError
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
@@ -25,6 +24,7 @@ from environments.tensor_graphs.rules import files as rule_files
 from tests.environments.tensor_graphs.onnx_io.running import (
     equal,
     parsed,
+    random_inputs,
     round_trip,
     run,
     with_weights,
@@ -289,41 +289,32 @@ def test_rules_rewrite_bodies():
         assert equal(run(model, inputs), run(written, inputs))
 
 
+def branch(alone: onnx.GraphProto, name: str) -> onnx.GraphProto:
+    """A graph that captures the inputs of another one, and returns what that returns."""
+    graph = onnx.GraphProto()
+    graph.CopyFrom(alone)
+    del graph.input[:]
+    for output in graph.output:
+        inner, output.name = output.name, f"{output.name}_{name}"
+        graph.node.append(onnx.helper.make_node("Identity", [inner], [output.name]))
+    return graph
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6))
-def test_a_random_graph_in_a_branch_computes_what_it_does_alone(seed):
+def test_a_random_graph_in_both_branches_computes_what_it_does_alone(seed):
     alone = write(random_graph(seed))
-    branch = onnx.GraphProto()
-    branch.CopyFrom(alone.graph)
-    del branch.input[:]
-    else_branch = onnx.GraphProto(name="other")
+    inputs = random_inputs(alone, seed=seed)
     model = onnx.ModelProto()
     model.CopyFrom(alone)
     for field in ("node", "initializer", "value_info"):
         model.graph.ClearField(field)
-    names = [output.name for output in branch.output]
-    for output in branch.output:
-        output.name += "_inside"
-        branch.node.append(onnx.helper.make_node("Identity", [output.name[:-7]], [output.name]))
-    else_branch.output.extend(onnx.ValueInfoProto(name=f"{k}", type=output.type)
-                        for k, output in enumerate(branch.output))  # fmt: skip
-    for k, output in enumerate(branch.output):
-        sizes = [size.dim_value for size in output.type.tensor_type.shape.dim]
-        zeros = numpy_helper.from_array(np.zeros(sizes, np.float32), f"zeros{k}")
-        else_branch.initializer.append(zeros)
-        else_branch.node.append(onnx.helper.make_node("Identity", [f"zeros{k}"], [f"{k}"]))
     model.graph.input.append(onnx.helper.make_tensor_value_info("yes", 9, []))
-    model.graph.node.append(
-        onnx.helper.make_node("If", ["yes"], names, then_branch=branch, else_branch=else_branch)
-    )
+    names = [output.name for output in alone.graph.output]
+    graphs = {name: branch(alone.graph, name) for name in ("then_branch", "else_branch")}
+    model.graph.node.append(onnx.helper.make_node("If", ["yes"], names, **graphs))
     graph = read(model)
     assert len(controls(graph)) == 1
     written = checked(graph)
-    numbers = np.random.default_rng(seed)
-    inputs = {
-        info.name: numbers.normal(
-            size=[d.dim_value for d in info.type.tensor_type.shape.dim]
-        ).astype(np.float32)
-        for info in alone.graph.input
-    }
-    assert equal(run(alone, inputs), run(written, {**inputs, "yes": np.array(True)}))
+    for yes in (False, True):
+        assert equal(run(alone, inputs), run(written, {**inputs, "yes": np.array(yes)}))

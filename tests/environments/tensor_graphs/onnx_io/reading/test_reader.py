@@ -67,17 +67,6 @@ def test_automatic_padding_is_written_out(mode, size, pads):
     assert only(graph, "Conv").attribute("pads") == pads
 
 
-@pytest.mark.parametrize("opset", [13, 17, 18, 21])
-def test_axes_are_attributes_in_every_opset(opset):
-    node = (
-        "y = ReduceMean <axes = [-1], keepdims = 0> (x)"
-        if opset < 18
-        else "a = Constant <value_ints = [-1]> () y = ReduceMean <keepdims = 0> (x, a)"
-    )
-    graph = check_round_trip(f"g (float[2,3] x) => (float[2] y) {{ {node} }}", opset)
-    assert only(graph, "ReduceMean").attributes == (("axes", (1,)), ("keepdims", 0))
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

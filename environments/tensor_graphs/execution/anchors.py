@@ -263,9 +263,9 @@ def _captured(nodes: Mapping[int, Node], body: bodies.Body) -> Iterator[tuple[in
     """Yield the inputs of a body that stand for outer values, with these."""
     for number, node in nodes.items():
         if bodies.body_of(node) == body.name:
-            place = body.place_of_captured(node.attribute("place"))
-            if place >= 0:
-                yield number, body.captured[place]
+            outer = body.captured_at(node.attribute("place"))
+            if outer is not None:
+                yield number, outer
 
 
 def _tags(shape: tuple[int, ...]) -> np.ndarray:

@@ -272,9 +272,11 @@ class _Frame:
         body = control.bodies[names.index("then_branch" if is_true else "else_branch")]
         bound = {}
         for number in ordered(self.precise.graph.nodes, body.outputs, _needed):
-            if bodies.body_of(self.precise.graph.nodes[number]) == body.name:
-                place = body.place_of_captured(self.precise.graph.nodes[number].attribute("place"))
-                bound[number] = self._at(body.captured[place])
+            node = self.precise.graph.nodes[number]
+            if bodies.body_of(node) == body.name:
+                outer = body.captured_at(node.attribute("place"))
+                assert outer is not None  # A branch of an If has no other inputs.
+                bound[number] = self._at(outer)
         return _Frame(self.precise, body.outputs, self.inputs, bound, self.until_s).run()
 
     def _note_sizes(self, node: Node, values: Values) -> None:

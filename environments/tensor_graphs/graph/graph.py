@@ -223,7 +223,7 @@ class Edit:
         if value.dtype == object:
             digest.update(repr(value.tolist()).encode())
         else:
-            digest.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8))
+            digest.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
         attributes = (("digest", digest.hexdigest()),)
         return self.add(CONSTANT, (), attributes, [TensorType(dtype, value.shape)], value)
 

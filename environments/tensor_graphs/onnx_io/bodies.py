@@ -60,9 +60,10 @@ class Body:
     captured: tuple[Ref, ...]
     outputs: tuple[Ref, ...]
 
-    def place_of_captured(self, place: int) -> int:
-        """Return the index among `captured` of an Input's place; negative for the file's own."""
-        return place - len(self.shell.input)
+    def captured_at(self, place: int) -> Ref | None:
+        """Return the outer value for which the Input at a place stands; None for the file's own."""
+        index = place - len(self.shell.input)
+        return self.captured[index] if index >= 0 else None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -86,9 +86,10 @@ def _input(graph: Graph, folder: ConstantFolder, ref: Ref, edit: Edit, place: in
     if storage(dtype).kind == "f" and math.prod(shape) != 1:  # type: ignore[arg-type]
         numbers = np.random.default_rng(place).uniform(0.01, 1, _BLOCK)
         return edit.add_constant(np.resize(numbers.astype(dtype), shape))  # type: ignore[arg-type]
-    if not folder.is_folded(ref.node):
+    values = folder.values(ref.node)
+    if values is None:
         return edit.add_constant(np.zeros(shape, storage(dtype)), dtype)  # type: ignore[arg-type]
-    array, dtype = folder.values(ref.node)[ref.output]
+    array, dtype = values[ref.output]
     return edit.add_constant(array, dtype)
 
 

@@ -16,7 +16,7 @@ from environments.tensor_graphs.onnx_io.header import ModelHeader, make_header, 
 from environments.tensor_graphs.onnx_io.tensors import dtype_of, size_bytes, to_array, to_tensor
 from environments.tensor_graphs.onnx_io.writing.folding import ConstantFolder
 from environments.tensor_graphs.onnx_io.writing.lowering import OnnxNode, lower
-from environments.tensor_graphs.onnx_io.writing.placing import MAIN, place_nodes
+from environments.tensor_graphs.onnx_io.writing.placing import MAIN, Placer
 from environments.tensor_graphs.operators import contrib
 
 
@@ -149,8 +149,8 @@ class Writer:
         self._graph = graph
         self._header: ModelHeader = graph.header or make_header()
         self._folder = ConstantFolder(graph)
-        self._places = place_nodes(graph, self._folder)
-        numbers = [number for place in self._places.values() for number in place.nodes]
+        self._places = Placer(graph, self._folder).places()
+        numbers = [number for numbers in self._places.values() for number in numbers]
         self._names = _Names(graph, self._header, numbers)
         self.size_bytes = sum(
             size_bytes(dtype_of(default), tuple(default.dims))
@@ -172,7 +172,7 @@ class Writer:
                 make_tensor(default.name, to_array(default, None), dtype_of(default))
             )
         self._describe_ends(graph)
-        for ref, name in self._names.described(self._places[MAIN].nodes):
+        for ref, name in self._names.described(self._places[MAIN]):
             tensor_type = self._graph.type_of(ref)
             if tensor_type is not None and tensor_type.shape is not None:
                 graph.value_info.append(value_info(name, tensor_type, self._header.dimensions))
@@ -192,7 +192,7 @@ class Writer:
 
     def _written(self, name: str) -> _Written:
         written = _Written()
-        for number in self._places[name].nodes:
+        for number in self._places[name]:
             self._write_node(written, number)
         return written
 
@@ -201,8 +201,9 @@ class Writer:
         if node.op == INPUT:
             return
         outputs = [self._names.of(Ref(number, k)) for k in range(len(node.types))]
-        if self._folder.is_folded(number):
-            for name, (array, dtype) in zip(outputs, self._folder.values(number), strict=True):
+        values = self._folder.values(number)
+        if values is not None:
+            for name, (array, dtype) in zip(outputs, values, strict=True):
                 self._add_initializer(written, name, array, dtype)
             return
         if has_bodies(node):
@@ -234,15 +235,18 @@ class Writer:
 
     def _write_body(self, body: Body, graph: onnx.GraphProto) -> _Written:
         """Return what is inside a body; name the inputs and outputs of its graph in place."""
-        place = self._places[body.name]
-        for k, info in enumerate(graph.input):
-            number = place.inputs.get(k)
-            free = self._names.free(info.name) if number is None else ""
-            info.name = free or self._names.of(Ref(place.inputs[k]))
-        for k, number in place.inputs.items():
-            if body.place_of_captured(k) >= 0:
-                outer = body.captured[body.place_of_captured(k)]
-                self._names.share(Ref(number), outer)
+        inputs = {
+            self._graph.nodes[number].attribute("place"): Ref(number)
+            for number in self._places[body.name]
+            if self._graph.nodes[number].op == INPUT
+        }
+        for place, info in enumerate(graph.input):
+            is_used = place in inputs
+            info.name = self._names.of(inputs[place]) if is_used else self._names.free(info.name)
+        for place, ref in inputs.items():
+            outer = body.captured_at(place)
+            if outer is not None:
+                self._names.share(ref, outer)
         written = self._written(body.name)
         computed = {name for node in written.nodes for name in node.output}
         for info, ref in zip(graph.output, body.outputs, strict=True):

@@ -56,11 +56,8 @@ def draw(
 ) -> str:
     """Draw a graph as an <svg> element.
 
-    Args:
-      graph: the graph.
-      marked: nodes whose boxes have a frame.
-      mark: the frame's colour.
-      shown: nodes to draw; all by default. A dashed line leads through nodes that are not drawn.
+    The boxes of `marked` nodes have a frame in the colour `mark`. Of `shown` nodes alone, all by
+    default, there are boxes; a dashed line leads through the others.
     """
     links = _links(graph, graph.nodes if shown is None else shown)
     pixels = {

@@ -50,10 +50,10 @@ class Graph:
     of their nodes.
 
     Attributes:
-      nodes: the nodes by number.
+      nodes: by number.
       inputs: numbers of the model's own Input nodes, in its order.
-      outputs: the values that the model returns, in the model's order.
-      output_names: a name for each output.
+      outputs: the values that the model returns, in its order.
+      output_names: a name for each of these.
       header: everything else in the model's file (`onnx_io.ModelHeader`); not used here.
     """
 
@@ -155,8 +155,7 @@ class Edit:
     edit.replace({y: relu})
     graph, change = edit.finish()
 
-    Attributes:
-      nodes: the nodes so far, by number.
+    `nodes` are those so far, by number.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -191,10 +190,7 @@ class Edit:
         types: Sequence[TensorType | None],
         value: np.ndarray | None = None,
     ) -> Ref:
-        """Add a node unless there is an equal one; return the first output of either.
-
-        The arguments are those of `Node`; `attributes` are sorted by name.
-        """
+        """Add a node unless there is an equal one; return the first output of either."""
         node = Node(op, tuple(inputs), attributes, tuple(types), value)
         twin = self._keys.get(node.key)
         if twin is not None:
@@ -262,10 +258,8 @@ class Edit:
     def finish(self, is_acyclic: bool = False) -> tuple[Graph, Change]:
         """Return the new graph, without the nodes that no output depends on, and what changed.
 
-        `is_acyclic` says that the caller knows that no node depends on itself.
-
         Raises:
-          CycleError: a node depends on itself; not checked with `is_acyclic`.
+          CycleError: a node depends on itself; with `is_acyclic`, the caller knows that none does.
         """
         self._remove_unused([*self._unused, *self._added])
         graph = Graph(self._graph.header)

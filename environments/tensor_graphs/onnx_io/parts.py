@@ -31,8 +31,8 @@ def part_model(
     is not floating-point are kept.
 
     Args:
-      graph: the graph.
-      numbers: numbers of the nodes, each after its inputs; none is an Input or constant.
+      graph: where the nodes are.
+      numbers: those of the nodes, each after its inputs; none is an Input or constant.
       copies: how often the model contains the nodes; each copy has its own inputs and weights.
 
     Raises:

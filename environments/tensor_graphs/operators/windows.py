@@ -42,7 +42,6 @@ def _num_windows(
     sizes: Sequence[Any], kernel: Sequence[Any], ceil_mode: int = 0,
     pads: Sequence[int] = (), strides: Sequence[int] = (), dilations: Sequence[int] = (),
 ) -> tuple[Dimension, ...]:  # fmt: skip
-    """Count the windows along each spatial axis."""
     num_axes = len(sizes)
     lengths = (len(kernel), len(pads), len(strides), len(dilations))
     if lengths != (num_axes, 2 * num_axes, num_axes, num_axes):
@@ -82,7 +81,6 @@ def _windows(
 
 
 def _padded(x: Array, pads: Sequence[int]) -> Array:
-    """Pad the spatial axes with zeros."""
     half = len(pads) // 2
     return surrounded(x, (0, 0, *pads[:half]), (0, 0, *pads[half:]))
 

@@ -297,7 +297,6 @@ def _conv(builder: GraphBuilder, node: SourceNode) -> Refs:
 
 
 def _pool(builder: GraphBuilder, node: SourceNode) -> Refs:
-    """Add a MaxPool or AveragePool with one output."""
     kernel = tuple(node.attributes["kernel_shape"])
     window = _window(builder, node, kernel)
     others = {"kernel_shape": kernel, "ceil_mode": node.attributes.get("ceil_mode", 0)}

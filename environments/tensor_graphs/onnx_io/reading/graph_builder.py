@@ -46,7 +46,6 @@ class SourceNode:
 
     Attributes:
       domain: that of the operator; "" or "ai.onnx" is ONNX's own.
-      op: name of the operator.
       inputs: the values that the node uses; None for each that is left out, except at the end,
         where they are dropped.
       attributes: values by name; texts are str, tensors are arrays, and lists are tuples. Values of
@@ -86,10 +85,8 @@ class GraphBuilder:
     Methods raise NotCanonicalError if what they should return is known only when the model runs.
 
     Attributes:
-      model: the model.
-      place: where its external data are; None if there is no file.
+      place: where the model's external data are; None if there is no file.
       is_strict: whether onnx takes the model for valid.
-      edit: the edit that nodes are added to.
       opset: version of ONNX's operators that the file uses.
       functions: domain and name of the operators that the model defines itself.
       names: gives the sizes of tensors their names.

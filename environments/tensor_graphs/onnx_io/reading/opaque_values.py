@@ -41,11 +41,7 @@ def constants_of(
 ) -> dict[str, np.ndarray] | None:
     """Return what a node gives, by name; None if that depends on more than short constants.
 
-    Args:
-      builder: the graph that is being read.
-      node: a node of one of ONNX's own operators.
-      inputs: its inputs; None for those that are left out.
-      types: the types of its outputs, as far as they are known.
+    The node is one of ONNX's own operators, and `types` are those of its outputs, if known.
     """
     names = [name for name in node.output if name]
     if not all(_is_short(types.get(name)) for name in names):

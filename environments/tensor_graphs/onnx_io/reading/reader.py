@@ -157,7 +157,6 @@ class _NodeReader:
         self._builder.value_names.setdefault(ref, name)
 
     def _refs(self, names: Iterable[str]) -> list[Ref | None]:
-        """Return values that have been read, by the file's names; None for empty ones."""
         return [self.values[name] if name else None for name in names]
 
     def _read_node(self, node: onnx.NodeProto) -> None:

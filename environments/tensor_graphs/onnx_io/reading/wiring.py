@@ -29,7 +29,6 @@ class Wiring:
     Attributes:
       constants: array and dtype of each constant by name: initialisers and outputs of Constant
         nodes.
-      inputs: the model's inputs.
       defaults: values of the inputs that a caller may leave out, by name.
       nodes: all nodes but Constants, each after those that it depends on.
       num_uses: for each value, by how many nodes, subgraphs and outputs it is used.

@@ -58,7 +58,6 @@ class ConstantFolder:
         ]
 
     def _is_foldable(self, number: int) -> bool:
-        """Return whether a node and all nodes that it depends on can be computed."""
         if number not in self._foldable:
             node = self._graph.nodes[number]
             self._foldable[number] = _has_value(node) and all(map(self._is_foldable, node.used))

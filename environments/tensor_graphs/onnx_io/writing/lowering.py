@@ -33,7 +33,6 @@ class OnnxNode:
     """A node in the file's form, without the names of its values.
 
     Attributes:
-      op: name of the operator.
       attributes: values by name.
       lists: constant inputs that follow the node's own inputs; None for each that is left out.
       form: how the node of another domain than ONNX's is written; None for ONNX's own.

@@ -76,7 +76,6 @@ class Placer:
                 todo += [ref.node for ref in self._captured(body)]
 
     def _captured(self, body: Body) -> list[Ref]:
-        """Return the values around a body that its nodes use."""
         nodes = (self._graph.nodes[number] for number in self._needed[body.name])
         places = (node.attribute("place") for node in nodes if node.op == INPUT)
         return [ref for ref in map(body.captured_at, places) if ref is not None]

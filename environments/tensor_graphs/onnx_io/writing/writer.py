@@ -184,7 +184,6 @@ class Writer:
         return model
 
     def _import_domain(self, model: onnx.ModelProto) -> None:
-        """Declare the domain of onnxruntime's own operators, if there are any."""
         ops = {node.op for node in self._graph.nodes.values()}
         is_declared = any(opset.domain == contrib.DOMAIN for opset in model.opset_import)
         if not is_declared and not ops.isdisjoint(contrib.FORMS):

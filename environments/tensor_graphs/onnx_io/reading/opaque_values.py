@@ -107,13 +107,19 @@ def refined(
         return inferred
     if inferred.shape is None:
         return TensorType(inferred.dtype, shape)
-    if len(shape) != len(inferred.shape):
+    if not may_be_equal(shape, inferred.shape):
         return inferred
-    pairs = list(zip(shape, inferred.shape, strict=True))
-    if any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs):
-        return inferred
+    pairs = zip(shape, inferred.shape, strict=True)
     merged = tuple(theirs if isinstance(theirs, int) else own for own, theirs in pairs)
     return TensorType(inferred.dtype, merged)
+
+
+def may_be_equal(first: Shape, second: Shape) -> bool:
+    """Return whether two shapes have the same rank, and the same sizes where both are known."""
+    return len(first) == len(second) and all(
+        a == b or isinstance(a, str) or isinstance(b, str)
+        for a, b in zip(first, second, strict=True)
+    )
 
 
 def _flatten(builder: GraphBuilder, node: SourceNode) -> Shape:

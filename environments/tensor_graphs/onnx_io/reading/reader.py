@@ -36,7 +36,11 @@ from environments.tensor_graphs.onnx_io.reading.graph_builder import (
     with_inputs,
 )
 from environments.tensor_graphs.onnx_io.reading.inference import infer_types, session_of
-from environments.tensor_graphs.onnx_io.reading.opaque_values import constants_of, refined
+from environments.tensor_graphs.onnx_io.reading.opaque_values import (
+    constants_of,
+    may_be_equal,
+    refined,
+)
 from environments.tensor_graphs.onnx_io.reading.shape_values import (
     INTEGERS,
     Sizes,
@@ -250,12 +254,7 @@ class _NodeReader:
             return True
         if ours.shape is None or 0 in ours.shape or ours.dtype != inferred.dtype:
             return False
-        if inferred.shape is None:
-            return True
-        return len(ours.shape) == len(inferred.shape) and all(
-            own == theirs or isinstance(own, str) or isinstance(theirs, str)
-            for own, theirs in zip(ours.shape, inferred.shape, strict=True)
-        )
+        return inferred.shape is None or may_be_equal(ours.shape, inferred.shape)
 
     def _read_opaque(self, node: onnx.NodeProto, first: TensorType | None = None) -> None:
         """Add a node as it is in the file; `first` is the type of its first output, if known."""

@@ -8,7 +8,7 @@ Reading, top down (`reading/`):
       │  inference      types of all values; of operators that onnx does not have, as onnxruntime
       │                 knows them, and whether it loads a model that onnx refuses
       │  reader         node by node, each by the first of these that fits:
-      │    bodies         an If, Loop or Scan, with all nodes of its bodies (`body_models`)
+      │    bodies         an If, Loop or Scan, with all nodes of its bodies
       │    shape_values   a value computed from sizes becomes a constant
       │    canonical      an operator of `operators.table` gets its one form
       │    opaque         any other operator is kept to be written as it was (`opaque_values`)

@@ -16,17 +16,10 @@ from environments.errors import UserError
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import INPUT, OPAQUE, Attributes, Ref, TensorType
 from environments.tensor_graphs.onnx_io import bodies, scopes
+from environments.tensor_graphs.onnx_io.bodies import Types, UnreadableBodyError
 from environments.tensor_graphs.onnx_io.header import ModelHeader, copy_field
 from environments.tensor_graphs.onnx_io.opaque import opaque_attributes
 from environments.tensor_graphs.onnx_io.reading import loading
-from environments.tensor_graphs.onnx_io.reading.body_models import (
-    Types,
-    UnreadableBodyError,
-    body_model,
-    formal_types,
-    states,
-    steady,
-)
 from environments.tensor_graphs.onnx_io.reading.canonical import add_canonical
 from environments.tensor_graphs.onnx_io.reading.graph_builder import (
     GraphBuilder,
@@ -363,16 +356,16 @@ class _NodeReader:
         captured = {name: self._edit.type_of(ref) for name, ref in outer.items()}
         values = {name: self._builder.value_of(ref) for name, ref in outer.items()}
         constants = {name: value for name, value in values.items() if value is not None}
-        formal = formal_types(node, body, passed)
+        formal = bodies.formal_types(node, body, passed)
         while True:
             dimensions = builder.names.original
-            model = body_model(builder.model, body, formal, captured, constants, dimensions)
+            model = bodies.body_model(builder.model, body, formal, captured, constants, dimensions)
             wiring = Wiring(model, builder.place)
             types = infer_types(model, wiring, builder.names, builder.is_strict)
             before = list(formal)
-            for entry, end in states(node, body):
+            for entry, end in bodies.states(node, body):
                 after = types.get(body.output[end].name)
-                formal[entry] = steady(formal[entry], after)
+                formal[entry] = bodies.steady(formal[entry], after)
             if formal == before:
                 return formal, wiring, types
 

@@ -143,9 +143,6 @@ class Graph:
         """Whether the other graph has the same 64-bit hash, and so the same structure."""
         return isinstance(value, Graph) and hash(self) == hash(value)
 
-    def __repr__(self) -> str:
-        return f"Graph of {len(self.nodes)} nodes, hash {hash(self):016x}"
-
 
 class Edit:
     """Makes another graph of a given one, which does not change.

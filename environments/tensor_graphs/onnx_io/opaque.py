@@ -69,12 +69,12 @@ def to_onnx_node(node: Node, names: Sequence[str], outputs: Sequence[str]) -> on
 
 
 def named_node(node: Node, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.NodeProto:
-    """Make the node of a file without a look at its subgraphs; see `to_onnx_node`."""
+    """Make the node of a file, with its subgraphs as they are; see `to_onnx_node`."""
     result = onnx.NodeProto.FromString(node.attribute("node"))
     result.input.extend(inputs)
-    is_named = node.attribute("outputs")
     result.output.extend(
-        name if is_left else "" for name, is_left in zip(outputs, is_named, strict=True)
+        name if has_name else ""
+        for name, has_name in zip(outputs, node.attribute("outputs"), strict=True)
     )
     return result
 

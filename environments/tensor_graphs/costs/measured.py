@@ -36,7 +36,7 @@ from environments.tensor_graphs.execution.inputs import random_inputs
 from environments.tensor_graphs.execution.sizes import NONE_OPEN, Sizes
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import INPUT, OPAQUE, Change, Node, Ref, TensorType
-from environments.tensor_graphs.onnx_io import part_inputs, part_model
+from environments.tensor_graphs.onnx_io import part_model
 from environments.tensor_graphs.operators.building import add
 from environments.tensor_graphs.operators.table import OPERATORS, bytes_moved
 
@@ -198,12 +198,12 @@ class MeasuredObjective:
 
     def _sum_of_kernels_ms(self, graph: Graph, members: tuple[int, ...]) -> float | None:
         """Measure each kernel by itself; return None if the backend does not show its kernels."""
-        part = part_model(graph, members)
+        part, types = part_model(graph, members)
         rewritten = self._backend.rewritten(part)
         if rewritten is None:
             return None
         optimised, plain = rewritten
-        feeds = self._feeds(part, part_inputs(graph, members))
+        feeds = self._feeds(part, types)
         kernels = kernels_of(optimised, feeds, plain)
         return sum(self._kernel_ms(kernel, plain) for kernel in kernels)
 
@@ -226,10 +226,9 @@ class MeasuredObjective:
         """Measure some nodes as one model, and return the time in ms of one copy."""
         nodes = [graph.nodes[number] for number in members]
         copies = _num_copies(sum(bytes_moved(input_types(graph, n), n.types) for n in nodes))
-        model = part_model(graph, members, copies)
+        model, types = part_model(graph, members, copies)
         self.num_measured += 1
-        feeds = self._feeds(model, part_inputs(graph, members, copies))
-        return self._time_ms(self._backend, model, feeds) / copies
+        return self._time_ms(self._backend, model, self._feeds(model, types)) / copies
 
     def _time_ms(self, backend: Backend, model: onnx.ModelProto, feeds: Arrays) -> float:
         return self._stopwatch.measure_ms(backend.open(model).timer(feeds, bound=True))

@@ -288,9 +288,9 @@ def captured(nodes: Mapping[int, Node], body: bodies.Body) -> Iterator[tuple[int
     """Yield the inputs of a body that stand for outer values, with these."""
     for number, node in nodes.items():
         if bodies.body_of(node) == body.name:
-            place = body.place_of_captured(node.attribute("place"))
-            if place >= 0:
-                yield number, body.captured[place]
+            outer = body.captured_at(node.attribute("place"))
+            if outer is not None:
+                yield number, outer
 
 
 def _needed(node: Node) -> list[int]:

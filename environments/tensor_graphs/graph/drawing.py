@@ -56,11 +56,8 @@ def draw(
 ) -> str:
     """Draw a graph as an <svg> element.
 
-    Args:
-      graph: the graph.
-      marked: nodes whose boxes have a frame.
-      mark: the frame's colour.
-      shown: nodes to draw; all by default. A dashed line leads through nodes that are not drawn.
+    The boxes of `marked` nodes have a frame in the colour `mark`. Of `shown` nodes alone, all by
+    default, there are boxes; a dashed line leads through the others.
     """
     links = _links(graph, graph.nodes if shown is None else shown)
     pixels = {
@@ -95,11 +92,6 @@ def only_in(graph: Graph, reference: Graph) -> set[int]:
     return {number for number, node in graph.nodes.items() if reference.nodes.get(number) != node}
 
 
-def layout(graph: Graph) -> dict[int, tuple[float, int]]:
-    """Choose a column and a row for each node that is not constant, inputs above outputs."""
-    return _layout(_links(graph, graph.nodes))
-
-
 _Links = Mapping[int, Mapping[int, bool]]
 """For each node that is drawn those that it uses, and whether it uses them directly."""
 
@@ -125,6 +117,7 @@ def _links(graph: Graph, shown: Collection[int]) -> _Links:
 
 
 def _layout(links: _Links) -> dict[int, tuple[float, int]]:
+    """Choose a column and a row for each node, inputs above outputs."""
     below: dict[int, list[int]] = {number: [] for number in links}
     rows: dict[int, int] = {}
     for number, above in links.items():

@@ -50,10 +50,10 @@ class Graph:
     of their nodes.
 
     Attributes:
-      nodes: the nodes by number.
+      nodes: by number.
       inputs: numbers of the model's own Input nodes, in its order.
-      outputs: the values that the model returns, in the model's order.
-      output_names: a name for each output.
+      outputs: the values that the model returns, in its order.
+      output_names: a name for each of these.
       header: everything else in the model's file (`onnx_io.ModelHeader`); not used here.
     """
 
@@ -143,9 +143,6 @@ class Graph:
         """Whether the other graph has the same 64-bit hash, and so the same structure."""
         return isinstance(value, Graph) and hash(self) == hash(value)
 
-    def __repr__(self) -> str:
-        return f"Graph of {len(self.nodes)} nodes, hash {hash(self):016x}"
-
 
 class Edit:
     """Makes another graph of a given one, which does not change.
@@ -155,8 +152,7 @@ class Edit:
     edit.replace({y: relu})
     graph, change = edit.finish()
 
-    Attributes:
-      nodes: the nodes so far, by number.
+    `nodes` are those so far, by number.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -191,10 +187,7 @@ class Edit:
         types: Sequence[TensorType | None],
         value: np.ndarray | None = None,
     ) -> Ref:
-        """Add a node unless there is an equal one; return the first output of either.
-
-        The arguments are those of `Node`; `attributes` are sorted by name.
-        """
+        """Add a node unless there is an equal one; return the first output of either."""
         node = Node(op, tuple(inputs), attributes, tuple(types), value)
         twin = self._keys.get(node.key)
         if twin is not None:
@@ -220,7 +213,10 @@ class Edit:
         value = np.asarray(value)
         dtype = dtype or value.dtype.name
         digest = hashlib.sha256(f"{dtype}{value.shape}".encode())
-        digest.update(_bytes(value))
+        if value.dtype == object:
+            digest.update(repr(value.tolist()).encode())
+        else:
+            digest.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
         attributes = (("digest", digest.hexdigest()),)
         return self.add(CONSTANT, (), attributes, [TensorType(dtype, value.shape)], value)
 
@@ -259,10 +255,8 @@ class Edit:
     def finish(self, is_acyclic: bool = False) -> tuple[Graph, Change]:
         """Return the new graph, without the nodes that no output depends on, and what changed.
 
-        `is_acyclic` says that the caller knows that no node depends on itself.
-
         Raises:
-          CycleError: a node depends on itself; not checked with `is_acyclic`.
+          CycleError: a node depends on itself; with `is_acyclic`, the caller knows that none does.
         """
         self._remove_unused([*self._unused, *self._added])
         graph = Graph(self._graph.header)
@@ -342,12 +336,6 @@ class Edit:
             for used in node.used:
                 self._users[used] = tuple(user for user in self._users[used] if user != number)
                 numbers.append(used)
-
-
-def _bytes(value: np.ndarray) -> Any:
-    if value.dtype == object:
-        return repr(value.tolist()).encode()
-    return np.ascontiguousarray(value).reshape(-1).view(np.uint8)
 
 
 def ordered(

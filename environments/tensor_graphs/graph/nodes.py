@@ -50,9 +50,7 @@ class Node:
     """An operator applied to inputs.
 
     Attributes:
-      op: name of the operator.
       inputs: the values that it uses; None for each optional one that is left out.
-      attributes: its attributes, sorted by name.
       types: types of its outputs; None for each that is no tensor.
       value: the array of a Constant; None for other operators.
     """
@@ -64,11 +62,7 @@ class Node:
     value: np.ndarray | None = None
 
     def attribute(self, name: str) -> Any:
-        """Return the value of an attribute.
-
-        Raises:
-          KeyError: the node has no attribute of this name.
-        """
+        """Return the value of an attribute; raise KeyError if there is none of this name."""
         for key, value in self.attributes:
             if key == name:
                 return value
@@ -76,7 +70,7 @@ class Node:
 
     @property
     def is_model_input(self) -> bool:
-        """Whether this is an input of the model itself, not of a body inside one of its nodes."""
+        """Whether this is an input of the model itself, not of a body."""
         return self.op == INPUT and all(name != "body" for name, _ in self.attributes)
 
     @property

@@ -39,9 +39,9 @@ _MODELS: Mapping[str, Callable[[Builder], onnx.ModelProto]] = {
     "repvgg-a0": functools.partial(
         convolutional.repvgg, blocks=(2, 4, 14, 1), channels=(48, 96, 192, 1280)
     ),
-    "resnet-18": convolutional.resnet18,
-    "resnet-50": functools.partial(convolutional.resnet50, groups=1, group_width=64),
-    "resnext-50": functools.partial(convolutional.resnet50, groups=32, group_width=4),
+    "resnet-18": functools.partial(convolutional.resnet, blocks=(2, 2, 2, 2)),
+    "resnet-50": functools.partial(convolutional.resnet, blocks=(3, 4, 6, 3), bottleneck=(1, 64)),
+    "resnext-50": functools.partial(convolutional.resnet, blocks=(3, 4, 6, 3), bottleneck=(32, 4)),
     "squeezenet-1.1": convolutional.squeezenet,
 }
 

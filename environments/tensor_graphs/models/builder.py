@@ -126,13 +126,6 @@ class Builder:
             pads=[pad] * 4, strides=[stride] * 2,
         )  # fmt: skip
 
-    def classify(self, x: str, channels: int, classes: int = 1000) -> str:
-        """Add a classifier: the mean over the image and a linear layer."""
-        x = self.node("Flatten", self.node("GlobalAveragePool", x), axis=1)
-        weight = self.normal("fc.weight", [classes, channels], channels**-0.5)
-        bias = self.normal("fc.bias", [classes], 0.1)
-        return self.node("Gemm", x, weight, bias, alpha=1.0, beta=1.0, transB=1)
-
     def finish(self, **outputs: tuple[str, Sequence[int | str]]) -> onnx.ModelProto:
         """Return the model, given (value, shape) of each output by its name; all are float32."""
         infos = []

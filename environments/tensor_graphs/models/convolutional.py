@@ -10,7 +10,6 @@ import onnx
 from environments.tensor_graphs.models.builder import Builder
 
 _CLASSES = 1000
-_RESNET_STAGES = (3, 4, 6, 3)
 _SQUEEZENET_FIRES: tuple[tuple[int, int, int] | str, ...] = (
     (64, 16, 64), (128, 16, 64), "pool", (128, 32, 128), (256, 32, 128), "pool",
     (256, 48, 192), (384, 48, 192), (384, 64, 256), (512, 64, 256),
@@ -64,33 +63,32 @@ _INCEPTION_BLOCKS: Sequence[tuple[str, Row, int]] = (
 )  # fmt: skip
 
 
-def resnet18(build: Builder) -> onnx.ModelProto:
-    """Build ResNet-18: two 3 x 3 convolutions beside each shortcut."""
-    x, channels = _resnet_stem(build), 64
-    for stage in range(4):
-        for block in range(2):
-            build.scope = f"layer{stage + 1}.{block}"
-            out, stride = 64 << stage, 2 if stage and not block else 1
-            y = _conv_norm_relu(build, x, (channels, out), 3, stride)
-            y = _conv_norm(build, y, (out, out), 3, scale=0.5)
-            if stride > 1:
-                x = _conv_norm(build, x, (channels, out), 1, stride)
-            x, channels = build.relu(build.node("Add", y, x)), out
-    return _classified(build, x, channels)
+def resnet(
+    build: Builder, blocks: Sequence[int], bottleneck: tuple[int, int] | None = None
+) -> onnx.ModelProto:
+    """Build a ResNet of so many blocks with shortcuts in each stage.
 
-
-def resnet50(build: Builder, groups: int, group_width: int) -> onnx.ModelProto:
-    """Build ResNet-50 or ResNeXt-50: 1 x 1, grouped 3 x 3 and 1 x 1 convolutions per shortcut."""
-    x, channels = _resnet_stem(build), 64
-    for stage, blocks in enumerate(_RESNET_STAGES):
-        for block in range(blocks):
+    Blocks are two 3 x 3 convolutions; or, with a bottleneck of (groups, channels of each), 1 x 1,
+    grouped 3 x 3 and 1 x 1 convolutions.
+    """
+    x = build.input("image", [build.batch, 3, 224, 224])
+    x = build.max_pool(_conv_norm_relu(build, x, (3, 64), 7, 2), 3, 2, pad=1)
+    channels = 64
+    for stage, count in enumerate(blocks):
+        for block in range(count):
             build.scope = f"layer{stage + 1}.{block}"
-            inner, out = (groups * group_width) << stage, 256 << stage
             stride = 2 if stage and not block else 1
-            y = _conv_norm_relu(build, x, (channels, inner), 1)
-            y = _conv_norm_relu(build, y, (inner, inner), 3, stride, groups)
-            y = _conv_norm(build, y, (inner, out), 1, scale=0.5)
-            if not block:
+            if bottleneck is None:
+                out = 64 << stage
+                y = _conv_norm_relu(build, x, (channels, out), 3, stride)
+                y = _conv_norm(build, y, (out, out), 3, scale=0.5)
+            else:
+                groups, width = bottleneck
+                inner, out = (groups * width) << stage, 256 << stage
+                y = _conv_norm_relu(build, x, (channels, inner), 1)
+                y = _conv_norm_relu(build, y, (inner, inner), 3, stride, groups)
+                y = _conv_norm(build, y, (inner, out), 1, scale=0.5)
+            if channels != out:
                 x = _conv_norm(build, x, (channels, out), 1, stride)
             x, channels = build.relu(build.node("Add", y, x)), out
     return _classified(build, x, channels)
@@ -150,11 +148,6 @@ def inception_v3(build: Builder) -> onnx.ModelProto:
     return _classified(build, x, channels)
 
 
-def _resnet_stem(build: Builder) -> str:
-    x = build.input("image", [build.batch, 3, 224, 224])
-    return build.max_pool(_conv_norm_relu(build, x, (3, 64), 7, 2), 3, 2, pad=1)
-
-
 def _conv_norm(
     build: Builder, x: str, channels: tuple[int, int], kernel: int, stride: int = 1,
     groups: int = 1, scale: float = 1.0,
@@ -171,8 +164,13 @@ def _conv_norm_relu(
 
 
 def _classified(build: Builder, x: str, channels: int) -> onnx.ModelProto:
+    """Add the mean over the image and a linear layer; return the model."""
     build.scope = ""
-    return build.finish(logits=(build.classify(x, channels), [build.batch, _CLASSES]))
+    x = build.node("Flatten", build.node("GlobalAveragePool", x), axis=1)
+    weight = build.normal("fc.weight", [_CLASSES, channels], channels**-0.5)
+    bias = build.normal("fc.bias", [_CLASSES], 0.1)
+    logits = build.node("Gemm", x, weight, bias, alpha=1.0, beta=1.0, transB=1)
+    return build.finish(logits=(logits, [build.batch, _CLASSES]))
 
 
 def _row(build: Builder, x: str, channels: int, layers: Row) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -26,7 +27,7 @@ def bert(build: Builder, layers: int, hidden: int, heads: int) -> onnx.ModelProt
     ids, mask, kinds = (build.input(name, shape, TensorProto.INT64) for name in names)
     mask = _extended_mask(build, mask)
     x = _embeddings(build, ids, kinds, hidden)
-    linear = _plain_linear(build)
+    linear = functools.partial(_linear, build)
     for layer in range(layers):
         build.scope = f"encoder/layer.{layer}/attention"
         mixed = _attention(build, x, mask, hidden, heads, linear)
@@ -50,7 +51,7 @@ def lora(build: Builder, layers: int, hidden: int, heads: int, rank: int) -> onn
     """Build a pre-normalised transformer in which every matrix has a LoRA adapter."""
     shape = [build.batch, _TOKENS, hidden]
     x = build.input("embeddings", shape)
-    linear = _adapted_linear(build, rank)
+    linear = functools.partial(_adapted_linear, build, rank)
     for layer in range(layers):
         build.scope = f"layer.{layer}/attention"
         mixed = _attention(build, _layer_norm(build, x, hidden), None, hidden, heads, linear)
@@ -62,29 +63,24 @@ def lora(build: Builder, layers: int, hidden: int, heads: int, rank: int) -> onn
     return build.finish(hidden_state=(_layer_norm(build, x, hidden), shape))
 
 
-def _plain_linear(build: Builder) -> Linear:
-    def linear(x: str, size_in: int, size_out: int, name: str) -> str:
-        product = build.node("MatMul", x, _matrix(build, size_in, size_out, name))
-        return build.node("Add", build.normal(f"{name}.bias", [size_out], 0.02), product)
-
-    return linear
+def _linear(build: Builder, x: str, size_in: int, size_out: int, name: str) -> str:
+    product = _product(build, x, size_in, size_out, name)
+    return build.node("Add", build.normal(f"{name}.bias", [size_out], 0.02), product)
 
 
-def _adapted_linear(build: Builder, rank: int) -> Linear:
+def _adapted_linear(
+    build: Builder, rank: int, x: str, size_in: int, size_out: int, name: str
+) -> str:
     """LoRA: x W + b + (x A) B s with s = alpha / rank."""
-    plain = _plain_linear(build)
-
-    def linear(x: str, size_in: int, size_out: int, name: str) -> str:
-        result = plain(x, size_in, size_out, name)
-        down = build.node("MatMul", x, _matrix(build, size_in, rank, f"{name}.lora_A"))
-        up = build.node("MatMul", down, _matrix(build, rank, size_out, f"{name}.lora_B"))
-        return build.node("Add", result, build.node("Mul", up, build.scalar(0.5)))
-
-    return linear
+    result = _linear(build, x, size_in, size_out, name)
+    down = _product(build, x, size_in, rank, f"{name}.lora_A")
+    up = _product(build, down, rank, size_out, f"{name}.lora_B")
+    return build.node("Add", result, build.node("Mul", up, build.scalar(0.5)))
 
 
-def _matrix(build: Builder, size_in: int, size_out: int, name: str) -> str:
-    return build.normal(f"{name}.weight", [size_in, size_out], size_in**-0.5)
+def _product(build: Builder, x: str, size_in: int, size_out: int, name: str) -> str:
+    weight = build.normal(f"{name}.weight", [size_in, size_out], size_in**-0.5)
+    return build.node("MatMul", x, weight)
 
 
 def _embeddings(build: Builder, ids: str, kinds: str, hidden: int) -> str:

@@ -7,11 +7,11 @@ Reading, top down (`reading/`):
       │  wiring         constants, inputs, and nodes in an order to compute them
       │  inference      types of all values; of operators that onnx does not have, as onnxruntime
       │                 knows them, and whether it loads a model that onnx refuses
-      │  nodes          node by node, each by the first of these that fits:
-      │    bodies         an If, Loop or Scan, with all nodes of its bodies (`body_models`)
+      │  reader         node by node, each by the first of these that fits:
+      │    bodies         an If, Loop or Scan, with all nodes of its bodies
       │    shape_values   a value computed from sizes becomes a constant
       │    canonical      an operator of `operators.table` gets its one form
-      │    opaque         any other operator is kept to be written as it was (`opaque_shapes`)
+      │    opaque         any other operator is kept to be written as it was (`opaque_values`)
       ▼
     Graph, with a ModelHeader: the file's names, versions and documentation
 
@@ -37,7 +37,7 @@ measure them.
 """
 
 from environments.tensor_graphs.onnx_io.header import ModelHeader
-from environments.tensor_graphs.onnx_io.parts import part_inputs, part_model
+from environments.tensor_graphs.onnx_io.parts import part_model
 from environments.tensor_graphs.onnx_io.reading.graph_builder import OLDEST_OPSET
 from environments.tensor_graphs.onnx_io.reading.loading import file_names
 from environments.tensor_graphs.onnx_io.reading.reader import read
@@ -49,7 +49,6 @@ __all__ = [
     "ModelHeader",
     "copy",
     "file_names",
-    "part_inputs",
     "part_model",
     "read",
     "save",

@@ -24,6 +24,3 @@ their canonical forms know both.
 
 SOFTMAX_OF_AXIS = 13
 """The opset since which Softmax is about one axis; before, about all axes from that one on."""
-
-OPTIONAL_BIAS = 11
-"""The opset since which Gemm may have no third input."""

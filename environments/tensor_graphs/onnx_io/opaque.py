@@ -40,15 +40,14 @@ def opaque_attributes(
     bare = onnx.NodeProto()
     bare.CopyFrom(node)
     for field in ("input", "output", "name", "doc_string", "metadata_props"):
-        if field in bare.DESCRIPTOR.fields_by_name:
-            bare.ClearField(field)
+        bare.ClearField(field)
     values: dict[str, Attribute] = {
         "captured": tuple(captured),
         "node": bare.SerializeToString(deterministic=True),
         "operator": f"{node.domain}:{node.op_type}" if node.domain else node.op_type,
         "outputs": tuple(int(bool(name)) for name in node.output),
     }
-    if _may_differ(node, functions):
+    if may_differ(node, functions):
         values["unique"] = number
     return attributes_of(values)
 
@@ -59,18 +58,24 @@ def to_onnx_node(node: Node, names: Sequence[str], outputs: Sequence[str]) -> on
     In `names` the captured inputs come last, and "" stands for an input that is left out. `outputs`
     has names even for outputs that are left out.
     """
-    result = onnx.NodeProto.FromString(node.attribute("node"))
     captured = node.attribute("captured")
     num_inputs = len(names) - len(captured)
-    result.input.extend(names[:num_inputs])
-    is_named = node.attribute("outputs")
-    result.output.extend(
-        name if is_asked else "" for name, is_asked in zip(outputs, is_named, strict=True)
-    )
+    result = named_node(node, names[:num_inputs], outputs)
     renamed: Mapping[str, str] = {
         old: new for old, new in zip(captured, names[num_inputs:], strict=True) if old != new
     }
     scopes.rename(result, renamed)
+    return result
+
+
+def named_node(node: Node, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.NodeProto:
+    """Make the node of a file, with its subgraphs as they are; see `to_onnx_node`."""
+    result = onnx.NodeProto.FromString(node.attribute("node"))
+    result.input.extend(inputs)
+    result.output.extend(
+        name if has_name else ""
+        for name, has_name in zip(outputs, node.attribute("outputs"), strict=True)
+    )
     return result
 
 
@@ -80,7 +85,7 @@ def names_within(node: Node) -> set[str]:
     return scopes.names_within([original]) - set(node.attribute("captured"))
 
 
-def _may_differ(node: onnx.NodeProto, functions: Collection[tuple[str, str]]) -> bool:
+def may_differ(node: onnx.NodeProto, functions: Collection[tuple[str, str]]) -> bool:
     """Return whether equal nodes may give different values, as random or custom operators do."""
     return any(
         domain not in ("", "ai.onnx", "ai.onnx.ml")

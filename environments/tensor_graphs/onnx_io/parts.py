@@ -19,17 +19,20 @@ _BLOCK = 4093
 """Large weights repeat this many random numbers; a prime, so that no row equals another."""
 
 
-def part_model(graph: Graph, numbers: Sequence[int], copies: int = 1) -> onnx.ModelProto:
-    """Make a model that computes some nodes of a graph.
+def part_model(
+    graph: Graph, numbers: Sequence[int], copies: int = 1
+) -> tuple[onnx.ModelProto, dict[str, TensorType]]:
+    """Make a model that computes some nodes of a graph; return it, and its inputs' types by name.
 
-    The model's inputs x0, x1, … are the values of other nodes that these nodes use; constants are
-    initialisers. Its outputs y0, y1, … are the values that other nodes use, and those that no node
-    uses. The elements of weights are replaced by random numbers in (0.01, 1), which are also valid
-    as variances. Single numbers, indices and everything else that is not floating-point are kept.
+    The model's inputs x0, x1, … are the values of other nodes that these nodes use, with the
+    graph's sizes; constants are initialisers. Its outputs y0, y1, … are the values that other nodes
+    use, and those that no node uses. The elements of weights are replaced by random numbers in
+    (0.01, 1), which are also valid as variances. Single numbers, indices and everything else that
+    is not floating-point are kept.
 
     Args:
-      graph: the graph.
-      numbers: numbers of the nodes, each after its inputs; none is an Input or constant.
+      graph: where the nodes are.
+      numbers: those of the nodes, each after its inputs; none is an Input or constant.
       copies: how often the model contains the nodes; each copy has its own inputs and weights.
 
     Raises:
@@ -54,22 +57,9 @@ def part_model(graph: Graph, numbers: Sequence[int], copies: int = 1) -> onnx.Mo
     edit.set_outputs(outputs, [f"y{k}" for k in range(len(outputs))])
     small, _ = edit.finish()
     small.header = _header(graph)
-    return write(small)
-
-
-def part_inputs(graph: Graph, numbers: Sequence[int], copies: int = 1) -> dict[str, TensorType]:
-    """Return the types of the inputs of a `part_model` by name, with the graph's sizes."""
-    inner = {Ref(number, k) for number in numbers for k in range(len(graph.nodes[number].types))}
-    used = (ref for number in numbers for ref in graph.nodes[number].inputs)
-    outer = [ref for ref in dict.fromkeys(used) if ref is not None and ref not in inner]
-    types = {}
-    for place, ref in enumerate(outer * copies):
-        tensor_type = graph.type_of(ref)
-        if tensor_type is None:
-            continue
-        if not graph.is_constant(ref.node) or not tensor_type.is_static:
-            types[f"x{place}"] = tensor_type
-    return types
+    nodes = (small.nodes[number] for number in small.inputs)
+    types = {node.attribute("name"): kind for node in nodes for kind in node.types if kind}
+    return write(small), types
 
 
 def _results(graph: Graph, numbers: Sequence[int]) -> list[Ref]:
@@ -96,9 +86,10 @@ def _input(graph: Graph, folder: ConstantFolder, ref: Ref, edit: Edit, place: in
     if storage(dtype).kind == "f" and math.prod(shape) != 1:  # type: ignore[arg-type]
         numbers = np.random.default_rng(place).uniform(0.01, 1, _BLOCK)
         return edit.add_constant(np.resize(numbers.astype(dtype), shape))  # type: ignore[arg-type]
-    if not folder.is_folded(ref.node):
+    values = folder.values(ref.node)
+    if values is None:
         return edit.add_constant(np.zeros(shape, storage(dtype)), dtype)  # type: ignore[arg-type]
-    array, dtype = folder.values(ref.node)[ref.output]
+    array, dtype = values[ref.output]
     return edit.add_constant(array, dtype)
 
 

@@ -245,11 +245,6 @@ def _unpacked(raw: np.ndarray, bits: int, count: int) -> np.ndarray:
 
 def _packed(codes: np.ndarray, bits: int) -> bytes:
     per_byte = 8 // bits
-    padded = np.zeros(-(-len(codes) // per_byte) * per_byte, np.uint8)
-    padded[: len(codes)] = codes
+    rows = np.pad(codes, (0, -len(codes) % per_byte)).reshape(-1, per_byte)
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    return (
-        np.bitwise_or.reduce(padded.reshape(-1, per_byte) << shifts, axis=1)
-        .astype(np.uint8)
-        .tobytes()
-    )
+    return np.bitwise_or.reduce(rows << shifts, axis=1).astype(np.uint8).tobytes()

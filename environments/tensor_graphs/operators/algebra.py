@@ -85,20 +85,17 @@ class Floats:
     ) -> np.ndarray:
         """Return the largest element over axes, of those where `where` is true."""
         if where is not None:
-            x = np.where(where, x, self._lowest(x.dtype))
+            is_float = np.issubdtype(x.dtype, np.floating)
+            x = np.where(where, x, -np.inf if is_float else np.iinfo(x.dtype).min)
         return np.max(x, axis=tuple(axes), keepdims=keepdims)
 
     def min(self, x: np.ndarray, axes: Sequence[int], keepdims: bool = False) -> np.ndarray:
         """Return the smallest element over axes."""
         return np.min(x, axis=tuple(axes), keepdims=keepdims)
 
-    def argmax(self, x: np.ndarray, axis: int) -> np.ndarray:
-        """Return the index of the first largest element along an axis, int64."""
-        return np.argmax(x, axis=axis).astype(np.int64)
-
-    def argmin(self, x: np.ndarray, axis: int) -> np.ndarray:
-        """Return the index of the first smallest element along an axis, int64."""
-        return np.argmin(x, axis=axis).astype(np.int64)
+    def places(self, x: np.ndarray) -> np.ndarray:
+        """Return keys that NumPy sorts as this algebra orders the numbers."""
+        return x
 
     def cast(self, x: np.ndarray, dtype: str) -> np.ndarray:
         """Convert an array to another element type."""
@@ -108,9 +105,6 @@ class Floats:
         """Apply one of FUNCTIONS."""
         result = np.asarray(FUNCTIONS[name](*arguments))
         return result.astype(arguments[0].dtype, copy=False)
-
-    def _lowest(self, dtype: np.dtype) -> Any:
-        return -np.inf if np.issubdtype(dtype, np.floating) else np.iinfo(dtype).min
 
 
 FLOATS = Floats()

@@ -17,7 +17,7 @@ def add(edit: Edit, op: str, *inputs: Ref, **attributes: Any) -> tuple[Ref, ...]
     """Add a node in its canonical form.
 
     Args:
-      edit: the edit to add the node to.
+      edit: what the node is added to.
       op: one of `table.OPERATORS`, or Flatten, Squeeze or Unsqueeze, which become Reshape.
       *inputs: values that the node uses.
       **attributes: attributes that differ from their defaults; axes may be counted from the end.

@@ -49,7 +49,7 @@ class Form(NamedTuple):
     Attributes:
       op: the operator's name in DOMAIN.
       inputs: for each input of the canonical form its place among the node's inputs.
-      outputs: the same for the outputs.
+      outputs: the same for outputs.
     """
 
     op: str

@@ -134,13 +134,13 @@ class Field(Floats):
         """Return the larger of two arrays' elements."""
         if a.dtype != np.uint64:
             return super().maximum(a, b)
-        return np.where(self._place(a) >= self._place(b), a, b)
+        return np.where(self.places(a) >= self.places(b), a, b)
 
     def minimum(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Return the smaller of two arrays' elements."""
         if a.dtype != np.uint64:
             return super().minimum(a, b)
-        return np.where(self._place(a) <= self._place(b), a, b)
+        return np.where(self.places(a) <= self.places(b), a, b)
 
     def max(
         self,
@@ -152,7 +152,7 @@ class Field(Floats):
         """Return the largest element over axes, of those where `where` is true."""
         if x.dtype != np.uint64:
             return super().max(x, axes, keepdims, where)
-        place = self._place(x)
+        place = self.places(x)
         return _pick(
             x, place if where is None else np.where(where, place, -_LARGEST), axes, keepdims
         )
@@ -161,21 +161,25 @@ class Field(Floats):
         """Return the smallest element over axes."""
         if x.dtype != np.uint64:
             return super().min(x, axes, keepdims)
-        return _pick(x, -self._place(x), axes, keepdims)
+        return _pick(x, -self.places(x), axes, keepdims)
 
-    def argmax(self, x: np.ndarray, axis: int) -> np.ndarray:
-        """Return the index of the first largest element along an axis, int64."""
-        return super().argmax(self._place(x) if x.dtype == np.uint64 else x, axis)
-
-    def argmin(self, x: np.ndarray, axis: int) -> np.ndarray:
-        """Return the index of the first smallest element along an axis, int64."""
-        return super().argmin(self._place(x) if x.dtype == np.uint64 else x, axis)
+    def places(self, x: np.ndarray) -> np.ndarray:
+        """Return int64 keys that sort numbers by the order; those of -x are the negative ones."""
+        if x.dtype != np.uint64:
+            return x
+        # With at least one axis, NumPy does not warn of overflow, which is intended here.
+        numbers = np.atleast_1d(x)
+        near = _centered((numbers << _SIX) % _P)
+        centered = _centered(numbers)
+        mixed = _mix(np.abs(centered).astype(np.uint64) ^ self._key("the order"))
+        far = (mixed >> _ONE).astype(np.int64) - np.int64(2**62)
+        far = np.where(centered < 0, -far, far)
+        places = np.where(np.abs(near) <= _NEAR, near << np.int64(43), far)
+        return places.reshape(np.shape(x))
 
     def less(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Return whether a < b, element by element."""
-        if a.dtype != np.uint64:
-            return super().less(a, b)
-        return self._place(a) < self._place(b)
+        return np.less(self.places(a), self.places(b))
 
     def cast(self, x: np.ndarray, dtype: str) -> np.ndarray:
         """Convert an array to another element type.
@@ -205,18 +209,6 @@ class Field(Floats):
             state = _mix(state ^ _mix(np.atleast_1d(argument) + _ONE))
         shape = np.broadcast_shapes(*[np.shape(argument) for argument in arguments])
         return (state % _P).reshape(shape)
-
-    def _place(self, x: np.ndarray) -> np.ndarray:
-        """Return int64 keys that sort numbers by the order; place(-x) = -place(x)."""
-        # With at least one axis, NumPy does not warn of overflow, which is intended here.
-        numbers = np.atleast_1d(x)
-        near = _centered((numbers << _SIX) % _P)
-        centered = _centered(numbers)
-        mixed = _mix(np.abs(centered).astype(np.uint64) ^ self._key("the order"))
-        far = (mixed >> _ONE).astype(np.int64) - np.int64(2**62)
-        far = np.where(centered < 0, -far, far)
-        places = np.where(np.abs(near) <= _NEAR, near << np.int64(43), far)
-        return places.reshape(np.shape(x))
 
 
 def _number(value: float) -> int:

@@ -23,11 +23,7 @@ REQUIRED: Any = object()
 
 
 def same_dtype(*dtypes: str, **_: Any) -> str:
-    """Return the element type of the outputs, which all inputs must have.
-
-    Raises:
-      OperatorError: the inputs have different types.
-    """
+    """Return the element type of the outputs, which all inputs must have; else OperatorError."""
     first = dtypes[0]
     for dtype in dtypes:
         if dtype != first:
@@ -36,11 +32,7 @@ def same_dtype(*dtypes: str, **_: Any) -> str:
 
 
 def float_dtype(*dtypes: str, **_: Any) -> str:
-    """Return the floating-point type of the outputs, which all inputs must have.
-
-    Raises:
-      OperatorError: the inputs have different types, or a type that is not floating-point.
-    """
+    """Return the floating-point type that all inputs must have; else OperatorError."""
     if dtypes[0] not in FLOAT_TYPES:
         raise OperatorError(f"expected floating-point numbers, found {dtypes[0]}")
     return same_dtype(*dtypes)
@@ -121,22 +113,14 @@ def flops_per_input(count: int) -> Callable[..., int]:
 
 
 def checked_axis(axis: int, rank: int) -> int:
-    """Return an axis that is counted from the front, after checking it.
-
-    Raises:
-      OperatorError: the axis is negative, or a tensor of this rank has no such axis.
-    """
+    """Return an axis that is counted from the front; OperatorError if there is no such axis."""
     if not 0 <= axis < rank:
         raise OperatorError(f"expected an axis in 0 … {rank - 1}, found {axis}")
     return axis
 
 
 def from_the_front(axis: int, rank: int) -> int:
-    """Return an axis counted from the front, given one that may be counted from the end.
-
-    Raises:
-      OperatorError: a tensor of this rank has no such axis.
-    """
+    """Count an axis from the front, as from -1 back; OperatorError if there is no such axis."""
     if not -rank <= axis < rank:
         raise OperatorError(f"expected an axis in {-rank} … {rank - 1}, found {axis}")
     return axis % rank if rank else axis

@@ -72,9 +72,9 @@ def _normalize_axes(attributes: Values, shapes: Sequence[Any]) -> None:
     attributes["axes"] = tuple(sorted({from_the_front(axis, rank) for axis in attributes["axes"]}))
 
 
-def _arg(name: str, method: str) -> Operator:
+def _arg(name: str, function: Callable[..., Any]) -> Operator:
     def evaluate(f: Any, x: Array, axis: int, keepdims: int) -> Array:
-        place = getattr(f, method)(x, axis)
+        place = function(f.places(x), axis=axis).astype(np.int64)
         return np.expand_dims(place, axis) if keepdims else place
 
     return Operator(
@@ -92,6 +92,6 @@ OPERATORS = [
     _reduction("ReduceProd", _product),
     _reduction("ReduceSumSquare", _sum_square, 2),
     _reduction("ReduceL2", lambda f, *args: f.apply("Sqrt", _sum_square(f, *args)), 2, float_dtype),
-    _arg("ArgMax", "argmax"),
-    _arg("ArgMin", "argmin"),
+    _arg("ArgMax", np.argmax),
+    _arg("ArgMin", np.argmin),
 ]

@@ -31,7 +31,6 @@ from environments.tensor_graphs.graph.nodes import (
 from environments.tensor_graphs.operators import (
     contrib,
     elementwise,
-    indexing,
     layout,
     normalizations,
     products,
@@ -52,7 +51,6 @@ OPERATORS: Mapping[str, Operator] = {
     operator.name: operator
     for operator in (
         *elementwise.OPERATORS,
-        *indexing.OPERATORS,
         *layout.OPERATORS,
         *normalizations.OPERATORS,
         *products.OPERATORS,

@@ -42,7 +42,6 @@ def _num_windows(
     sizes: Sequence[Any], kernel: Sequence[Any], ceil_mode: int = 0,
     pads: Sequence[int] = (), strides: Sequence[int] = (), dilations: Sequence[int] = (),
 ) -> tuple[Dimension, ...]:  # fmt: skip
-    """Count the windows along each spatial axis."""
     num_axes = len(sizes)
     lengths = (len(kernel), len(pads), len(strides), len(dilations))
     if lengths != (num_axes, 2 * num_axes, num_axes, num_axes):
@@ -82,21 +81,29 @@ def _windows(
 
 
 def _padded(x: Array, pads: Sequence[int]) -> Array:
-    """Pad the spatial axes with zeros."""
     half = len(pads) // 2
     return surrounded(x, (0, 0, *pads[:half]), (0, 0, *pads[half:]))
 
 
-def _conv_shape(x: Shape, w: Shape, b: Shape | None = None, *, group: int, **window: Any) -> Shape:
+def _num_channels(
+    x: Shape, w: Any, b: Shape | None, group: int, is_transposed: bool = False
+) -> int:
+    """Return how many channels a convolution gives; OperatorError if its inputs do not fit."""
     if len(x) < 3 or len(x) != len(w):
         raise OperatorError(f"expected tensors of one rank, 3 or more, found {x} and {w}")
     if not all(isinstance(size, int) for size in w):
         raise OperatorError(f"expected a weight of known shape, found {w}")
-    if x[1] != w[1] * group or w[0] % group:
+    num_in, num_out = (w[0], w[1] * group) if is_transposed else (w[1] * group, w[0])
+    if x[1] != num_in or w[0] % group:
         raise OperatorError(f"expected a weight for {group} groups of {x[1]}, found {w}")
-    if b is not None and b != (w[0],):
-        raise OperatorError(f"expected a bias of shape {w[:1]}, found {b}")
-    return (x[0], w[0], *_num_windows(x[2:], w[2:], **window))
+    if b is not None and b != (num_out,):
+        raise OperatorError(f"expected a bias of shape {(num_out,)}, found {b}")
+    return num_out
+
+
+def _conv_shape(x: Shape, w: Shape, b: Shape | None = None, *, group: int, **window: Any) -> Shape:
+    num_channels = _num_channels(x, w, b, group)
+    return (x[0], num_channels, *_num_windows(x[2:], w[2:], **window))
 
 
 def _conv(
@@ -135,13 +142,7 @@ def _conv_transpose_shape(
     x: Any, w: Any, b: Shape | None = None, *,
     group: int, strides: Any, dilations: Any, output_padding: Any, pads: Any,
 ) -> Shape:  # fmt: skip
-    num_axes = len(x) - 2
-    if num_axes < 1 or len(x) != len(w) or x[1] != w[0] or w[0] % group:
-        raise OperatorError(f"expected a weight for {group} groups of {x[1:2]}, found {w}")
-    if not all(isinstance(size, int) for size in w):
-        raise OperatorError(f"expected a weight of known shape, found {w}")
-    if b is not None and b != (w[1] * group,):
-        raise OperatorError(f"expected a bias of shape {(w[1] * group,)}, found {b}")
+    num_channels, num_axes = _num_channels(x, w, b, group, is_transposed=True), len(x) - 2
     if any(len(numbers) != num_axes for numbers in (strides, dilations, output_padding)):
         names = "strides, dilations, output_padding"
         raise OperatorError(f"expected {names} for {num_axes} spatial axes")
@@ -156,7 +157,7 @@ def _conv_transpose_shape(
         sizes.append(dimensions.total([between, reach - pads[axis] - pads[axis + num_axes]]))
         if isinstance(sizes[-1], int) and sizes[-1] < 1:
             raise OperatorError(f"expected smaller pads, found {pads}")
-    return (x[0], w[1] * group, *sizes)
+    return (x[0], num_channels, *sizes)
 
 
 def _conv_transpose(

@@ -9,6 +9,7 @@ import pytest
 
 from environments.errors import UserError
 from environments.tensor_graphs import models
+from environments.tensor_graphs.models import families
 
 # Of the originals as PyTorch exports them, for the CNNs.
 NUM_NODES = {
@@ -75,8 +76,9 @@ def test_seed() -> None:
     assert first_weights != other_weights
 
 
-def test_batch_that_is_known_when_the_model_runs() -> None:
-    model = models.make("nasrnn", batch="N")
+@pytest.mark.parametrize("name", ["nasrnn", *families.members("families", 0, 1)])
+def test_batch_that_is_known_when_the_model_runs(name: str) -> None:
+    model = models.make(name, batch="N")
     onnx.checker.check_model(model)
     assert all(len(value) == 2 for value in run_randomly(model, batch=2))
 

@@ -104,7 +104,6 @@ def _steps(
 
 
 def _lstm(build: Builder, gates: Sequence[str], memory: str) -> tuple[str, str]:
-    """Add an LSTM's state and memory."""
     keep, write, read = (build.node("Sigmoid", gate) for gate in gates[:3])
     new = build.node("Mul", write, build.node("Tanh", gates[3]))
     memory = build.node("Add", build.node("Mul", keep, memory), new)

@@ -114,7 +114,6 @@ def _plain(images: Images, x: str, channels: int, out: int, stride: int) -> str:
 
 
 def _residual(images: Images, x: str, channels: int, out: int, stride: int) -> str:
-    """Add two convolutions beside a shortcut."""
     y = images.layer(x, (channels, out), (3, 3), stride=stride)
     y = images.conv(y, (out, out), (3, 3))
     return images.activate(images.build.node("Add", y, _shortcut(images, x, channels, out, stride)))

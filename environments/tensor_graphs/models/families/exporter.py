@@ -114,22 +114,21 @@ class Exporter:
             return self.build.node("ReduceMean", x, self.build.integers(*axes), keepdims=keepdims)
         return self.build.node("ReduceMean", x, axes=axes, keepdims=keepdims)
 
-    def linear(self, x: str, size_in: int, size_out: int, name: str, bias: bool = True) -> str:
+    def linear(self, x: str, size_in: int, size_out: int, name: str) -> str:
         """Add a linear layer: [*rows, size_in] -> [*rows, size_out]."""
         build, kind = self.build, self.spelling.linear
         turned = kind == "transposed" or (kind == "gemm" and self.spelling.bias_first)
         shape = (size_out, size_in) if turned else (size_in, size_out)
         weight = build.normal(f"{name}.weight", shape, size_in**-0.5)
-        inputs = [build.normal(f"{name}.bias", [size_out], 0.1)] if bias else []
+        bias = build.normal(f"{name}.bias", [size_out], 0.1)
         if kind == "gemm":
             is_flat = len(self.rows) == 1
             x = x if is_flat else build.node("Reshape", x, build.integers(-1, size_in))
-            x = build.node("Gemm", x, weight, *inputs, transB=int(turned))
+            x = build.node("Gemm", x, weight, bias, transB=int(turned))
             return x if is_flat else self.reshaped(x, size_out)
         if turned:
             weight = build.node("Transpose", weight, perm=[1, 0])
-        x = build.node("MatMul", x, weight)
-        return self.commuted("Add", x, inputs[0]) if bias else x
+        return self.commuted("Add", build.node("MatMul", x, weight), bias)
 
     def reshaped(self, x: str, *sizes: int) -> str:
         """Reshape a value to [*rows, *sizes]."""

@@ -6,7 +6,6 @@ the graph, or raises NotCanonicalError. The node then becomes Opaque, which is a
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +22,7 @@ from environments.tensor_graphs.onnx_io.reading.graph_builder import (
 )
 from environments.tensor_graphs.onnx_io.reading.shape_values import are_known
 from environments.tensor_graphs.onnx_io.tensors import DTYPES, is_numpy
+from environments.tensor_graphs.operators import contrib
 from environments.tensor_graphs.operators.table import OPERATORS
 
 Form = Callable[[GraphBuilder, SourceNode], Refs]
@@ -32,46 +32,92 @@ NEWEST_VERSION = 26
 
 
 def add_canonical(builder: GraphBuilder, node: SourceNode) -> Refs:
-    """Add a node of ONNX's own domain in its canonical form; return its outputs that are used.
+    """Add a node in its canonical form; return its outputs that are used.
 
     Raises:
       NotCanonicalError: the node has no canonical form.
     """
-    if onnx.defs.get_schema(node.op, builder.opset).since_version > NEWEST_VERSION:
+    if node.domain == contrib.DOMAIN:
+        add: Form = _contrib
+    elif onnx.defs.get_schema(node.op, builder.opset).since_version > NEWEST_VERSION:
         raise NotCanonicalError
-    add = _FORMS.get(node.op, _unchanged)
+    else:
+        add = _FORMS.get(node.op, _unchanged)
     try:
         outputs = add(builder, node)
-    except (LookupError, OverflowError, ValueError):
+    except (LookupError, OverflowError, TypeError, ValueError, ZeroDivisionError):
         raise NotCanonicalError from None  # The cause is an OperatorError, or invalid numbers.
     if len(outputs) < node.num_outputs:
         raise NotCanonicalError
     return outputs
 
 
-def _unchanged(builder: GraphBuilder, node: SourceNode) -> Refs:
+def _unchanged(builder: GraphBuilder, node: SourceNode, **more: Any) -> Refs:
     """Add an operator whose attributes are canonical by the same names, or have no effect."""
     if node.op not in OPERATORS:
         raise NotCanonicalError
-    defaults = OPERATORS[node.op].attributes
-    attributes = {}
-    for name, value in node.attributes.items():
-        if name in defaults:
-            attributes[name] = value
-        elif value != _WITHOUT_EFFECT.get((node.op, name), _NEVER_EQUAL):
+    values = _with_effect(node.op, {**node.attributes, **more})
+    return builder.add(node.op, *node.all_inputs(), **values)
+
+
+def _with_effect(op: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes that the canonical form has.
+
+    Raises:
+      NotCanonicalError: another one has an effect.
+    """
+    canonical = OPERATORS[op].attributes
+    for name in values.keys() - canonical.keys():
+        if name not in _WITHOUT_EFFECT or _WITHOUT_EFFECT[name] not in (None, values[name]):
             raise NotCanonicalError
-    return builder.add(node.op, *node.all_inputs(), **attributes)
+    return {name: value for name, value in values.items() if name in canonical}
 
 
-_NEVER_EQUAL = object()
-_WITHOUT_EFFECT: Mapping[tuple[str, str], Any] = {
-    ("ArgMax", "select_last_index"): 0,
-    ("ArgMin", "select_last_index"): 0,
-    ("BatchNormalization", "spatial"): 1,
-    ("BatchNormalization", "training_mode"): 0,
-    ("LayerNormalization", "stash_type"): 1,
+_WITHOUT_EFFECT: Mapping[str, int | None] = {
+    "mask_filter_value": None,
+    "momentum": None,
+    "select_last_index": 0,
+    "spatial": 1,
+    "stash_type": 1,
+    "training_mode": 0,
+    "transBatchA": 0,
+    "transBatchB": 0,
+    "unidirectional": 0,
 }
-"""Attributes without a canonical form, and the values with which they may be left out."""
+"""Attributes without a canonical form, and the value with which each may be left out; None: any."""
+
+# Where the defaults of onnxruntime's own operators differ from those of their canonical forms.
+_CONTRIB_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "Attention": {"scale": 0.0},
+    "MultiHeadAttention": {"scale": 0.0},
+    "QuickGelu": {"alpha": 1.702},
+    "SkipLayerNormalization": {"epsilon": 1e-12},
+}
+
+
+def _contrib(builder: GraphBuilder, node: SourceNode) -> Refs:
+    """Add a node of onnxruntime's own domain; return its outputs, in the node's order."""
+    inputs = {place for place, ref in enumerate(node.inputs) if ref is not None}
+    outputs = {place for place, name in enumerate(node.output_names) if name}
+    fitting = [
+        op
+        for op, form in contrib.FORMS.items()
+        if form.op == node.op and inputs <= {*form.inputs} and outputs <= {*form.outputs}
+    ]
+    if not fitting:
+        raise NotCanonicalError
+    op, form = fitting[0], contrib.FORMS[fitting[0]]
+    values = _with_effect(op, {**_CONTRIB_DEFAULTS.get(node.op, {}), **node.attributes})
+    refs = [ref for ref in map(node.input, form.inputs) if ref is not None]
+    if refs != [node.input(place) for place in form.inputs[: len(refs)]]:
+        raise NotCanonicalError
+    if not values.get("scale", 1.0):
+        place, parts = (1, 3) if op == "Attention" else (0, 1)
+        width = builder.shape_of(refs[place])[-1] / parts
+        values["scale"] = (width / values["num_heads"]) ** -0.5
+    added = builder.add(op, *refs, **values)
+    by_place = dict(zip(form.outputs, added, strict=True))
+    return tuple(by_place.get(place, added[0]) for place in range(max(form.outputs) + 1))
 
 
 def _dropout(builder: GraphBuilder, node: SourceNode) -> Refs:
@@ -83,33 +129,18 @@ def _dropout(builder: GraphBuilder, node: SourceNode) -> Refs:
     return (node.required(),)
 
 
-def _nested(op: str) -> Form:
-    """Make the form of an operator with many inputs: nested nodes of two inputs, from the left."""
-
-    def add(builder: GraphBuilder, node: SourceNode) -> Refs:
-        result, *others = node.all_inputs()
-        for operand in others:
-            (result,) = builder.add(op, result, operand)
-        return (result,)
-
-    return add
+def _nested(builder: GraphBuilder, node: SourceNode) -> Refs:
+    """Add an operator with many inputs: nested nodes of two inputs, from the left."""
+    result, *others = node.all_inputs()
+    for operand in others:
+        (result,) = builder.add("Add" if node.op == "Sum" else node.op, result, operand)
+    return (result,)
 
 
 def _batch_normalization(builder: GraphBuilder, node: SourceNode) -> Refs:
     if builder.opset < 14 and len(node.output_names) > 1:
         raise NotCanonicalError  # In these opsets, more outputs mean training.
-    attributes = {name: value for name, value in node.attributes.items() if name != "momentum"}
-    return _unchanged(builder, dataclasses.replace(node, attributes=attributes))
-
-
-def _with_default(name: str, value: Any) -> Form:
-    """Make the form of an operator whose attribute has a default in ONNX, and none here."""
-
-    def add(builder: GraphBuilder, node: SourceNode) -> Refs:
-        attributes = {name: value, **node.attributes}
-        return _unchanged(builder, dataclasses.replace(node, attributes=attributes))
-
-    return add
+    return _unchanged(builder, node)
 
 
 def _softmax(builder: GraphBuilder, node: SourceNode) -> Refs:
@@ -123,10 +154,8 @@ def _softmax(builder: GraphBuilder, node: SourceNode) -> Refs:
 
 
 def _gemm(builder: GraphBuilder, node: SourceNode) -> Refs:
-    attributes = dict(node.attributes)
-    if len(node.inputs) < 3:
-        attributes["beta"] = 1.0
-    return _unchanged(builder, dataclasses.replace(node, attributes=attributes))
+    has_bias = len(node.inputs) == 3
+    return _unchanged(builder, node) if has_bias else _unchanged(builder, node, beta=1.0)
 
 
 def _cast_to(builder: GraphBuilder, x: Ref, to: str) -> Refs:
@@ -268,7 +297,6 @@ def _conv(builder: GraphBuilder, node: SourceNode) -> Refs:
 
 
 def _pool(builder: GraphBuilder, node: SourceNode) -> Refs:
-    """Add a MaxPool or AveragePool with one output."""
     kernel = tuple(node.attributes["kernel_shape"])
     window = _window(builder, node, kernel)
     others = {"kernel_shape": kernel, "ceil_mode": node.attributes.get("ceil_mode", 0)}
@@ -335,25 +363,24 @@ _FORMS: Mapping[str, Form] = {
     "Expand": lambda builder, node: builder.add(
         "Expand", node.required(), shape=_shape(builder, node)
     ),
-    "Flatten": lambda builder, node: builder.add(
-        "Flatten", node.required(), axis=node.attributes.get("axis", 1)
-    ),
+    "Flatten": lambda builder, node: builder.add("Flatten", node.required(), **node.attributes),
     "Gemm": _gemm,
     "Identity": lambda builder, node: (node.required(),),
-    "LayerNormalization": _with_default("axis", -1),
+    "LayerNormalization": lambda builder, node: _unchanged(
+        builder, node, axis=node.attributes.get("axis", -1)
+    ),
     "LogSoftmax": _softmax,
-    "Max": _nested("Max"),
+    "Max": _nested,
     "MaxPool": _pool,
-    "Min": _nested("Min"),
+    "Min": _nested,
     "Pad": _pad,
     **{name: _reduction for name in OPERATORS if name.startswith("Reduce")},
     "Reshape": _reshape,
-    "Shape": lambda builder, node: builder.add("Shape", node.required(), **node.attributes),
     "Slice": _slice,
     "Softmax": _softmax,
     "Split": _split,
     "Squeeze": _squeeze,
-    "Sum": _nested("Add"),
+    "Sum": _nested,
     "Tile": lambda builder, node: builder.add(
         "Tile", node.required(), repeats=builder.integers(node.required(1))
     ),

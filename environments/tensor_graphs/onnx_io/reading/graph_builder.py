@@ -42,8 +42,10 @@ class NotCanonicalError(Exception):
 class SourceNode:
     """A node in the file's form.
 
+    `all_inputs` and `required` raise NotCanonicalError if an input is left out.
+
     Attributes:
-      op: name of the operator.
+      domain: that of the operator; "" or "ai.onnx" is ONNX's own.
       inputs: the values that the node uses; None for each that is left out, except at the end,
         where they are dropped.
       attributes: values by name; texts are str, tensors are arrays, and lists are tuples. Values of
@@ -52,6 +54,7 @@ class SourceNode:
       output_names: the file's names of all outputs; "" for those that are left out.
     """
 
+    domain: str
     op: str
     inputs: tuple[Ref | None, ...]
     attributes: Mapping[str, Any]
@@ -63,21 +66,13 @@ class SourceNode:
         return self.inputs[place] if place < len(self.inputs) else None
 
     def all_inputs(self) -> Refs:
-        """Return all inputs.
-
-        Raises:
-          NotCanonicalError: one of them is left out.
-        """
+        """Return all inputs."""
         if None in self.inputs:
             raise NotCanonicalError
         return tuple(ref for ref in self.inputs if ref is not None)
 
     def required(self, place: int = 0) -> Ref:
-        """Return an input by its index.
-
-        Raises:
-          NotCanonicalError: the input is left out.
-        """
+        """Return an input by its index."""
         ref = self.input(place)
         if ref is None:
             raise NotCanonicalError
@@ -87,11 +82,11 @@ class SourceNode:
 class GraphBuilder:
     """Adds nodes in their canonical form, and keeps what all readers of a model's nodes share.
 
+    Methods raise NotCanonicalError if what they should return is known only when the model runs.
+
     Attributes:
-      model: the model.
-      place: where its external data are; None if there is no file.
+      place: where the model's external data are; None if there is no file.
       is_strict: whether onnx takes the model for valid.
-      edit: the edit that nodes are added to.
       opset: version of ONNX's operators that the file uses.
       functions: domain and name of the operators that the model defines itself.
       names: gives the sizes of tensors their names.
@@ -134,18 +129,14 @@ class GraphBuilder:
         return building.add(self.edit, op, *inputs, **attributes)
 
     def type_of(self, ref: Ref) -> TensorType:
-        """Return the type of a value.
-
-        Raises:
-          NotCanonicalError: the value is not a tensor, or its rank is unknown.
-        """
+        """Return the type of a tensor of known rank."""
         tensor_type = self.edit.type_of(ref)
         if tensor_type is None or tensor_type.shape is None:
             raise NotCanonicalError
         return tensor_type
 
     def shape_of(self, ref: Ref) -> tuple[Any, ...]:
-        """Return the shape of a value; raise what `type_of` does."""
+        """Return the shape of a tensor of known rank."""
         return self.type_of(ref).shape or ()
 
     def set_sizes(self, ref: Ref, sizes: Sizes) -> None:
@@ -173,11 +164,7 @@ class GraphBuilder:
         return self._values[ref]
 
     def integers(self, ref: Ref) -> tuple[int, ...]:
-        """Return the value of a list of integers.
-
-        Raises:
-          NotCanonicalError: the value is known only when the model runs.
-        """
+        """Return the value of a list of integers."""
         sizes = self.sizes_of(ref)
         if sizes is None or not are_known(sizes):
             raise NotCanonicalError
@@ -187,8 +174,8 @@ class GraphBuilder:
         """Return the value of a tensor with one element, to be used as an attribute.
 
         Raises:
-          NotCanonicalError: the value is known only when the model runs, or is not exact in
-            float32, the type of attributes.
+          NotCanonicalError: the value is not known, or not exact in float32, the type of
+            attributes.
         """
         value = self.value_of(ref)
         if value is None or value.size != 1 or value.dtype.kind not in "iuf":

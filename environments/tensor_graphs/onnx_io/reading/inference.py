@@ -124,7 +124,7 @@ def infer_types(
     model: onnx.ModelProto,
     wiring: Wiring,
     names: DimensionNames,
-    is_strict: bool = True,
+    is_strict: bool,
     learned: Sequence[onnx.ValueInfoProto] = (),
 ) -> Mapping[str, TensorType | None]:
     """Infer the types of a model's values by name; None for values that are not tensors.

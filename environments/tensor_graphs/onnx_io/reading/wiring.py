@@ -29,7 +29,6 @@ class Wiring:
     Attributes:
       constants: array and dtype of each constant by name: initialisers and outputs of Constant
         nodes.
-      inputs: the model's inputs.
       defaults: values of the inputs that a caller may leave out, by name.
       nodes: all nodes but Constants, each after those that it depends on.
       num_uses: for each value, by how many nodes, subgraphs and outputs it is used.
@@ -103,17 +102,21 @@ def _value_of(node: onnx.NodeProto, place: DataPlace | None) -> tuple[np.ndarray
             case "sparse_value":
                 sparse = attribute.sparse_tensor
                 return to_dense(sparse, place), dtype_of(sparse.values)
-            case "value_float" | "value_floats":
-                value = onnx.helper.get_attribute_value(attribute)
-                return np.array(value, np.float32), "float32"
-            case "value_int" | "value_ints":
-                value = onnx.helper.get_attribute_value(attribute)
-                return np.array(value, np.int64), "int64"
-            case "value_string":
-                return np.array(attribute.s, storage("string")), "string"
-            case "value_strings":
-                return np.array(list(attribute.strings), storage("string")), "string"
+            case name if name in _OTHER_VALUES:
+                field, dtype = _OTHER_VALUES[name]
+                return np.array(getattr(attribute, field), storage(dtype)), dtype
     return None
+
+
+_OTHER_VALUES = {
+    "value_float": ("f", "float32"),
+    "value_floats": ("floats", "float32"),
+    "value_int": ("i", "int64"),
+    "value_ints": ("ints", "int64"),
+    "value_string": ("s", "string"),
+    "value_strings": ("strings", "string"),
+}
+"""For each attribute of a Constant that is no tensor, its field and element type."""
 
 
 def _sorted(nodes: Sequence[onnx.NodeProto], available: Iterable[str]) -> list[onnx.NodeProto]:

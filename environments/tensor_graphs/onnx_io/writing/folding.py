@@ -32,17 +32,11 @@ class ConstantFolder:
         self._exact: dict[int, list[np.ndarray]] = {}
         self._foldable: dict[int, bool] = {}
 
-    def is_folded(self, number: int) -> bool:
-        """Return whether a node is replaced by initialisers, one for each of its outputs."""
+    def values(self, number: int) -> list[Value] | None:
+        """Return the values of a node's outputs, which become initialisers; None to keep a node."""
         if number not in self._values:
             self._values[number] = self._fold(number)
-        return self._values[number] is not None
-
-    def values(self, number: int) -> list[Value]:
-        """Return the values of a folded node's outputs; call `is_folded` first."""
-        values = self._values[number]
-        assert values is not None
-        return values
+        return self._values[number]
 
     def _fold(self, number: int) -> list[Value] | None:
         node = self._graph.nodes[number]
@@ -64,7 +58,6 @@ class ConstantFolder:
         ]
 
     def _is_foldable(self, number: int) -> bool:
-        """Return whether a node and all nodes that it depends on can be computed."""
         if number not in self._foldable:
             node = self._graph.nodes[number]
             self._foldable[number] = _has_value(node) and all(map(self._is_foldable, node.used))

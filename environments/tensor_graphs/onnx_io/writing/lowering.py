@@ -11,7 +11,7 @@ import onnx
 
 from environments.errors import UserError
 from environments.tensor_graphs.graph.nodes import Attribute, Node, TensorType
-from environments.tensor_graphs.onnx_io.older_forms import MOVED, OPTIONAL_BIAS, SOFTMAX_OF_AXIS
+from environments.tensor_graphs.onnx_io.older_forms import MOVED, SOFTMAX_OF_AXIS
 from environments.tensor_graphs.onnx_io.tensors import NUMBERS, storage
 from environments.tensor_graphs.operators import contrib
 from environments.tensor_graphs.operators.layout import reshape_request, reshaped, without_ones
@@ -22,7 +22,10 @@ Values = dict[str, Any]
 Types = Sequence[TensorType]
 
 _FLATTEN_OF_ALL = 9
-"""The first version of the operators in which Flatten takes all types."""
+"""The opset since which Flatten takes all types."""
+
+_OPTIONAL_BIAS = 11
+"""The opset since which Gemm may have no third input."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +33,6 @@ class OnnxNode:
     """A node in the file's form, without the names of its values.
 
     Attributes:
-      op: name of the operator.
       attributes: values by name.
       lists: constant inputs that follow the node's own inputs; None for each that is left out.
       form: how the node of another domain than ONNX's is written; None for ONNX's own.
@@ -179,7 +181,7 @@ def _softmax(node: Node, values: Values, types: Types, opset: int) -> list[OnnxN
 
 
 def _gemm(node: Node, values: Values, types: Types, opset: int) -> list[OnnxNode]:
-    if len(types) < 3 and opset < OPTIONAL_BIAS:
+    if len(types) < 3 and opset < _OPTIONAL_BIAS:
         return [OnnxNode("Gemm", values, [np.zeros(1, storage(types[0].dtype))])]
     return [OnnxNode("Gemm", values)]
 

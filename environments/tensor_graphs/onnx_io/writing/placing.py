@@ -6,9 +6,8 @@ several places: large constants are then written once, around all of them.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from environments.errors import UserError
 from environments.tensor_graphs.graph.graph import Graph
@@ -24,38 +23,30 @@ _MAX_REPEATED_BYTES = 1 << 10
 """Smaller constants are written once in each graph that uses them."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Place:
-    """A graph that is written: its nodes, Inputs too, each after those that it uses.
+class Placer:
+    """Divides the nodes of a graph."""
 
-    `inputs` are its Input nodes by their place; those that nothing uses are missing.
-    """
-
-    nodes: tuple[int, ...]
-    inputs: Mapping[int, int]
-
-
-def place_nodes(graph: Graph, folder: ConstantFolder) -> dict[str, Place]:
-    """Return the graphs to write by the id of their body; the model's own is `MAIN`.
-
-    Raises:
-      UserError: a rule has made a node of values of different bodies.
-    """
-    return _Placer(graph, folder).places()
-
-
-class _Placer:
     def __init__(self, graph: Graph, folder: ConstantFolder) -> None:
         self._graph, self._folder = graph, folder
         self._rank = {number: place for place, number in enumerate(graph.order())}
         self._needed: dict[str, set[int]] = {}
         self._around: dict[str, str] = {}
 
-    def places(self) -> dict[str, Place]:
+    def places(self) -> dict[str, list[int]]:
+        """Return the nodes to write by the id of their body; those of the model itself at `MAIN`.
+
+        Each comes after those that it uses. Inputs of bodies are missing if nothing uses them.
+
+        Raises:
+          UserError: a rule has made a node of values of different bodies.
+        """
         self._collect(MAIN, self._graph.outputs)
         self._needed[MAIN].update(self._graph.inputs)
         self._share()
-        return {name: self._place(name) for name in self._needed}
+        return {
+            name: sorted(needed, key=self._rank.__getitem__)
+            for name, needed in self._needed.items()
+        }
 
     def _collect(self, name: str, roots: Iterable[Ref]) -> None:
         """Find what a graph needs to compute its outputs, and the same for all bodies in it."""
@@ -72,7 +63,7 @@ class _Placer:
                     "a rule joined values of different graphs (of branches, or of a loop and what "
                     "is around it), which no file can say; leave the rule out"
                 )
-            if self._folder.is_folded(number):
+            if self._folder.values(number) is not None:
                 continue
             if not has_bodies(node):
                 todo += node.used
@@ -85,13 +76,9 @@ class _Placer:
                 todo += [ref.node for ref in self._captured(body)]
 
     def _captured(self, body: Body) -> list[Ref]:
-        """Return the values around a body that its nodes use."""
-        inputs = (self._graph.nodes[number] for number in self._inputs(body.name))
-        places = (body.place_of_captured(node.attribute("place")) for node in inputs)
-        return [body.captured[place] for place in places if place >= 0]
-
-    def _inputs(self, name: str) -> list[int]:
-        return [n for n in self._needed[name] if self._graph.nodes[n].op == INPUT]
+        nodes = (self._graph.nodes[number] for number in self._needed[body.name])
+        places = (node.attribute("place") for node in nodes if node.op == INPUT)
+        return [ref for ref in map(body.captured_at, places) if ref is not None]
 
     def _share(self) -> None:
         """Write what several graphs need once: in one that is around them, if it needs it too."""
@@ -106,12 +93,5 @@ class _Placer:
                 self._needed[name] -= self._needed[around]
 
     def _is_large(self, number: int) -> bool:
-        if not self._folder.is_folded(number):
-            return False
-        values = self._folder.values(number)
+        values = self._folder.values(number) or []
         return sum(size_bytes(dtype, array.shape) for array, dtype in values) > _MAX_REPEATED_BYTES
-
-    def _place(self, name: str) -> Place:
-        nodes = tuple(sorted(self._needed[name], key=self._rank.__getitem__))
-        inputs = self._inputs(name) if name != MAIN else []
-        return Place(nodes, {self._graph.nodes[n].attribute("place"): n for n in inputs})

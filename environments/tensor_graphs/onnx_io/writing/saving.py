@@ -93,7 +93,7 @@ class _Staging:
         for key, value in (("location", ""), ("offset", offset), ("length", len(content))):
             tensor.external_data.add(key=key, value=str(value))
 
-    def place(self, model: onnx.ModelProto | bytes, check_fn: Check | None) -> None:
+    def place(self, model: onnx.ModelProto | bytes, check_fn: Check | None = None) -> None:
         """Move the files to where they belong, those with data first, if `check_fn` is content."""
         with self._placed_data() as name:
             if isinstance(model, onnx.ModelProto):
@@ -144,7 +144,6 @@ def save(
     graph: Graph,
     path: str | pathlib.Path,
     max_embedded_bytes: int = MAX_EMBEDDED_BYTES,
-    check_fn: Check | None = None,
 ) -> None:
     """Save a graph as a model file; if that fails, an existing file stays as it was.
 
@@ -153,8 +152,6 @@ def save(
       path: path of the file.
       max_embedded_bytes: if the weights together are larger than this, they go into a file beside
         the model (`_Staging`).
-      check_fn: called with the path of the complete model before it is moved to its place; what
-        it raises leaves everything as it was.
 
     Raises:
       UserError: the graph's opset lacks one of the operators, or the file cannot be written.
@@ -165,7 +162,7 @@ def save(
         with _Staging(path) as staging:
             is_small = writer.size_bytes <= max_embedded_bytes
             model = writer.model(to_tensor if is_small else staging.append)
-            staging.place(model, check_fn)
+            staging.place(model)
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror or error}") from None
 
@@ -182,7 +179,8 @@ def copy(
     copy uses those of the source, unless they are links to files elsewhere. Otherwise they are
     copied into a file of the copy's own.
 
-    `shapes` are those that inputs of the copy have, by name; `check_fn` is as for `save`.
+    `shapes` are those that inputs of the copy have, by name. `check_fn` gets the path of the
+    complete model before it is moved to its place; what it raises leaves everything as it was.
 
     Raises:
       UserError: the source is not a model, lacks data, or has data outside of its directory; or

@@ -16,7 +16,7 @@ from environments.tensor_graphs.onnx_io.header import ModelHeader, make_header, 
 from environments.tensor_graphs.onnx_io.tensors import dtype_of, size_bytes, to_array, to_tensor
 from environments.tensor_graphs.onnx_io.writing.folding import ConstantFolder
 from environments.tensor_graphs.onnx_io.writing.lowering import OnnxNode, lower
-from environments.tensor_graphs.onnx_io.writing.placing import MAIN, place_nodes
+from environments.tensor_graphs.onnx_io.writing.placing import MAIN, Placer
 from environments.tensor_graphs.operators import contrib
 
 
@@ -41,13 +41,9 @@ class _Names:
             if node.op == OPAQUE and not has_bodies(node):
                 self._taken |= opaque.names_within(node)
         self._node_names = {header.nodes[n].name for n in nodes if n in header.nodes}
-        copied: list[tuple[str, Ref]] = []
         for name, ref in zip(graph.output_names, graph.outputs, strict=True):
-            if ref not in self._names and graph.nodes[ref.node].op != INPUT:
-                self._names[ref] = name
-            elif self._names[ref] != name:
-                copied.append((name, ref))
-        self.copies += [(name, self._names[ref]) for name, ref in copied]
+            if self._names.setdefault(ref, name) != name:
+                self.copies.append((name, self._names[ref]))
 
     def of(self, ref: Ref) -> str:
         """Return the name of a value."""
@@ -129,13 +125,6 @@ class _Written:
     lists: dict[tuple[str, bytes], str] = dataclasses.field(default_factory=dict)
     inner: dict[int, list[_Written]] = dataclasses.field(default_factory=dict)
 
-    def everything(self) -> Iterator[_Written]:
-        """Yield this graph and all that are inside it."""
-        yield self
-        for bodies in self.inner.values():
-            for body in bodies:
-                yield from body.everything()
-
     def fill(self, graph: onnx.GraphProto, make_tensor: MakeTensor) -> None:
         """Add the nodes and initialisers to a graph, in place."""
         graph.node.extend(self.nodes)
@@ -160,21 +149,16 @@ class Writer:
         self._graph = graph
         self._header: ModelHeader = graph.header or make_header()
         self._folder = ConstantFolder(graph)
-        self._places = place_nodes(graph, self._folder)
-        numbers = [number for place in self._places.values() for number in place.nodes]
+        self._places = Placer(graph, self._folder).places()
+        numbers = [number for numbers in self._places.values() for number in numbers]
         self._names = _Names(graph, self._header, numbers)
-        self._main = self._written(MAIN)
-        for name, source in self._names.copies:
-            self._main.nodes.append(onnx.helper.make_node("Identity", [source], [name]))
         self.size_bytes = sum(
-            size_bytes(dtype, array.shape)
-            for written in self._main.everything()
-            for array, dtype in written.initializers.values()
-        )
-        self.size_bytes += sum(
             size_bytes(dtype_of(default), tuple(default.dims))
             for default in self._header.defaults.values()
         )
+        self._main = self._written(MAIN)
+        for name, source in self._names.copies:
+            self._main.nodes.append(onnx.helper.make_node("Identity", [source], [name]))
 
     def model(self, make_tensor: MakeTensor) -> onnx.ModelProto:
         """Return the whole model; `make_tensor` makes its initialisers."""
@@ -188,7 +172,7 @@ class Writer:
                 make_tensor(default.name, to_array(default, None), dtype_of(default))
             )
         self._describe_ends(graph)
-        for ref, name in self._names.described(self._places[MAIN].nodes):
+        for ref, name in self._names.described(self._places[MAIN]):
             tensor_type = self._graph.type_of(ref)
             if tensor_type is not None and tensor_type.shape is not None:
                 graph.value_info.append(value_info(name, tensor_type, self._header.dimensions))
@@ -200,16 +184,14 @@ class Writer:
         return model
 
     def _import_domain(self, model: onnx.ModelProto) -> None:
-        """Declare the domain of onnxruntime's own operators, if there are any."""
         ops = {node.op for node in self._graph.nodes.values()}
         is_declared = any(opset.domain == contrib.DOMAIN for opset in model.opset_import)
         if not is_declared and not ops.isdisjoint(contrib.FORMS):
             model.opset_import.add(domain=contrib.DOMAIN, version=contrib.VERSION)
 
     def _written(self, name: str) -> _Written:
-        """Return the graph of a body, or the model's own."""
         written = _Written()
-        for number in self._places[name].nodes:
+        for number in self._places[name]:
             self._write_node(written, number)
         return written
 
@@ -218,9 +200,10 @@ class Writer:
         if node.op == INPUT:
             return
         outputs = [self._names.of(Ref(number, k)) for k in range(len(node.types))]
-        if self._folder.is_folded(number):
-            for name, value in zip(outputs, self._folder.values(number), strict=True):
-                written.initializers[name] = value
+        values = self._folder.values(number)
+        if values is not None:
+            for name, (array, dtype) in zip(outputs, values, strict=True):
+                self._add_initializer(written, name, array, dtype)
             return
         if has_bodies(node):
             self._write_control(written, number, outputs)
@@ -238,33 +221,31 @@ class Writer:
         self._emit(written, self._node(written, last, inputs, outputs), number)
 
     def _write_control(self, written: _Written, number: int, outputs: Sequence[str]) -> None:
-        """Write a node that has bodies."""
         node = self._graph.nodes[number]
         control = control_of(node)
         inputs = [self._names.of(ref) if ref else "" for ref in control.inputs]
-        control_node = onnx.NodeProto.FromString(node.attribute("node"))
-        control_node.input.extend(inputs)
-        control_node.output.extend(
-            name if is_asked else ""
-            for name, is_asked in zip(outputs, node.attribute("outputs"), strict=True)
-        )
-        inner = []
-        for body, graph in zip(control.bodies, scopes.subgraphs(control_node), strict=True):
-            inner.append(self._write_body(body, graph))
-        written.inner[len(written.nodes)] = inner
+        control_node = opaque.named_node(node, inputs, outputs)
+        graphs = scopes.subgraphs(control_node)
+        written.inner[len(written.nodes)] = [
+            self._write_body(body, graph)
+            for body, graph in zip(control.bodies, graphs, strict=True)
+        ]
         self._emit(written, control_node, number)
 
     def _write_body(self, body: Body, graph: onnx.GraphProto) -> _Written:
         """Return what is inside a body; name the inputs and outputs of its graph in place."""
-        place = self._places[body.name]
-        for k, info in enumerate(graph.input):
-            number = place.inputs.get(k)
-            free = self._names.free(info.name) if number is None else ""
-            info.name = free or self._names.of(Ref(place.inputs[k]))
-        for k, number in place.inputs.items():
-            if body.place_of_captured(k) >= 0:
-                outer = body.captured[body.place_of_captured(k)]
-                self._names.share(Ref(number), outer)
+        inputs = {
+            self._graph.nodes[number].attribute("place"): Ref(number)
+            for number in self._places[body.name]
+            if self._graph.nodes[number].op == INPUT
+        }
+        for place, info in enumerate(graph.input):
+            is_used = place in inputs
+            info.name = self._names.of(inputs[place]) if is_used else self._names.free(info.name)
+        for place, ref in inputs.items():
+            outer = body.captured_at(place)
+            if outer is not None:
+                self._names.share(ref, outer)
         written = self._written(body.name)
         computed = {name for node in written.nodes for name in node.output}
         for info, ref in zip(graph.output, body.outputs, strict=True):
@@ -304,23 +285,21 @@ class Writer:
         key = f"{array.dtype}{array.shape}", array.tobytes()
         if key not in written.lists:
             written.lists[key] = self._names.free(f"list_{len(written.lists)}")
-            written.initializers[written.lists[key]] = (array, array.dtype.name)
+            self._add_initializer(written, written.lists[key], array, array.dtype.name)
         return written.lists[key]
+
+    def _add_initializer(self, written: _Written, name: str, array: np.ndarray, dtype: str) -> None:
+        written.initializers[name] = (array, dtype)
+        self.size_bytes += size_bytes(dtype, array.shape)
 
     def _describe_ends(self, graph: onnx.GraphProto) -> None:
         """Describe the types of inputs and outputs, with the file's own entries if it has any."""
         shell = self._header.shell.graph
+        inputs = [(self._names.of(Ref(number)), Ref(number)) for number in self._graph.inputs]
+        outputs = list(zip(self._graph.output_names, self._graph.outputs, strict=True))
         for infos, own, ends in (
-            (
-                graph.input,
-                shell.input,
-                [(self._names.of(Ref(n)), Ref(n)) for n in self._graph.inputs],
-            ),
-            (
-                graph.output,
-                shell.output,
-                zip(self._graph.output_names, self._graph.outputs, strict=True),
-            ),
+            (graph.input, shell.input, inputs),
+            (graph.output, shell.output, outputs),
         ):
             entries = {info.name: info for info in own}
             del infos[:]

@@ -18,7 +18,7 @@ def test_kernels() -> None:
     weights: dict[str, Any] = {"w": np.ones([16, 4], np.float32), "b": np.ones(4, np.float32)}
     graph = graph_of("m = MatMul(x, w) y = Add(m, b)", **weights)
     numbers = [number for number, node in graph.nodes.items() if node.op in ("MatMul", "Add")]
-    optimised = OnnxRuntime().rewritten(onnx_io.part_model(graph, numbers))
+    optimised = OnnxRuntime().rewritten(onnx_io.part_model(graph, numbers)[0])
     assert optimised is not None
     model, plain = optimised
     feeds = {"x0": np.ones([1, 8, 16], np.float32)}

@@ -123,9 +123,9 @@ def test_part_of_a_graph() -> None:
     """What only other nodes of the part use is no output; each copy has its own inputs."""
     graph = layer_norm([1, 8, 16])
     numbers = [number for number, node in graph.nodes.items() if node.op in ("Sigmoid", "Add")]
-    model = onnx_io.part_model(graph, numbers, copies=3)
+    model, types = onnx_io.part_model(graph, numbers, copies=3)
     onnx.checker.check_model(model)
-    assert [value.name for value in model.graph.input] == ["x0", "x1", "x2"]
+    assert [value.name for value in model.graph.input] == list(types) == ["x0", "x1", "x2"]
     assert [node.op_type for node in model.graph.node].count("Sigmoid") == 3
     inputs = {f"x{k}": np.full([1, 8, 16], k, np.float32) for k in range(3)}
     outputs = OnnxRuntime().open(model).run(inputs)

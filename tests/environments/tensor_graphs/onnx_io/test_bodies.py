@@ -11,7 +11,6 @@ import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import numpy_helper
 
 from environments.errors import UserError
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
@@ -22,9 +21,11 @@ from environments.tensor_graphs.onnx_io.bodies import body_of, control_of, has_b
 from environments.tensor_graphs.operators import building
 from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.rules import files as rule_files
+from environments.tensor_graphs.search import Budget, search
 from tests.environments.tensor_graphs.onnx_io.running import (
     equal,
     parsed,
+    random_inputs,
     round_trip,
     run,
     with_weights,
@@ -243,10 +244,9 @@ def test_a_body_that_captures_what_is_no_tensor_stays_as_it_is():
             >
         }"""
     )
-    graph = read(model)
-    assert controls(graph) == []
     for yes in (False, True):
-        round_trip(model, {"yes": np.array(yes), "x": X})
+        graph, _ = round_trip(model, {"yes": np.array(yes), "x": X})
+        assert controls(graph) == []
 
 
 def test_values_of_two_branches_cannot_be_joined():
@@ -260,17 +260,6 @@ def test_values_of_two_branches_cannot_be_joined():
         write(edit.finish()[0])
 
 
-def greedily(graph: Graph) -> Graph:
-    """Apply the match that saves most until none saves anything."""
-    state = Engine(rule_files.load(), AnalyticObjective()).start(graph)
-    while True:
-        others = [state.apply(match) for match in state.matches]
-        best = min(others, key=lambda neighbour: neighbour.cost_ms, default=state)
-        if best.cost_ms >= state.cost_ms:
-            return state.graph
-        state = best
-
-
 def test_rules_rewrite_bodies():
     model = parsed(
         """g (bool yes, float[2,3] x) => (float[2,3] y) {
@@ -281,7 +270,8 @@ def test_rules_rewrite_bodies():
             >
         }"""
     )
-    written = checked(greedily(read(model)))
+    start = Engine(rule_files.load(), AnalyticObjective()).start(read(model))
+    written = checked(search(start, "greedy", Budget(expansions=60)).best.graph)
     # Relu(Transpose(Transpose(x))) is Relu(x), and Relu(Relu(x)) is one Relu, in both branches.
     assert operators(written.graph.node) == {"If": 1, "Relu": 2}
     for yes in (False, True):
@@ -289,41 +279,32 @@ def test_rules_rewrite_bodies():
         assert equal(run(model, inputs), run(written, inputs))
 
 
+def branch(alone: onnx.GraphProto, name: str) -> onnx.GraphProto:
+    """A graph that captures the inputs of another one, and returns what that returns."""
+    graph = onnx.GraphProto()
+    graph.CopyFrom(alone)
+    del graph.input[:]
+    for output in graph.output:
+        inner, output.name = output.name, f"{output.name}_{name}"
+        graph.node.append(onnx.helper.make_node("Identity", [inner], [output.name]))
+    return graph
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6))
-def test_a_random_graph_in_a_branch_computes_what_it_does_alone(seed):
+def test_a_random_graph_in_both_branches_computes_what_it_does_alone(seed):
     alone = write(random_graph(seed))
-    branch = onnx.GraphProto()
-    branch.CopyFrom(alone.graph)
-    del branch.input[:]
-    else_branch = onnx.GraphProto(name="other")
+    inputs = random_inputs(alone, seed=seed)
     model = onnx.ModelProto()
     model.CopyFrom(alone)
     for field in ("node", "initializer", "value_info"):
         model.graph.ClearField(field)
-    names = [output.name for output in branch.output]
-    for output in branch.output:
-        output.name += "_inside"
-        branch.node.append(onnx.helper.make_node("Identity", [output.name[:-7]], [output.name]))
-    else_branch.output.extend(onnx.ValueInfoProto(name=f"{k}", type=output.type)
-                        for k, output in enumerate(branch.output))  # fmt: skip
-    for k, output in enumerate(branch.output):
-        sizes = [size.dim_value for size in output.type.tensor_type.shape.dim]
-        zeros = numpy_helper.from_array(np.zeros(sizes, np.float32), f"zeros{k}")
-        else_branch.initializer.append(zeros)
-        else_branch.node.append(onnx.helper.make_node("Identity", [f"zeros{k}"], [f"{k}"]))
     model.graph.input.append(onnx.helper.make_tensor_value_info("yes", 9, []))
-    model.graph.node.append(
-        onnx.helper.make_node("If", ["yes"], names, then_branch=branch, else_branch=else_branch)
-    )
+    names = [output.name for output in alone.graph.output]
+    graphs = {name: branch(alone.graph, name) for name in ("then_branch", "else_branch")}
+    model.graph.node.append(onnx.helper.make_node("If", ["yes"], names, **graphs))
     graph = read(model)
     assert len(controls(graph)) == 1
     written = checked(graph)
-    numbers = np.random.default_rng(seed)
-    inputs = {
-        info.name: numbers.normal(
-            size=[d.dim_value for d in info.type.tensor_type.shape.dim]
-        ).astype(np.float32)
-        for info in alone.graph.input
-    }
-    assert equal(run(alone, inputs), run(written, {**inputs, "yes": np.array(True)}))
+    for yes in (False, True):
+        assert equal(run(alone, inputs), run(written, {**inputs, "yes": np.array(yes)}))

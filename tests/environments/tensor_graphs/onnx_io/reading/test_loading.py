@@ -66,6 +66,8 @@ BROKEN = (
     (lambda model: model.graph.ClearField("output"), "no outputs"),
     (lambda model: (weight(model, dims=[0]), weight(model, dims=[0])),
      "two values of the model are called 'w'"),
+    (lambda model: (rewire(model, Abs="a"), model.graph.node[1].output.__setitem__(0, "a")),
+     "two values of the model are called 'a'"),
     (lambda model: weight(model, raw_data=b"1234"),
      "tensor 'w' of shape [2, 3]: expected 24 bytes, found 4"),
     (lambda model: weight(model, float_data=[1.0]), "expected 6 elements, found 1"),
@@ -83,33 +85,20 @@ def test_a_broken_chain(change, message):
     assert message in refusal(model)
 
 
-def test_two_values_of_one_name():
-    model = parsed(CHAIN)
-    model.graph.node[1].output[0] = model.graph.node[2].input[0] = "a"
-    assert "two values of the model are called 'a'" in refusal(model)
-
-
 @pytest.mark.parametrize(
     "text",
     [
         "g (float[2,3] x, float[4,5] w) => (float[2,5] y) { y = MatMul(x, w) }",
         "g (float[2,3] x, float[4] w) => (float[2,3] y) { y = Add(x, w) }",
         "g (float[2,3] x) => (int64[2,3] y) { y = Relu(x) }",
-        "g (float[2,3] x, int64[2,3] w) => (float[2,3] y) { y = Add(x, w) }",
+        # On a stride of 0 onnx's inference would crash the process.
+        "g (float[1,1,4,4] x) => (float[1,1,4,4] y)"
+        " { y = AveragePool <kernel_shape = [2, 2], strides = [0, 1]> (x) }",
     ],
 )
 def test_shapes_and_types_that_do_not_fit(text):
     model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}')
     assert "shapes or types do not fit: " in refusal(model)
-
-
-def test_numbers_at_which_onnx_would_crash():
-    model = onnx.parser.parse_model(
-        """<ir_version: 8, opset_import: ["" : 17]>
-        g (float[1,1,4,4] x) => (float[1,1,4,4] y)
-            { y = AveragePool <kernel_shape = [2, 2], strides = [0, 1]> (x) }"""
-    )
-    assert "the model" in refusal(model)
 
 
 def test_a_name_that_is_not_utf_8():

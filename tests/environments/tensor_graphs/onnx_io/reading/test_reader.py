@@ -41,43 +41,6 @@ def check_round_trip(text: str, opset: int = 17, unknown: int = 2) -> Graph:
     return round_trip(model, random_inputs(model, unknown))[0]
 
 
-def test_defaults_are_filled_in():
-    graph = check_round_trip(
-        """g (float[1,2,8,8] x, float[3,2,3,3] w) => (float[1,3,6,6] y) { y = Conv(x, w) }"""
-    )
-    assert dict(only(graph, "Conv").attributes) == {
-        "dilations": (1, 1), "group": 1, "pads": (0, 0, 0, 0), "strides": (1, 1),
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("mode", "size", "pads"),
-    [
-        ("SAME_UPPER", 8, (0, 0, 1, 1)),
-        ("SAME_LOWER", 8, (1, 1, 0, 0)),
-        ("SAME_UPPER", 7, (1, 1, 1, 1)),
-        ("VALID", 8, (0, 0, 0, 0)),
-    ],
-)
-def test_automatic_padding_is_written_out(mode, size, pads):
-    graph = check_round_trip(
-        f"""g (float[1,2,{size},{size}] x, float[3,2,3,3] w) => (float[1,3,a,b] y)
-        {{ y = Conv <auto_pad = "{mode}", strides = [2, 2]> (x, w) }}"""
-    )
-    assert only(graph, "Conv").attribute("pads") == pads
-
-
-@pytest.mark.parametrize("opset", [13, 17, 18, 21])
-def test_axes_are_attributes_in_every_opset(opset):
-    node = (
-        "y = ReduceMean <axes = [-1], keepdims = 0> (x)"
-        if opset < 18
-        else "a = Constant <value_ints = [-1]> () y = ReduceMean <keepdims = 0> (x, a)"
-    )
-    graph = check_round_trip(f"g (float[2,3] x) => (float[2] y) {{ {node} }}", opset)
-    assert only(graph, "ReduceMean").attributes == (("axes", (1,)), ("keepdims", 0))
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

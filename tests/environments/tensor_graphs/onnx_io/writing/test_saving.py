@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import pathlib
 import resource
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 
 import numpy as np
 import onnx
@@ -45,23 +45,50 @@ def external(model: onnx.ModelProto, tmp_path: pathlib.Path) -> pathlib.Path:
     return path
 
 
-def moves_weights(model: onnx.ModelProto, inputs: list, path: pathlib.Path) -> None:
-    """Save a model with its weights in another file, and run it from there."""
+@pytest.fixture
+def elsewhere(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A directory with data of another model, by the names that the source uses too."""
+    directory = tmp_path / "elsewhere"
+    (directory / "data").mkdir(parents=True)
+    (directory / "data" / "w.bin").write_bytes(b"precious" * 99)
+    return directory
+
+
+def names_in(directory: pathlib.Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def old_export(model: onnx.ModelProto) -> None:
+    """List every weight as an input whose default it is, as old exporters do."""
+    for tensor in model.graph.initializer:
+        info = onnx.helper.make_tensor_value_info(tensor.name, 1, tensor.dims)
+        model.graph.input.append(info)
+
+
+def in_a_branch(model: onnx.ModelProto) -> None:
+    """Put the product into a branch of an If, which alone needs the large weight."""
+    graphs = {}
+    for name, op, inputs in (("then_branch", "MatMul", "xw"), ("else_branch", "Neg", "x")):
+        output = onnx.helper.make_tensor_value_info(f"h_{name}", 1, [1, SIZE])
+        node = onnx.helper.make_node(op, list(inputs), [output.name])
+        graphs[name] = onnx.helper.make_graph([node], name, [], [output])
+    model.graph.input.append(onnx.helper.make_tensor_value_info("yes", 9, []))
+    model.graph.node[0].CopyFrom(onnx.helper.make_node("If", ["yes"], ["h"], **graphs))
+
+
+@pytest.mark.parametrize("change", [lambda model: None, old_export, in_a_branch])
+def test_large_weights_go_into_another_file(change, model, tmp_path):
+    change(model)
+    inputs = random_inputs(model)
+    path, again = tmp_path / "large.onnx", tmp_path / "again.onnx"
     save(read(model), path, max_embedded_bytes=1000)
     assert path.stat().st_size < 2000
-    for arrays in inputs:
-        assert equal(run(model, arrays), run(path, arrays))
-
-
-def test_large_weights_go_into_another_file(model, tmp_path):
-    path, inputs = tmp_path / "large.onnx", random_inputs(model)
-    moves_weights(model, [inputs], path)
-    names = sorted(path.name for path in tmp_path.iterdir())
+    names = names_in(tmp_path)
     assert len(names) == 2 and names[0] == "large.onnx" and names[1].endswith(".data")
     onnx.checker.check_model(str(path), full_check=True)
-    again = tmp_path / "again.onnx"
     save(read(path), again)
-    assert equal(run(model, inputs), run(again, inputs))
+    for written in (path, again):
+        assert equal(run(model, inputs), run(written, inputs))
     assert again.stat().st_size > 4 * SIZE * SIZE
 
 
@@ -72,58 +99,65 @@ def test_a_file_takes_the_place_of_the_one_that_it_was_read_from(model, external
     assert equal(run(model, inputs), run(external, inputs))
 
 
-def test_nothing_is_written_if_saving_fails(model, tmp_path):
-    path = tmp_path / "model.onnx"
-    path.write_text("precious")
-    graph = read(model)
-    graph.header.shell.opset_import[0].version = 5
+def test_a_directory_that_is_not_there(model, tmp_path):
     with pytest.raises(UserError, match="cannot be written"):
-        save(graph, tmp_path / "none" / "model.onnx")
-    assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
-    assert path.read_text() == "precious"
+        save(read(model), tmp_path / "none" / "model.onnx")
+    assert not names_in(tmp_path)
 
 
-def test_large_defaults_of_inputs_go_into_another_file_too(model, tmp_path):
-    """Files of old exporters list every weight as an input whose default it is."""
-    for tensor in model.graph.initializer:
-        info = onnx.helper.make_tensor_value_info(tensor.name, 1, tensor.dims)
-        model.graph.input.append(info)
-    x = {"x": np.ones((1, SIZE), np.float32)}
-    moves_weights(model, [x, {**x, "w": np.eye(SIZE, dtype=np.float32)}], tmp_path / "m.onnx")
-
-
-def test_what_is_refused_is_not_written(model, tmp_path):
+def test_what_is_refused_is_not_written(model, external, elsewhere):
     """An earlier file with the same data keeps them."""
-    path, inputs = tmp_path / "large.onnx", random_inputs(model)
+    path, inputs = elsewhere / "large.onnx", random_inputs(model)
 
     def refuse(written: pathlib.Path) -> None:
-        assert equal(run(model, inputs), run(written, inputs))
+        assert equal(run(model, inputs), run(written, inputs))  # It is complete.
         raise UserError("refused")
 
     for num_files in (0, 2):
         with pytest.raises(UserError, match="refused"):
-            save(read(model), path, 1000, refuse)
-        assert len(list(tmp_path.iterdir())) == num_files
-        save(read(model), path, 1000)
+            copy(external, path, check_fn=refuse)
+        assert len(names_in(elsewhere)) == 1 + num_files
+        copy(external, path)
     assert equal(run(model, inputs), run(path, inputs))
 
 
-@pytest.mark.parametrize("max_embedded_bytes", [1000, 1 << 20])
-def test_a_disk_that_takes_no_more(max_embedded_bytes, model, tmp_path):
-    graph = read(model)
+@pytest.mark.parametrize(
+    "write_fn",
+    [
+        lambda source, path: save(read(source), path, 1000),
+        lambda source, path: save(read(source), path),
+        copy,
+    ],
+)
+def test_a_disk_that_takes_no_more(write_fn, external, elsewhere):
+    out = elsewhere / "m.onnx"
+    out.write_text("precious")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
     try:
         with pytest.raises(UserError, match=r"m.onnx: cannot be written: File too large"):
-            save(graph, tmp_path / "m.onnx", max_embedded_bytes)
+            write_fn(external, out)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert not list(tmp_path.iterdir())
+    assert names_in(elsewhere) == ["data", "m.onnx"] and out.read_text() == "precious"
 
 
 def behind_a_link(weights: pathlib.Path) -> None:
     weights.rename(weights.parent.parent / "elsewhere.bin")
     weights.symlink_to(weights.parent.parent / "elsewhere.bin")
+
+
+def at(offset: str) -> Callable[[pathlib.Path], None]:
+    """Make what gives the weights another place in their file."""
+
+    def change(weights: pathlib.Path) -> None:
+        path = weights.with_name("external.onnx")
+        broken = onnx.load(path, load_external_data=False)
+        for tensor in broken.graph.initializer:
+            next(entry for entry in tensor.external_data if entry.key == "offset").value = offset
+        path.write_bytes(broken.SerializeToString())
+
+    return change
 
 
 @pytest.mark.parametrize(
@@ -133,6 +167,8 @@ def behind_a_link(weights: pathlib.Path) -> None:
         (lambda weights: weights.write_bytes(b"1234"),
          r"tensor 'w' of shape \[128, 128\]: expected 65536 bytes"),
         (pathlib.Path.unlink, r"tensor 'w': its data are in the file 'w.bin', which is"),
+        (at("-4"), "the model is damaged"),
+        (at("many"), "the model is damaged"),
     ],
 )  # fmt: skip
 def test_weights_that_cannot_be_read(external, tmp_path, spoil, message):
@@ -141,33 +177,10 @@ def test_weights_that_cannot_be_read(external, tmp_path, spoil, message):
         read(external)
 
 
-@pytest.mark.parametrize("offset", ["-4", "many"])
-def test_places_of_weights_that_make_no_sense(external, offset):
-    broken = onnx.load(external, load_external_data=False)
-    for tensor in broken.graph.initializer:
-        next(entry for entry in tensor.external_data if entry.key == "offset").value = offset
-    external.write_bytes(broken.SerializeToString())
-    with pytest.raises(UserError, match="the model is damaged"):
-        read(external)
-
-
 def test_external_weights_need_a_file(external):
     broken = onnx.load(external, load_external_data=False)
     with pytest.raises(UserError, match="give the path of the model"):
         read(broken)
-
-
-def test_large_weights_in_a_body_go_into_another_file_too(tmp_path):
-    model = with_weights(
-        """g (bool yes, float[1,64] x, float[64,64] w) => (float[1,64] y) {
-            y = If (yes) <then_branch = t () => (float[1,64] u) { u = MatMul(x, w) },
-              else_branch = e () => (float[1,64] v) { v = Neg(x) }>
-        }""",
-        w=np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32),
-    )
-    x = np.ones((1, 64), np.float32)
-    inputs = [{"yes": np.array(yes), "x": x} for yes in (False, True)]
-    moves_weights(model, inputs, tmp_path / "m.onnx")
 
 
 MEASURED = """
@@ -201,19 +214,6 @@ def test_a_model_of_more_than_2_gib(tmp_path, opset):
     assert len(products) == 10
     first, last = (graph.nodes[products[k].inputs[1].node].value for k in (0, -1))
     assert last[0, 0] - first[0, 0] == pytest.approx(9 / 1000, abs=1e-6)
-
-
-@pytest.fixture
-def elsewhere(tmp_path):
-    """A directory with data of another model, by the names that the source uses too."""
-    directory = tmp_path / "elsewhere"
-    (directory / "data").mkdir(parents=True)
-    (directory / "data" / "w.bin").write_bytes(b"precious" * 99)
-    return directory
-
-
-def names_in(directory: pathlib.Path) -> list[str]:
-    return sorted(path.name for path in directory.iterdir())
 
 
 @pytest.mark.parametrize("place", MODELS)
@@ -274,57 +274,16 @@ def test_a_copy_of_fixed_sizes(tmp_path, elsewhere):
         assert run(path, {"x": X})[0].tolist() == PRODUCT
 
 
-def refuse(path: pathlib.Path) -> None:
-    assert run(path, {"x": X})[0].tolist() == PRODUCT  # It is complete.
-    raise UserError("refused")
-
-
-def test_what_is_refused_leaves_no_trace(tmp_path, elsewhere):
-    source = external_data.write(MODELS["Constant"], tmp_path / "source")
-    out = elsewhere / "out.onnx"
-    out.write_text("precious")
-    for write_fn in (
-        lambda check_fn: copy(source, out, check_fn=check_fn),
-        lambda check_fn: save(read(source), out, 0, check_fn),
-    ):
-        with pytest.raises(UserError, match="refused"):
-            write_fn(refuse)
-        assert names_in(elsewhere) == ["data", "out.onnx"] and out.read_text() == "precious"
-
-
-def test_a_full_disk_leaves_what_was_there(tmp_path, elsewhere, monkeypatch):
-    source = external_data.write(MODELS["initialiser"], tmp_path / "source")
-    out = elsewhere / "out.onnx"
-    copy(source, out)
-    before = names_in(elsewhere)
-
-    def fill(path: pathlib.Path, content: bytes) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(pathlib.Path, "write_bytes", fill)
-    with pytest.raises(UserError, match=r"out.onnx: cannot be written: No space left on device"):
-        copy(source, out)
-    assert names_in(elsewhere) == before
-    assert run(out, {"x": X})[0].tolist() == PRODUCT
-
-
 def test_the_same_bytes_at_other_places_get_another_name(tmp_path):
     """Two rows of 1,024 numbers, or a matrix of both: what is written is not the same."""
     rows = np.arange(2048, dtype=np.float32).reshape(2, 1024)
-    inputs = {"x": [1, 1024]}
-    nodes = [onnx.helper.make_node("Add", ["x", name], [f"y{name}"]) for name in "ab"]
-    apart = external_data.model_of(
-        nodes,
-        [
-            onnx.numpy_helper.from_array(row[None], name)
-            for row, name in zip(rows, "ab", strict=True)
-        ],
-        inputs,
-        {"ya": [1, 1024], "yb": [1, 1024]},
+    apart = with_weights(
+        """g (float[1,1024] x, float[1,1024] a, float[1,1024] b)
+            => (float[1,1024] y, float[1,1024] z) { y = Add(x, a) z = Add(x, b) }""",
+        a=rows[:1],
+        b=rows[1:],
     )
-    together = external_data.model_of(
-        nodes[:1], [onnx.numpy_helper.from_array(rows, "a")], inputs, {"ya": [2, 1024]}
-    )
-    for model in (apart, together):
+    text = "g (float[1,1024] x, float[2,1024] a) => (float[2,1024] y) { y = Add(x, a) }"
+    for model in (apart, with_weights(text, a=rows)):
         save(read(model), tmp_path / "m.onnx", max_embedded_bytes=0)
     assert len(names_in(tmp_path)) == 3

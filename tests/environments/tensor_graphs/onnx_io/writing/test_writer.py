@@ -16,6 +16,7 @@ from tests.environments.tensor_graphs.onnx_io.running import (
     parsed,
     round_trip,
     run,
+    with_weights,
 )
 
 
@@ -24,37 +25,24 @@ def weights(model: onnx.ModelProto) -> dict[str, np.ndarray]:
     return {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
 
 
-def test_names_versions_and_documentation_are_kept():
-    text = """<ir_version: 8, opset_import: ["" : 17, "mine" : 2], producer_name: "us",
+def test_a_model_in_canonical_form_is_written_as_it_was():
+    """Node for node and name for name, with versions and documentation."""
+    model = with_weights(
+        """<ir_version: 8, opset_import: ["" : 17, "mine" : 2], producer_name: "us",
          producer_version: "3", domain: "ours", model_version: 7, doc_string: "all about it",
          metadata_props: ["author": "me", "size": "small"]>
-        the_graph (float[N,3] the_input, float[1] unused) => (float[N,3] the_output)
-        <float[N,3] between> { between = Relu(the_input) the_output = Tanh(between) }"""
-    model = parsed(text)
+        the_graph (float[N,3] the_input, float[1] unused, float[3,4] w, float[4] b)
+            => (float[N,4] the_output) <float[N,4] between>
+            { between = MatMul(the_input, w) the_output = Add(between, b) }""",
+        w=np.ones((3, 4), np.float32),
+        b=np.arange(4, dtype=np.float32),
+    )
     model.graph.doc_string = "a graph"
     model.graph.input[0].doc_string = "an input"
-    model.graph.node[1].name = "last"
-    model.graph.node[1].doc_string = "a node"
-    for node in model.graph.node:
+    for node, name in zip(model.graph.node, ["one", "two"], strict=True):
+        node.name, node.doc_string = name, f"node {name}"
         node.ClearField("domain")  # The parser says that it is "".
     assert write(read(model)) == model
-
-
-def test_a_model_in_canonical_form_is_written_as_it_was():
-    """Node for node and name for name."""
-    model = parsed(
-        """g (float[2,4] x) => (float[2,3] y)
-        <float[4,3] w = {1,2,3,4,5,6,7,8,9,10,11,12}, float[3] b = {1,2,3}> {
-            h = MatMul(x, w)
-            y = Add(h, b)
-        }"""
-    )
-    for node, name in zip(model.graph.node, ["one", "two"], strict=True):
-        node.name = name
-    written = write(read(model))
-    assert [node.name for node in written.graph.node] == ["one", "two"]
-    assert [list(node.input) for node in written.graph.node] == [["x", "w"], ["h", "b"]]
-    assert weights(written).keys() == {"w", "b"}
 
 
 def test_one_value_may_be_two_outputs_and_an_input_one():
@@ -105,21 +93,6 @@ def test_large_tensors_of_one_number_are_not_written_out():
     )
     _, written = round_trip(model)
     assert written.ByteSize() < 1000
-
-
-def test_products_of_small_factors_are_written_out():
-    """A merged adapter is folded although it is larger than its factors."""
-    edit = Graph().edit()
-    rng = np.random.default_rng(0)
-    a, b = (
-        edit.add_constant(rng.normal(size=shape).astype(np.float32))
-        for shape in [(256, 4), (4, 256)]
-    )
-    x = edit.add(INPUT, [], (("name", "x"),), [TensorType("float32", (1, 256))])
-    (product,) = building.add(edit, "MatMul", a, b)
-    edit.set_outputs(building.add(edit, "MatMul", x, product), ["y"])
-    written = write(edit.finish()[0])
-    assert [node.op_type for node in written.graph.node] == ["MatMul"]
 
 
 @pytest.mark.parametrize(

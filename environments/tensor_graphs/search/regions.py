@@ -43,12 +43,15 @@ from environments.tensor_graphs.search.neighbourhoods import (
 from environments.tensor_graphs.search.record import Record
 from environments.tensor_graphs.search.results import Visited
 
-ROUNDS = ((1, 4), (4, 1), (32, 1), (256, 1))
+_ROUNDS = ((1, 4), (4, 1), (32, 1), (256, 1))
 """(steps that a region's search may try, radius in edges within which keys of matches agree).
 
 What a step saves mostly depends on the nodes around it, but which operators a backend fuses can
 depend on nodes farther away. So the first round, of one step each, tells more matches apart.
 """
+
+_ALPHA = 1.05
+"""A small search goes on from graphs that cost up to this many times the graph it began with."""
 
 _RETURN_AFTER = 1
 """Index of the round after which rules are tried again whose matches disappeared on the trail."""
@@ -63,32 +66,19 @@ Recipe = tuple[Key, ...]
 """Keys of the matches that are applied one after another."""
 
 
-def regions(
-    record: Record,
-    alpha: float = 1.05,
-    rounds: tuple[tuple[int, int], ...] = ROUNDS,
-    guide: Guide | None = None,
-) -> None:
-    """Search region by region; see the module.
-
-    Args:
-      record: keeps what is found; the search begins at its best state.
-      alpha: a region's search goes on from graphs that cost up to this many times the graph that it
-        began with.
-      rounds: effort and radius of each round, as in `ROUNDS`.
-      guide: leads the search at first; None for none.
-    """
+def regions(record: Record, guide: Guide | None = None) -> None:
+    """Search region by region, led by a guide at first if there is one; see the module."""
     origin = record.best
     if guide is not None:
-        led = _Regions(record, alpha, origin)
+        led = _Regions(record, origin)
         led.follow(guide)
-        led.run(rounds)
-    _Regions(record, alpha, origin).run(rounds)
+        led.run()
+    _Regions(record, origin).run()
 
 
 def removal(record: Record) -> None:
     """Take only steps that remove computations and save something: what needs no search."""
-    _Regions(record, 1.0, record.best).remove()
+    _Regions(record, record.best).remove()
 
 
 class _Regions:
@@ -102,8 +92,8 @@ class _Regions:
       radius: how far in edges two neighbourhoods must agree for matches to have the same key.
     """
 
-    def __init__(self, record: Record, alpha: float, here: Visited) -> None:
-        self.record, self.alpha, self.here = record, alpha, here
+    def __init__(self, record: Record, here: Visited) -> None:
+        self.record, self.here = record, here
         self.radius = 1
         self.changes_ms: dict[Key, float] = {}
         self.recipes: dict[Key, list[Recipe]] = {}
@@ -129,10 +119,10 @@ class _Regions:
             if after.cost_ms < self.here.cost_ms:
                 self.here = after
 
-    def run(self, rounds: tuple[tuple[int, int], ...]) -> None:
+    def run(self) -> None:
         """Play all rounds."""
         self._descend()
-        for number, (effort, self.radius) in enumerate(rounds):
+        for number, (effort, self.radius) in enumerate(_ROUNDS):
             # What failed with less effort may succeed now.
             self.failed.clear()
             while self._search_regions(effort):
@@ -209,7 +199,7 @@ class _Regions:
         origin = best = self.here
         for rule, where in rules_that_lost_matches(origin).items():
             self.here = apply_fn(where, rule)
-            if self.here is not where and self.here.cost_ms <= self.alpha * where.cost_ms:
+            if self.here is not where and self.here.cost_ms <= _ALPHA * where.cost_ms:
                 self._descend()
             if self.here.cost_ms < best.cost_ms:
                 best = self.here
@@ -301,7 +291,7 @@ class _Regions:
           The cheapest state found; None if none is cheaper than the one it began with.
         """
         origin = self.here
-        limit_ms = self.alpha * origin.cost_ms
+        limit_ms = _ALPHA * origin.cost_ms
         best: Visited | None = None
         seen: set[int] = set()
         queue: list[tuple[float, int, Visited, Iterator[tuple[Match, Key]]]] = []

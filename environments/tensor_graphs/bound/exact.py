@@ -48,12 +48,8 @@ def bound(
 ) -> Bound:
     """Saturate a graph with rules, then work out the least cost of a graph in its classes.
 
-    Args:
-      graph: the graph, of up to about 30 operators. Larger ones seldom saturate.
-      rules: the rules, as `engine.Engine` takes them.
-      objective: the objective, as `engine.Engine` takes it.
-      max_operations: saturation stops, unfinished, at more operations than this.
-      seconds: wall time for saturation and extraction together; saturation gets half.
+    Graphs of more than about 30 operators seldom saturate. Saturation stops, unfinished, at more
+    than `max_operations`, or after half of the seconds; extraction has the rest.
     """
     began_s = time.monotonic()
     saturation = Saturation(graph, rules)

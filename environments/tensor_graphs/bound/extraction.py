@@ -30,7 +30,6 @@ class Operation:
     Attributes:
       gives: classes of its outputs.
       needs: classes of its inputs, except those that cost nothing.
-      cost_ms: cost of computing it.
     """
 
     gives: frozenset[Ref]
@@ -43,12 +42,8 @@ def least_cost_ms(
 ) -> float:
     """Return a lower bound on the cost of any graph that computes all outputs.
 
-    It is the cost of the cheapest graph, unless time is over before.
-
-    Args:
-      operations: all operations to choose from.
-      outputs: classes that the model returns, except those that cost nothing.
-      deadline_s: the time.monotonic() at which to stop with the bound proved by then.
+    It is the cost of the cheapest graph, unless the time.monotonic() `deadline_s` comes before. The
+    outputs are the classes that the model returns, except those that cost nothing.
     """
     if not outputs:
         return 0.0

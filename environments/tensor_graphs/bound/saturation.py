@@ -59,7 +59,6 @@ class Saturation:
 
     Attributes:
       is_complete: whether no rule finds anything new.
-      view: the latest snapshot.
     """
 
     def __init__(self, graph: Graph, rules: Sequence[Rule]) -> None:
@@ -80,9 +79,7 @@ class Saturation:
     def grow(self, max_nodes: int, deadline_s: float) -> None:
         """Apply all rules, round by round, until they find nothing new.
 
-        Args:
-          max_nodes: stop at more operations than this.
-          deadline_s: the time.monotonic() at which to stop.
+        Stop at more than `max_nodes` operations, or at the time.monotonic() `deadline_s`.
         """
         while not self.is_complete:
             has_grown = False

@@ -56,9 +56,6 @@ class MeasuredObjective:
     """The measured costs of operators on this machine.
 
     Attributes:
-      name: name of the backend.
-      table: the costs measured so far.
-      sizes: the sizes that models leave open.
       num_measured: number of kernels or groups that this objective has measured itself.
       num_estimated: number of operators or groups whose cost was estimated by a formula, because
         the backend could not run them or the time for measuring was over.

@@ -48,7 +48,6 @@ class Choice:
 
     Attributes:
       points: the combinations of sizes to measure at; the first one leads the search.
-      chosen: names of the sizes that were not given.
       optional: those of the points with half and double of these, which may be left out for want
         of time.
     """

@@ -63,12 +63,7 @@ def learned_types(graph: Graph, runs: Sequence[Run], on: Backend) -> list[onnx.V
     """Return the types of the values `of_unknown_type`, as `onnx_io.read` takes them.
 
     A size that is the same in all runs is taken for fixed, and one that always has the number of an
-    open size for that.
-
-    Args:
-      graph: the model as it was read from its file.
-      runs: what to run it on. Each open size must differ between two of them.
-      on: runs it.
+    open size for that. So each open size must differ between two of the runs.
     """
     refs = of_unknown_type(graph)
     assert graph.header is not None

@@ -87,13 +87,7 @@ _NUM_TARGETS = 8
 
 
 class Observer:
-    """Makes observations of states.
-
-    Attributes:
-      settings: the sizes of the observations.
-      space: the features and sizes of the graph fields.
-      num_rules: R, the number of rules.
-    """
+    """Makes observations of states."""
 
     def __init__(self, rules: Sequence[Rule], settings: Settings) -> None:
         """Prepare to observe the states of an engine.

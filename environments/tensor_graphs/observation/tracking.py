@@ -116,12 +116,10 @@ class Tracker:
     """Tables of a graph's nodes and edges, which follow the graph from step to step.
 
     Attributes:
-      graph: the current graph.
       nodes: a row per node, by its number. `values` are the features, with 0 for COST_FEATURES;
         `work` has the columns COST, FLOPS, BYTES, KERNELS and ROOFLINE.
       edges: a row per edge, by its receiver and input. `values` are the features; `ends` are the
         numbers of the sender and the receiver.
-      sizes: the sizes that the model leaves open.
       end: a number that is larger than those of all nodes so far.
     """
 

@@ -18,13 +18,10 @@ class View:
     """The current state of an episode, with the data that its observation is made from.
 
     Attributes:
-      name: name of the model.
       is_model: whether the episode began at a model, not at a state on the way from one.
-      state: the current state.
       tracker: features of the current graph's nodes and edges.
       num_steps: number of rules that were applied.
       first: the state where the episode began.
-      start_cost_ms: cost of the first graph.
       work: sums over the current graph's nodes, float64 [5], as `Tracker.total` returns them.
       start_work: the same sums for the first graph.
     """
@@ -91,7 +88,6 @@ class MatchTable:
     """The nodes and the work of one rule's matches.
 
     Attributes:
-      matches: the rule's matches.
       rows: int32 [matches, K + V], numbers of the nodes in the match's source, then of those that
         the variables stand for; -1 for none.
       works: float64 [matches, 4], as `features.match_work` returns them.

@@ -85,7 +85,6 @@ class _Regions:
     """The state of one search.
 
     Attributes:
-      here: the state that is being improved.
       changes_ms: for each signature of a match, the change of cost when one was last applied.
       recipes: for each key, those that begin with it; the one found last comes first.
       failed: keys from which a search of the present effort found nothing.

@@ -69,14 +69,9 @@ def follow(
 ) -> Result:
     """Search for the cheapest graph by letting a player play; each step counts as an expansion.
 
-    Args:
-      start: where the first episode begins, and every fourth one after it.
-      player: plays the episodes.
-      num_rollouts: those replaced by probing included.
-      budget: when to end at the latest; no limit by default.
-      on_progress: called a few times a second.
-      earlier: how far an earlier search has come; this one goes on from its cheapest graph, and
-        plays all episodes again.
+    The number of rollouts includes those replaced by probing. `on_progress` is called a few times a
+    second. If an `earlier` search has come somewhere, this one goes on from its cheapest graph, and
+    plays all episodes again.
 
     Returns:
       The cheapest graph of all episodes, wherever in its episode it was.

@@ -79,10 +79,8 @@ def contributions(
 ) -> tuple[Contribution, ...]:
     """Add up what each rule contributed, in the order in which the rules were first used.
 
-    Args:
-      visited: the state where the path ends.
-      measured: for each of `segments_of(visited)`, the graph at its end against the original; empty
-        if nothing was measured.
+    `measured` has, for each of `segments_of(visited)`, the graph at its end against the original;
+    nothing if nothing was measured.
     """
     segments = segments_of(visited) if measured else segments_of(visited, len(visited.trail))
     groups: dict[frozenset[str], Contribution] = {}

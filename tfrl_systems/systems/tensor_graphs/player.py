@@ -13,7 +13,7 @@ from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
 
 
 class PolicyPlayer:
-    """A policy that plays on one model (`search.Player`).
+    """A policy that plays on one model (`search.rollouts.Player`).
 
     Args:
       policy: the policy.

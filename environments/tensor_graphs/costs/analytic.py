@@ -39,7 +39,6 @@ class AnalyticObjective:
     bytes_per_ms: float = 1.5e7
     start_ms: float = 0.002
     sizes: Sizes = NONE_OPEN
-    name: str = "analytic"
 
     def node_cost_ms(self, graph: Graph, number: int) -> float:
         """Return the cost of a node in ms; 0 for an Input, or if it depends on constants alone."""

@@ -70,7 +70,6 @@ class MeasuredObjective:
         With `fused`, operators that the backend may fuse are measured together. Without it, the
         cost of a node depends only on the node and the types of its inputs.
         """
-        self.name = backend.name
         self.table = table
         self.sizes = sizes
         self.num_measured = self.num_estimated = 0

@@ -30,10 +30,6 @@ class Objective(Protocol):
     And it may have `sizes`, at which it takes those that the model leaves open.
     """
 
-    @property
-    def name(self) -> str:
-        """The name by which `make_objective` makes it."""
-
     def node_cost_ms(self, graph: Graph, number: int) -> float:
         """Return the cost of a node in ms; 0 for an Input, or if it depends on constants alone."""
 

@@ -95,8 +95,6 @@ def test_a_path_over_a_dearer_graph_costs_nothing():
 
 def test_one_setting_serves_small_and_large_models():
     class Slow:
-        name = "slow"
-
         def node_cost_ms(self, graph, number):
             return 0.0 if graph.nodes[number].op == "Input" else 1e4
 

@@ -30,14 +30,10 @@ RULES = all_rules()
 SETTINGS = Settings(max_nodes=120, max_edges=200, max_locations=60, max_actions=300)
 
 
-def costs_of(state):
-    objective = AnalyticObjective()
-    nodes = state.graph.nodes
-    return {number: objective.node_cost_ms(state.graph, number) for number in nodes}
-
-
 def fresh(state, constants=True):
-    return View("fresh", state, Tracker(state.graph, costs_of(state), constants))
+    objective = AnalyticObjective()
+    costs_ms = {number: objective.node_cost_ms(state.graph, number) for number in state.graph.nodes}
+    return View("fresh", state, Tracker(state.graph, costs_ms, constants))
 
 
 def small_view():
@@ -72,21 +68,6 @@ def test_sums_are_those_of_the_whole_graph():
         work = fresh(state).work
         assert [work[FLOPS], work[BYTES], work[KERNELS]] == work_of(state.graph)
         assert np.isclose(work[COST], state.cost_ms)
-
-
-def test_observing_asks_for_few_costs_and_builds_no_graph():
-    class Counting(AnalyticObjective):
-        def node_cost_ms(self, graph, number):
-            nonlocal num_costs
-            num_costs += 1
-            return super().node_cost_ms(graph, number)
-
-    num_costs = 0
-    state = Engine(RULES, Counting()).start(random_graph(0, num_nodes=60))
-    view = fresh(state)
-    num_costs = 0
-    Observer(RULES, SETTINGS).observe(view, 0.0)
-    assert num_costs == 0
 
 
 def test_costs_by_the_roofline_are_seen_whatever_the_objective_says():

@@ -19,11 +19,11 @@ from tests.environments.tensor_graphs.search.fakes import (
     RULES,
     TYPE,
     Guide,
-    ToyState,
     branches,
     chain,
     fuse,
     ops_of,
+    start_of,
     swap,
 )
 from tests.environments.tensor_graphs.small_models import convolutions
@@ -34,7 +34,7 @@ GUIDED_RULES = {name: RULES[name] for name in ("neg_neg", "neg_relu", "relu_neg"
 
 def test_regions_takes_two_steps_that_save_nothing():
     """One Neg has to pass both Relu, or each of them one."""
-    start = ToyState(chain("Neg", "Relu", "Relu", "Neg"), {**RULES, "relu_relu": lambda _: ()})
+    start = start_of(chain("Neg", "Relu", "Relu", "Neg"), GUIDED_RULES)
     result = search(start, "regions")
     assert ops_of(result.best.graph) == ["Relu", "Relu"]
 
@@ -43,10 +43,10 @@ def test_what_only_removes_is_taken_before_anything_else_is_tried():
     """Three pairs that go, each of another type, and three places for a step that saves more."""
     types = [TYPE] * 3 + [TensorType("float32", (2, size)) for size in (4, 5, 6)]
     pairs, places = [("Neg", "Neg")] * 3, [("Relu", "Tanh")] * 3
-    start = ToyState(branches(*places, *pairs, types=types), RULES)
+    start = start_of(branches(*places, *pairs, types=types))
     result = search(start, "regions", Budget(expansions=3))
     assert ops_of(result.best.graph) == ["Relu", "Tanh"] * 3
-    assert ops_of(search(start, "regions").best.graph) == ["Fast"] * 3
+    assert ops_of(search(start, "regions").best.graph) == ["Abs"] * 3
 
 
 def test_regions_searches_one_layer_and_repeats_its_steps_in_the_others():
@@ -57,13 +57,13 @@ def test_regions_searches_one_layer_and_repeats_its_steps_in_the_others():
     """
     best, all_ = {}, {}
     for layers in (2, 4, 10):
-        start = ToyState(branches(*[GUIDED_LAYER] * layers), RULES)
+        start = start_of(branches(*[GUIDED_LAYER] * layers))
         result = search(start, "regions")
-        assert ops_of(result.best.graph) == ["Fast"] * layers
+        assert ops_of(result.best.graph) == ["Abs"] * layers
         best[layers], all_[layers] = result.expansions_of_best, result.expansions
     assert best[4] == best[2] + 2 * 3 and best[10] == best[2] + 8 * 3
     assert all_[10] - all_[4] == 3 * (all_[4] - all_[2])
-    eight = ToyState(branches(*[GUIDED_LAYER] * 8), RULES)
+    eight = start_of(branches(*[GUIDED_LAYER] * 8))
     assert search(eight, "taso", Budget(expansions=10 * best[10])).stopped != "exhausted"
 
 
@@ -71,18 +71,18 @@ def test_regions_searches_one_layer_and_repeats_its_steps_in_the_others():
 def test_regions_goes_back_where_a_saving_at_once_prevents_a_larger_one(layers):
     """Tanh(Neg(Relu(x))) costs 13. The step that saves at once leads to 11 and no further:
 
-        Neg(Relu(x)) -> Add(x)                              Tanh(Add(x)): 8 + 3
+        Neg(Relu(x)) -> Sqrt(x)                            Tanh(Sqrt(x)): 8 + 3
 
     Letting Tanh pass first, which saves nothing, leads to 3:
 
-        Tanh(Neg(x)) -> Neg(Tanh(x)), Tanh(Relu(x)) -> Fast(x)      Neg(Fast(x)): 1 + 2
+        Tanh(Neg(x)) -> Neg(Tanh(x)), Tanh(Relu(x)) -> Abs(x)      Neg(Abs(x)): 1 + 2
     """
     rules = {
-        "at_hand": fuse("Neg", "Relu", "Add"),
+        "at_hand": fuse("Neg", "Relu", "Sqrt"),
         "pass": swap("Tanh", "Neg"),
         "fuse": RULES["fuse"],
     }
-    start = ToyState(branches(*[("Relu", "Neg", "Tanh")] * layers), rules)
+    start = start_of(branches(*[("Relu", "Neg", "Tanh")] * layers), rules)
     assert search(start, "greedy").best.cost_ms == 11 * layers
     result = search(start, "regions")
     assert result.best.cost_ms == 3 * layers
@@ -92,16 +92,16 @@ def test_regions_goes_back_where_a_saving_at_once_prevents_a_larger_one(layers):
 def test_regions_goes_back_in_single_layers_where_only_they_gain():
     """As above in one layer; in five others that loses, together more than the one gains.
 
-    Exp(Tanh(Neg(Relu(x)))) -> Fast(Add(x)): 5,    or -> Exp(Neg(Fast(x))): 7
+    Exp(Tanh(Neg(Relu(x)))) -> Abs(Sqrt(x)): 5,    or -> Exp(Neg(Abs(x))): 7
     """
     rules = {
-        "at_hand": fuse("Neg", "Relu", "Add"),
-        "at_hand_too": fuse("Exp", "Tanh", "Fast"),
+        "at_hand": fuse("Neg", "Relu", "Sqrt"),
+        "at_hand_too": fuse("Exp", "Tanh", "Abs"),
         "pass": swap("Tanh", "Neg"),
         "fuse": RULES["fuse"],
     }
     gains, loses = ("Relu", "Neg", "Tanh"), ("Relu", "Neg", "Tanh", "Exp")
-    start = ToyState(branches(*[loses] * 2, gains, *[loses] * 3), rules)
+    start = start_of(branches(*[loses] * 2, gains, *[loses] * 3), rules)
     assert search(start, "regions").best.cost_ms == 3 + 5 * 5
 
 
@@ -111,10 +111,10 @@ def test_a_guide_that_knows_the_way_saves_most_expansions():
     In a fifth one operators can change places, which leads nowhere.
     """
     rules = {"exp_relu": swap("Exp", "Relu"), "relu_exp": swap("Relu", "Exp"), **GUIDED_RULES}
-    start = ToyState(branches(*[GUIDED_LAYER] * 4, ("Exp", "Relu") * 3), rules)
+    start = start_of(branches(*[GUIDED_LAYER] * 4, ("Exp", "Relu") * 3), rules)
     guide = Guide("fuse", "neg_neg", "relu_neg")
     alone, led = search(start, "regions"), search(start, "regions", guide=guide)
-    assert led.best.cost_ms == alone.best.cost_ms and ops_of(led.best.graph).count("Fast") == 4
+    assert led.best.cost_ms == alone.best.cost_ms and ops_of(led.best.graph).count("Abs") == 4
     assert (led.expansions_of_best, len(led.path)) == (4 * 3, 4 * 3)
     assert alone.expansions_of_best > 3 * led.expansions_of_best
     # It plays again where descending leads: here nothing saves anything at once.
@@ -123,7 +123,7 @@ def test_a_guide_that_knows_the_way_saves_most_expansions():
 
 @pytest.mark.parametrize("layers", [1, 3])
 def test_a_guide_of_nonsense_does_not_spoil_the_result(layers):
-    start = ToyState(branches(*[GUIDED_LAYER] * layers), GUIDED_RULES)
+    start = start_of(branches(*[GUIDED_LAYER] * layers), GUIDED_RULES)
     alone, led = search(start, "regions"), search(start, "regions", guide=Guide())
     assert led.stopped == "exhausted" and led.best.cost_ms == alone.best.cost_ms
     again = search(start, "regions", guide=Guide())
@@ -133,7 +133,7 @@ def test_a_guide_of_nonsense_does_not_spoil_the_result(layers):
 def test_a_search_that_was_led_into_a_trap_begins_anew_without_the_guide():
     """Tanh(Neg(Relu(x))) costs 13. Two pairs of steps, each of which begins with one for nothing:
 
-    pass   Neg(Tanh(Relu(x))), fuse   Neg(Fast(x)): 3
+    pass   Neg(Tanh(Relu(x))), fuse   Neg(Abs(x)): 3
     turn   Tanh(Relu(Neg(x))), down   Tanh(Exp(x)): 12, from where nothing leads on
     """
     rules = {
@@ -142,7 +142,7 @@ def test_a_search_that_was_led_into_a_trap_begins_anew_without_the_guide():
         "turn": swap("Neg", "Relu"),
         "down": fuse("Relu", "Neg", "Exp"),
     }
-    start = ToyState(chain("Relu", "Neg", "Tanh"), rules)
+    start = start_of(chain("Relu", "Neg", "Tanh"), rules)
     led, alone = (search(start, "regions", guide=guide) for guide in (Guide("down", "turn"), None))
     assert led.best.cost_ms == alone.best.cost_ms == 3
     assert [candidate.cost_ms for candidate in led.candidates] == [3, 12]
@@ -151,14 +151,14 @@ def test_a_search_that_was_led_into_a_trap_begins_anew_without_the_guide():
 
 def test_descending_is_preferred_to_an_episode_that_saved_less():
     """The guide fuses one of two pairs and stops; descending fuses both."""
-    start = ToyState(branches(("Relu", "Tanh"), ("Relu", "Tanh")), {"fuse": RULES["fuse"]})
+    start = start_of(branches(("Relu", "Tanh"), ("Relu", "Tanh")), {"fuse": RULES["fuse"]})
 
     class Once(Guide):
         def play(self, number, start):
             return super().play(number, start) if not self.begun else ()
 
     result = search(start, "regions", Budget(expansions=3), guide=Once(num_steps=1))
-    assert ops_of(result.best.graph) == ["Fast", "Fast"]
+    assert ops_of(result.best.graph) == ["Abs", "Abs"]
     # One step of the guide; its saving is known from it when descending begins.
     assert (result.expansions_of_best, len(result.path)) == (3, 2)
 
@@ -176,13 +176,13 @@ def projections():
     return model
 
 
-def start_of(model):
+def started(model):
     return Engine(rule_files.load(), AnalyticObjective()).start(onnx_io.read(model))
 
 
 @pytest.mark.parametrize("make", [convolutions, projections])
 def test_it_is_within_two_percent_of_the_best_graph_there_is(make):
-    start = start_of(make())
+    start = started(make())
     optimal = bound(start.graph, rule_files.load(), AnalyticObjective())
     assert optimal.is_proved
     cost_ms = search(start, "regions", Budget(expansions=500)).best.cost_ms
@@ -200,7 +200,7 @@ def test_it_is_within_two_percent_of_the_best_graph_there_is(make):
 )
 def test_it_needs_a_tenth_of_the_expansions_that_taso_needs(name, expansions):
     """Both have the same rules and costs; TASO ends at its budget or when its queue is empty."""
-    start = start_of(models.make(name))
+    start = started(models.make(name))
     taso = search(start, "taso", Budget(expansions=expansions))
     ours = search(start, "regions", Budget(expansions=taso.expansions // 10))
     assert ours.best.cost_ms <= taso.best.cost_ms * (1 + 1e-9)

@@ -175,12 +175,12 @@ class Budgeted:
     """A model in float64 that computes no further outputs once it has taken some seconds."""
 
     def __init__(self, precise: Precise, seconds: float) -> None:
-        self._precise, self._seconds = precise, seconds
+        self._precise, self.seconds = precise, seconds
         self.spent_s = 0.0
 
     def run(self, inputs: Arrays) -> dict[str, np.ndarray] | None:
         """Return the outputs; None if they cannot be computed, or not in time."""
-        if self.spent_s > self._seconds:
+        if self.spent_s > self.seconds:
             return None
         began_s = time.monotonic()
         try:

@@ -188,9 +188,9 @@ def _telling(
         try:
             runs = [reference.run(trial.inputs) for trial in trials[:2]]
             # If no output tells anything on two inputs, others of this kind are not worth a run.
-            if len(silent_outputs(runs)) < len(runs[0]):
+            if len(_silent_outputs(runs)) < len(runs[0]):
                 runs += [reference.run(trial.inputs) for trial in trials[2:]]
-            silent = silent_outputs(runs)
+            silent = _silent_outputs(runs)
             if len(silent) < len(runs[0]):
                 silent |= _rounded_outputs(reference, trials)
         except CrashError:
@@ -220,7 +220,7 @@ def _note(kind: str, why: str, silent: Sequence[str]) -> str:
     return note
 
 
-def silent_outputs(runs: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def _silent_outputs(runs: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return the outputs from which a wrong model could not be told, and why.
 
     The reasons, "not finite" or "constant", are by name of the output.

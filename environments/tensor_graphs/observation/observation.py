@@ -170,11 +170,7 @@ class Observer:
         costs_ms, (_, start_ms) = nodes.work[order, self._column], view.totals_ms(self._column)
         values[:, columns] = features.cost_columns(costs_ms, start_ms)
         arrays = self.space.pad(
-            values,
-            tracker.edges.values[edges],
-            ends[:, 0],
-            ends[:, 1],
-            self._globals(view, steps),
+            values, tracker.edges.values[edges], ends[:, 0], ends[:, 1], self._globals(view, steps)
         )
         of_rules = {"rule_ids": self._rule_ids, "rule_targets": self._rule_targets}
         return {**arrays, **self._allowed(view, rows), **of_rules}

@@ -179,12 +179,7 @@ class Quantizer:
         return min(attempts, key=time_of, default=None)
 
     def _errors(
-        self,
-        kind: str,
-        model: onnx.ModelProto,
-        everything: Attempt,
-        began_s: float,
-        seconds: float,
+        self, kind: str, model: onnx.ModelProto, everything: Attempt, began_s: float, seconds: float
     ) -> dict[str, float]:
         """Return the errors of nodes of groups that gain; most gain for its error comes first."""
         gains, errors, groups = dict[str, float](), dict[str, float](), self._groups(kind)

@@ -24,13 +24,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from environments.tensor_graphs.execution.backends import Backend, Timer
-from environments.tensor_graphs.execution.measuring import (
-    BUSY,
-    FEW_PAIRS,
-    Bench,
-    Comparison,
-    Ratio,
-)
+from environments.tensor_graphs.execution.measuring import BUSY, FEW_PAIRS, Bench, Comparison, Ratio
 from environments.tensor_graphs.execution.reference import Reference
 from environments.tensor_graphs.execution.sizes import Sizes
 from environments.tensor_graphs.execution.trials import Trial, Trials
@@ -90,10 +84,7 @@ class Selection:
 
 
 def first_right(
-    reference: Reference,
-    candidates: Sequence[Candidate],
-    trials: Sequence[Trial],
-    on: Backend,
+    reference: Reference, candidates: Sequence[Candidate], trials: Sequence[Trial], on: Backend
 ) -> Selection:
     """Choose the first candidate that is right on further inputs too, without measuring any."""
     everyone = list(candidates)
@@ -291,10 +282,7 @@ class Selector:
         bench = Bench(self.original, self.trials.measured[0].inputs, best)
         at_best = self._finally(path, bench, other_backend=own)
         return dataclasses.replace(
-            measurement,
-            at_best_levels=at_best,
-            original_level=best.name,
-            candidate_level=own.name,
+            measurement, at_best_levels=at_best, original_level=best.name, candidate_level=own.name
         )
 
     def _best_level(self, model: pathlib.Path, at_first: Ratio = _SAME) -> Backend:

@@ -94,8 +94,7 @@ def test_a_busy_machine_measures_as_many_pairs_as_a_quiet_one(
 
 
 @pytest.mark.parametrize(
-    ("takes", "num_processes"),
-    [((0.005,), 3), ((0.01,), 3), ((0.0095, 0.0102), 6)],
+    ("takes", "num_processes"), [((0.005,), 3), ((0.01,), 3), ((0.0095, 0.0102), 6)]
 )
 def test_a_close_thing_is_measured_in_more_processes(takes, num_processes, monkeypatch) -> None:
     """Two copies are alike here: half of the time is a gain, all of it is none, and 95 to 102%?"""

@@ -12,12 +12,7 @@ from environments.tensor_graphs import onnx_io
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.execution.backends import backend
 from environments.tensor_graphs.execution.inputs import random_inputs
-from environments.tensor_graphs.execution.sizes import (
-    OpenSizes,
-    Sizes,
-    together,
-    with_inner_sizes,
-)
+from environments.tensor_graphs.execution.sizes import OpenSizes, Sizes, together, with_inner_sizes
 from tests.environments.tensor_graphs.execution.models import of_x, open_sizes, parsed, relus
 
 

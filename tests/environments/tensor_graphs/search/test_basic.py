@@ -68,13 +68,5 @@ def test_algorithm_1_by_hand():
     assert (result.expansions, result.expansions_of_best) == (7, 7)
 
 
-def test_taso_counts_a_graph_once():
-    circle = TableState(
-        0, {0: {"a": 1, "b": 2}, 1: {"c": 0}, 2: {"d": 1}}, {0: 1.0, 1: 1.0, 2: 1.0}
-    )
-    result = search(circle, "taso")
-    assert (result.expansions, result.stopped) == (2, "exhausted")
-
-
 def test_beam_keeps_what_greedy_drops():
     assert search(HILL, "beam").best.cost_ms == 5.0

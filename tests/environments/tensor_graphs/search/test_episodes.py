@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from environments.tensor_graphs.search import Budget
-from environments.tensor_graphs.search.episodes import likeliest, patience_with
+from environments.tensor_graphs.search.episodes import likeliest
 from environments.tensor_graphs.search.record import BudgetSpent, Record
-from tests.environments.tensor_graphs.search.fakes import Guide, TableState, chain
+from tests.environments.tensor_graphs.search.fakes import Guide, TableState
 
 
 def costs_met(costs, num_steps=100, budget=None):
@@ -36,8 +36,3 @@ def test_an_episode_that_ends_with_gains_goes_on():
 def test_steps_of_an_episode_are_expansions():
     with pytest.raises(BudgetSpent, match="out of expansions"):
         costs_met([10.0 - number for number in range(9)], budget=Budget(expansions=4))
-
-
-def test_larger_graphs_need_more_patience():
-    """240 operators and an input: a sixth of them is more than the least patience, 20."""
-    assert patience_with(chain(*["Relu"] * 240)) == 40 and patience_with(chain("Relu")) == 20

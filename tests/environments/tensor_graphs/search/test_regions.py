@@ -32,13 +32,6 @@ GUIDED_LAYER = (*LAYER, "Tanh")
 GUIDED_RULES = {name: RULES[name] for name in ("neg_neg", "neg_relu", "relu_neg", "fuse")}
 
 
-def test_regions_takes_two_steps_that_save_nothing():
-    """One Neg has to pass both Relu, or each of them one."""
-    start = start_of(chain("Neg", "Relu", "Relu", "Neg"), GUIDED_RULES)
-    result = search(start, "regions")
-    assert ops_of(result.best.graph) == ["Relu", "Relu"]
-
-
 def test_what_only_removes_is_taken_before_anything_else_is_tried():
     """Three pairs that go, each of another type, and three places for a step that saves more."""
     types = [TYPE] * 3 + [TensorType("float32", (2, size)) for size in (4, 5, 6)]

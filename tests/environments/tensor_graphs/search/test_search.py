@@ -11,13 +11,7 @@ import pytest
 from environments.errors import UserError
 from environments.tensor_graphs.search import METHODS, Budget, replay, search
 from environments.tensor_graphs.search.results import Visited
-from tests.environments.tensor_graphs.search.fakes import (
-    HILL,
-    LAYER,
-    chain,
-    ops_of,
-    start_of,
-)
+from tests.environments.tensor_graphs.search.fakes import HILL, LAYER, chain, ops_of, start_of
 
 
 @pytest.mark.parametrize("method", ["taso", "beam", "regions"])

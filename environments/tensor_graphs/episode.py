@@ -15,8 +15,7 @@ from environments.graph_observation import Arrays
 from environments.tensor_graphs.execution.sizes import NONE_OPEN, Sizes
 from environments.tensor_graphs.model import Model
 from environments.tensor_graphs.observation.observation import Observer, without_list
-from environments.tensor_graphs.observation.tracking import Tracker
-from environments.tensor_graphs.observation.view import View
+from environments.tensor_graphs.observation.tracking import Tracker, View
 from environments.tensor_graphs.rewriting.engine import Engine, State
 from environments.tensor_graphs.rewriting.matching import Match
 from environments.tensor_graphs.rules.language.rule import Rule

@@ -42,8 +42,7 @@ import numpy as np
 from environments.errors import UserError
 from environments.graph_observation import Arrays, GraphSpace
 from environments.tensor_graphs.observation import features
-from environments.tensor_graphs.observation.tracking import COST, ROOFLINE
-from environments.tensor_graphs.observation.view import View, part
+from environments.tensor_graphs.observation.tracking import COST, ROOFLINE, View, part
 from environments.tensor_graphs.operators.numbers import NUMBERS
 from environments.tensor_graphs.rules.language.expressions import Apply, Expression
 from environments.tensor_graphs.rules.language.rule import Rule

@@ -30,7 +30,6 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator
 
 from environments.tensor_graphs.rewriting.matching import Match
-from environments.tensor_graphs.search.episodes import Guide, likeliest, patience_with
 from environments.tensor_graphs.search.neighbourhoods import (
     Key,
     NodeSignatures,
@@ -42,6 +41,7 @@ from environments.tensor_graphs.search.neighbourhoods import (
 )
 from environments.tensor_graphs.search.record import Record
 from environments.tensor_graphs.search.results import Visited
+from environments.tensor_graphs.search.rollouts import Guide, likeliest, patience_with
 
 _ROUNDS = ((1, 4), (4, 1), (32, 1), (256, 1))
 """(steps that a region's search may try, radius in edges within which keys of matches agree).

@@ -15,8 +15,14 @@ from environments.tensor_graphs.graph.nodes import INPUT, TensorType
 from environments.tensor_graphs.observation import features
 from environments.tensor_graphs.observation.features import NODE_FEATURES, lg
 from environments.tensor_graphs.observation.observation import Observer
-from environments.tensor_graphs.observation.tracking import BYTES, COST, FLOPS, KERNELS, Tracker
-from environments.tensor_graphs.observation.view import View
+from environments.tensor_graphs.observation.tracking import (
+    BYTES,
+    COST,
+    FLOPS,
+    KERNELS,
+    Tracker,
+    View,
+)
 from environments.tensor_graphs.operators.building import add
 from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.rules.language.notation import Constant, op, rule

@@ -9,7 +9,9 @@ import itertools
 import pytest
 
 from environments.tensor_graphs.search import Budget, Step, follow
-from tests.environments.tensor_graphs.search.fakes import HILL, FakeMatch, TableState
+from environments.tensor_graphs.search.record import BudgetSpent, Record
+from environments.tensor_graphs.search.rollouts import likeliest
+from tests.environments.tensor_graphs.search.fakes import HILL, FakeMatch, Guide, TableState
 
 # From 1 a step further down.
 SLOPE = dataclasses.replace(
@@ -210,3 +212,30 @@ def test_a_hopeless_episode_is_given_up_unless_it_is_the_first():
     assert {num_steps(0, costs) for costs in (plateau, mountain, late_gain)} == {39}
     given_up = [num_steps(4, costs) for costs in (mountain, plateau, late_gain)]
     assert given_up == sorted(set(given_up)) and given_up[-1] < 39
+
+
+def costs_met(costs, num_steps=100, budget=None):
+    """The costs that a guide's likeliest steps meet on a chain of graphs with these costs."""
+    record = Record("fake", flat(costs), budget or Budget())
+    steps = likeliest(record, Guide("on", num_steps=num_steps), record.start, patience=20)
+    return [after.cost_ms for _, after in steps]
+
+
+def test_an_episode_is_given_up_when_it_is_hopeless():
+    assert costs_met([10.0] * 40) == [10.0] * 20
+    assert costs_met([10.0] * 5 + [9.0] * 35) == [10.0] * 4 + [9.0] * 21
+    assert costs_met([10.0, 9.0, 9.4, 9.5, 1.0]) == [9.0, 9.4, 9.5]
+
+
+def test_an_episode_that_ends_with_gains_goes_on():
+    """Episodes of two steps; the third one begins where the second one ended, and gains nothing."""
+    assert costs_met([10.0, 9.9, 9.8, 9.8, 9.7, 9.7, 9.7, 9.6], num_steps=2) == [
+        *(9.9, 9.8),
+        *(9.8, 9.7),
+        *(9.7, 9.7),
+    ]
+
+
+def test_steps_of_an_episode_are_expansions():
+    with pytest.raises(BudgetSpent, match="out of expansions"):
+        costs_met([10.0 - number for number in range(9)], budget=Budget(expansions=4))

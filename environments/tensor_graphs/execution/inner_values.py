@@ -25,11 +25,7 @@ Run = tuple[Mapping[str, int], Arrays]
 
 
 def run_exposed(graph: Graph, refs: Sequence[Ref], inputs: Arrays, on: Backend) -> list[Any] | None:
-    """Run a model with inner values as outputs too.
-
-    Returns:
-      The values; None if the model does not run like that.
-    """
+    """Return inner values of a run; None if the model does not run with them as outputs too."""
     names = [f"tfrl_inner_{number}" for number in range(len(refs))]
     edit = graph.edit()
     edit.set_outputs([*graph.outputs, *refs], [*graph.output_names, *names])

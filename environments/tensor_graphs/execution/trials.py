@@ -94,13 +94,8 @@ def make_trials(
 ) -> Trials:
     """Make trials at some sizes; inputs of the user's own come last, and are measured on.
 
-    Args:
-      model: the model; its weights are not read.
-      reference: runs it.
-      points: the combinations of sizes; the first one leads the search.
-      own: the user's inputs.
-      precise: the model in float64; it tells which inputs are special.
-      edges: sizes at which the model may run, to compare at too.
+    The model's weights are not read. The first of the points leads the search; edges are sizes at
+    which the model may run, to compare at too. The model in float64 tells which inputs are special.
 
     Raises:
       NoInputsError: none are given, and none can be drawn on which the model runs.

@@ -37,11 +37,7 @@ def taso(record: Record, alpha: float = 1.05) -> None:
     seen before (by their hashes), without which the queue would never become empty. It drops graphs
     with more than twice the nodes of the first one. (It also ends after 1,000 graphs; here only the
     budget ends the search.) The printed S_i(G) is one graph; here, as in TASO, a rule makes one at
-    each place where it matches.
-
-    Args:
-      record: see the module.
-      alpha: the search goes on from graphs that cost less than this many times the best one.
+    each place where it matches. It goes on from graphs that cost less than alpha times the best.
     """
     start = record.best
     max_nodes = 2 * len(start.state.graph.nodes)

@@ -189,11 +189,9 @@ class _Regions:
 
         A step that saves something at once may destroy the match of a rule that would have saved
         more in the end. So that rule is applied first, and then all steps that save something are
-        taken. If this leads to a cheaper graph, the search goes on from there.
-
-        Args:
-          apply_fn: maps the last state in which the rule had most matches, and the rule, to a
-            state after it was applied, or to the same state.
+        taken. If this leads to a cheaper graph, the search goes on from there. `apply_fn` maps the
+        last state in which the rule had most matches, and the rule, to a state after it was
+        applied, or to the same state.
         """
         origin = best = self.here
         for rule, where in rules_that_lost_matches(origin).items():
@@ -265,11 +263,8 @@ class _Regions:
     ) -> bool:
         """Take steps that begin with one of the matches and save enough; return whether any do.
 
-        Args:
-          signatures: those of the state that is being improved.
-          matches: in the order in which they are tried.
-          effort: steps that the search from each match may try.
-          to_beat_ms: for a match, the change of cost that the steps from it must be below.
+        The search from each match may try `effort` steps; the change of cost by those from it must
+        be below `to_beat_ms`.
         """
         for match in matches:
             key = self._key(signatures, match)
@@ -284,11 +279,7 @@ class _Regions:
         return False
 
     def _explore(self, match: Match, effort: int) -> Visited | None:
-        """Search best-first from a match and around it, for `effort` steps.
-
-        Returns:
-          The cheapest state found; None if none is cheaper than the one it began with.
-        """
+        """Search best-first from a match and around it; return the cheapest state if it gains."""
         origin = self.here
         limit_ms = _ALPHA * origin.cost_ms
         best: Visited | None = None

@@ -99,10 +99,7 @@ def likeliest(
     """Let a guide play its likeliest steps until they are hopeless; each counts as an expansion.
 
     An episode that ends before that goes on in another one, from the cheapest graph so far, if it
-    has made a cheaper graph.
-
-    Yields:
-      For each step the state before it and the state after it.
+    has made a cheaper graph. For each step the states before and after it are yielded.
 
     Raises:
       BudgetSpent: the budget is spent.
@@ -150,9 +147,6 @@ def follow(
     The number of rollouts includes those replaced by probing. `on_progress` is called a few times a
     second. If an `earlier` search has come somewhere, this one goes on from its cheapest graph, and
     plays all episodes again.
-
-    Returns:
-      The cheapest graph of all episodes, wherever in its episode it was.
     """
     record = Record("policy", start, budget or Budget(), on_progress, earlier)
     return record.run(_follow, player=player, num_rollouts=num_rollouts)

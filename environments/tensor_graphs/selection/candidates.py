@@ -119,16 +119,9 @@ def verify(
 ) -> Iterator[Candidate]:
     """Write each proposed graph to a file, and compare its outputs with the original's.
 
-    Args:
-      reference: runs the original model.
-      proposed: states whose graphs were made from it.
-      trials: the inputs to compare the models on.
-      directory: where the files are written.
-      on: the backend that runs the models.
-      until_s: from this time of `time.monotonic` on, one candidate that is right is enough.
-      lossy: names of rules that may lose digits; what they made is refused unless it was compared
-        with float64.
-      below: see `equivalence.check`.
+    From the time `until_s` of `time.monotonic` on, one candidate that is right is enough. What
+    `lossy` rules made is refused unless it was compared with float64. See `equivalence.check` for
+    `below`.
 
     Yields:
       A candidate for each state, with a refusal if it does not compute what the original does.

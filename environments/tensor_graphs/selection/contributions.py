@@ -56,10 +56,7 @@ def segments_of(visited: Visited, max_segments: int = _MAX_SEGMENTS) -> list[Seg
     """Cut the trail to a state wherever another rule takes over.
 
     If there are more than `max_segments`, those that change the cost least are joined to a
-    neighbour.
-
-    Returns:
-      The segments, in order. The state where the trail begins is in none of them.
+    neighbour. The state where the trail begins is in none of them.
     """
     steps = [state for state in visited.trail if state.step is not None]
     segments = [

@@ -58,10 +58,7 @@ class Account:
 class LeavingOut:
     """Leaves out what measured slower from a candidate for one original model.
 
-    Args:
-      selector: measures at length, and says what is measured, on what, and until when.
-      directory: where models are written.
-      below: see `equivalence.check`.
+    The selector measures at length, and says what is measured, on what, and until when.
     """
 
     def __init__(

@@ -120,14 +120,6 @@ class Samples:
 class Quantizer:
     """Quantises one float model in several ways.
 
-    Args:
-      model: the float model's file.
-      samples: the user's samples.
-      on: the backend that runs and measures models.
-      directory: where files are written.
-      max_error: the largest relative error that is allowed.
-      tell: is told what is being done.
-
     Attributes:
       plain: a model of each kind with all its nodes quantised.
       is_late: whether groups were left out because the time for them was over.
@@ -310,12 +302,8 @@ def quantised(
 ) -> onnx.ModelProto:
     """Quantise some nodes of a model that `prepared` has returned.
 
-    Args:
-      model: the model.
-      kind: one of KINDS.
-      nodes: names of the nodes.
-      samples: inputs, from which ranges come.
-      by_channel: whether each channel of a weight has a scale of its own, if the opset allows that.
+    Ranges come from the samples. With `by_channel` each channel of a weight has a scale of its own,
+    if the opset allows that.
 
     Raises:
       UserError: onnxruntime cannot quantise it.

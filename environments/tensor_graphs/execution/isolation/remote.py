@@ -68,7 +68,7 @@ class _Remote:
         self._process, self._name, self._model = process, name, model
         self._number, self._generation = 0, -1
         # The arrays are kept, so that no others can get their id.
-        self._sent: dict[int, tuple[Arrays, int]] = {}
+        self._timers: dict[tuple[int, bool], tuple[Arrays, int]] = {}
 
     def number(self) -> int:
         """Open the model unless it is open; return its number."""
@@ -76,7 +76,7 @@ class _Remote:
         process.start()
         if self._generation != process.generation:
             self._number, self._generation = process.number(), process.generation
-            self._sent = {}
+            self._timers = {}
             content = content_of(self._model)
             self._ask(do="open", backend=self._name, model=content, number=self._number)
             weakref.finalize(self, process.forget, self._number)
@@ -84,23 +84,22 @@ class _Remote:
 
     def run(self, inputs: Arrays) -> dict[str, Any]:
         """Run the model once; return its outputs by name."""
-        number, inputs_number = self.number(), self._process.number()
-        request = {"program": number, "inputs": dict(inputs), "given": inputs_number}
-        outputs: dict[str, Any] = self._ask(do="run", **request)["outputs"]
-        self._process.forget(inputs_number)
-        return outputs
+        return self._ask(do="run", program=self.number(), inputs=dict(inputs))["outputs"]
 
     def timer(self, inputs: Arrays, *, bound: bool = False) -> Timer:
         """Return a function that runs the model several times; see `Program.timer`."""
 
         def timed(times: int) -> float:
-            number = self.number()
-            request: dict[str, Any] = {"program": number, "bound": bound, "times": times}
-            if id(inputs) not in self._sent:
-                self._sent[id(inputs)] = inputs, self._process.number()
-                request["inputs"] = dict(inputs)
-            request["given"] = self._sent[id(inputs)][1]
-            return float(self._ask(do="time", **request)["seconds"])
+            request: dict[str, Any] = {"program": self.number(), "times": times}
+            key = id(inputs), bound
+            if key in self._timers:
+                _, timer = self._timers[key]
+            else:
+                timer = self._process.number()
+                request |= {"inputs": dict(inputs), "bound": bound}
+            seconds = float(self._ask(do="time", timer=timer, **request)["seconds"])
+            self._timers[key] = inputs, timer
+            return seconds
 
         return timed
 

@@ -27,7 +27,7 @@ def test_ratio() -> None:
 
 def comparison(ratio: float, same: float) -> measuring.Comparison:
     gain, noise = (measuring.Ratio(value, value - 0.01, value + 0.01) for value in (ratio, same))
-    return measuring.Comparison(gain, noise, 1.0, ratio, 9)
+    return measuring.Comparison(gain, noise, 9)
 
 
 def test_a_gain_lies_below_what_equal_models_show() -> None:
@@ -47,7 +47,6 @@ def test_a_comparison_worked_by_hand(work_clock) -> None:
     backend = backends.backend("onnxruntime-disable")
     for seconds, num_pairs in ((0.1, 9), (0.95, 10), (1.95, 20)):
         comparison = measuring.Bench(short, feeds, backend).compare(long, seconds=seconds)
-        assert (comparison.first_ms, comparison.other_ms) == (pytest.approx(10), pytest.approx(80))
         assert dataclasses.astuple(comparison.ratio) == pytest.approx((8, 8, 8))
         assert dataclasses.astuple(comparison.same) == pytest.approx((1, 1, 1))
         assert comparison.num_pairs == num_pairs

@@ -17,7 +17,7 @@ from environments.tensor_graphs.search import Step, Visited
 
 def compared(ratio, low, high, same=(0.99, 1.01)):
     """A comparison of two models, and of two copies of one."""
-    return Comparison(Ratio(ratio, low, high), Ratio(1.0, *same), 1.0, ratio, 9)
+    return Comparison(Ratio(ratio, low, high), Ratio(1.0, *same), 9)
 
 
 def of_costs(*steps):

@@ -110,14 +110,20 @@ def likeliest(
         before = origin = cheapest
         hope = Hope(origin, patience)
         for match, state in guide.play(0, origin.state):
-            after = Visited(state, before, match)
-            record.count(after)
-            record.check()
+            after = _taken(record, before, match, state)
             yield before, after
             cheapest = min(cheapest, after, key=lambda visited: visited.cost_ms)
             if hope.is_lost(after):
                 return
             before = after
+
+
+def _taken(record: Record, before: Visited, match: Match, state: State) -> Visited:
+    """Count a step as an expansion; return its state with the path to it."""
+    after = Visited(state, before, match)
+    record.count(after)
+    record.check()
+    return after
 
 
 class Player(Guide, Protocol):
@@ -183,9 +189,7 @@ def _play(
     """Play an episode; return the cheapest graph known after it, and where the episode ended."""
     here, hope = origin, Hope(origin, _PATIENCE)
     for match, state in player.play(number, origin.state):
-        here = Visited(state, here, match)
-        record.count(here)
-        record.check()
+        here = _taken(record, here, match, state)
         is_new = here.cost_ms == cheapest.cost_ms and not cheapest.has_passed(state)
         if here.cost_ms < cheapest.cost_ms or is_new:
             cheapest = here
@@ -199,9 +203,7 @@ def _probe(
 ) -> tuple[Visited, Visited]:
     """Try single steps; return the cheapest graph known after it, and where to go on from."""
     for match, state in itertools.islice(player.probe(number, origin.state), _MAX_PROBED):
-        seen = Visited(state, origin, match)
-        record.count(seen)
-        record.check()
+        seen = _taken(record, origin, match, state)
         if seen.cost_ms < cheapest.cost_ms:
             return seen, seen
     return cheapest, origin
@@ -210,9 +212,7 @@ def _probe(
 def _descend(record: Record, player: Player, here: Visited) -> Visited:
     """Take the steps that are known to save something; return the cheapest graph met."""
     for match, state in player.descend(here.state):
-        after = Visited(state, here, match)
-        record.count(after)
-        record.check()
+        after = _taken(record, here, match, state)
         if after.cost_ms < here.cost_ms:
             here = after
     return here

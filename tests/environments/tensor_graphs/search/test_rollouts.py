@@ -138,24 +138,6 @@ def test_after_many_episodes_without_gain_it_probes_on_the_trail_and_descends_fr
     assert rules == {"over", "down"}
 
 
-@pytest.mark.parametrize(("gain_ms", "is_put_off"), [(1e-6, False), (0.1, True)])
-def test_gains_put_that_off_unless_they_are_tiny(gain_ms, is_put_off):
-    """Every fourth of 64 episodes gains. The model costs 10 ms."""
-    ended, descended = [], []
-
-    def play(number, start):
-        ended.append(number)
-        return itertools.islice(go(start, *["on"] * 99), int(number % 4 == 1))
-
-    def descend(start):
-        descended.append(ended[-1])
-        return ()
-
-    slope = flat([10.0 - gain_ms * number for number in range(40)])
-    follow(slope, Player(play, descend=descend), 64)
-    assert all(number % 4 == 1 for number in descended) is is_put_off
-
-
 def test_from_a_new_cheapest_graph_the_player_descends():
     """Its first step saves something; the second one begins where the first ends and does not."""
     costs = [10.0, 10.2, 9.0, 8.0, 8.1, 7.0]

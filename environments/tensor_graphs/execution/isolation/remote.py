@@ -35,16 +35,30 @@ _REFERENCE = model_process("onnx's reference implementation")
 
 @dataclasses.dataclass(frozen=True)
 class Isolated:
-    """A backend whose models are run by `own` in another process; by default all share one.
-
-    Its name, version, threads and whether it fuses are those of `own`.
-    """
+    """A backend whose models are run by `own` in another process; by default all share one."""
 
     own: Backend
     process: Process = _SHARED
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.own, name)
+    @property
+    def name(self) -> str:
+        """Name by which `backend` finds it."""
+        return self.own.name
+
+    @property
+    def version(self) -> str:
+        """Version of the library."""
+        return self.own.version
+
+    @property
+    def fuses(self) -> bool:
+        """Whether it may run several operators as one kernel."""
+        return self.own.fuses
+
+    @property
+    def threads(self) -> int:
+        """On how many threads it runs each operator."""
+        return self.own.threads
 
     def rewritten(self, model: Model) -> tuple[onnx.ModelProto, Backend] | None:
         """Return the model after the backend's optimisations; see `Backend.rewritten`."""

@@ -64,8 +64,6 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
     cost is not known yet, and those of whole models.
 
     Args:
-      sampler: draws the model of each episode.
-      settings: see `Settings`.
       rules: the rules that can be applied; by default those that come with the package.
       objective: gives the costs; by default they are measured with onnxruntime on this machine.
       seed: seed of the random generator that draws models and random steps.

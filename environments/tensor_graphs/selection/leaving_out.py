@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import tempfile
 import time
 from collections.abc import Collection
 from typing import NamedTuple
@@ -65,7 +66,6 @@ class LeavingOut:
         self, selector: Selector, directory: pathlib.Path, below: Backend | None = None
     ) -> None:
         self._selector, self._directory, self._below = selector, directory, below
-        self._round = 0
 
     def run(self, selection: Selection) -> tuple[Selection, Account]:
         """Leave out groups until none measures slower, or the time is over.
@@ -135,9 +135,7 @@ class LeavingOut:
         selector, on = self._selector, self._selector.levels[0]
         selector.on_progress(f"measuring without {group.rules[0]}")
         visited = replay_without(account.candidate.visited, group.states)
-        directory = self._directory / f"without-{self._round}"
-        self._round += 1
-        directory.mkdir()
+        directory = pathlib.Path(tempfile.mkdtemp(prefix="without-", dir=self._directory))
         trials = selector.trials
         (candidate,) = verify(
             selector.reference, [visited], trials.compared, directory, on, below=self._below

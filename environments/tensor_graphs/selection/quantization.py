@@ -74,8 +74,6 @@ class Attempt:
     Attributes:
       kind: one of KINDS.
       nodes: names of the nodes that are quantised.
-      path: its file.
-      judgement: how far its outputs lie from the model's.
       over_float: its time over that of the float model; None if it was not measured.
     """
 

@@ -101,9 +101,6 @@ class Selector:
     """Measures candidates against one original model: all shortly, then the fastest at length.
 
     Attributes:
-      original: the model's file.
-      reference: runs the model.
-      trials: the inputs to measure on.
       levels: the backend at its levels of optimisation, the full one first.
       seconds: wall time of a final measurement; the others take a tenth of it.
       on_progress: is told what is being measured.

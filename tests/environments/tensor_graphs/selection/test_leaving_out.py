@@ -21,7 +21,7 @@ from environments.tensor_graphs.selection.leaving_out import LeavingOut, replay_
 from environments.tensor_graphs.selection.selection import Selection, Selector
 from tests.environments.tensor_graphs.execution.models import parsed
 from tests.environments.tensor_graphs.search.fakes import ops_of
-from tests.environments.tensor_graphs.selection.fakes import compared
+from tests.environments.tensor_graphs.selection.fakes import bench_of, compared
 from tests.environments.tensor_graphs.small_models import write
 
 ON = backend()
@@ -103,25 +103,22 @@ def test_a_step_after_the_one_left_out_applies_where_that_was(path):
     assert ops_of(end.state.graph) == ["Relu", "Sub", "Neg", "Neg", "Abs"]
 
 
-class CountingBench:
-    """Stands in for `Bench`: each operator of a file takes as long, so six take 1.0, three 0.5.
+# How long a number of operators takes, where that is not as long as it should be.
+ASYMMETRIC: dict[int, float] = {}
 
-    Attributes:
-      asymmetric: a ratio for each number of operators that is not as long as it should be.
-    """
 
-    asymmetric: dict[int, float] = {}
+def length(file):
+    """Each operator of a file takes as long, so six take 1.0, three 0.5."""
+    number = len(onnx.load(file).graph.node)
+    return ASYMMETRIC.get(number, number)
 
-    def __init__(self, first, *_):
-        self.first = self.length(first)
 
-    def length(self, file):
-        number = len(onnx.load(file).graph.node)
-        return self.asymmetric.get(number, number)
+def compare(bench, model, **_):
+    ratio = length(model) / length(bench.first)
+    return compared(ratio, ratio - 0.001, ratio + 0.001)
 
-    def compare(self, model, **_):
-        ratio = self.length(model) / self.first
-        return compared(ratio, ratio - 0.001, ratio + 0.001)
+
+CountingBench = bench_of(compare)
 
 
 def leave_out(path, visited, tmp_path, monkeypatch):
@@ -158,7 +155,7 @@ def test_what_a_later_step_needs_is_kept(path, tmp_path, monkeypatch):
 
     Let 5 operators take as long as 7: `subtracted` measures slower, but the others need it.
     """
-    monkeypatch.setattr(CountingBench, "asymmetric", {5: 7})
+    monkeypatch.setitem(ASYMMETRIC, 5, 7)
     visited = walk(path, "subtracted", "negative_twice")
     before, selection, account = leave_out(path, visited, tmp_path, monkeypatch)
     assert selection is before and account.left_out == ()
@@ -178,7 +175,7 @@ def test_what_is_left_must_be_as_fast(path, tmp_path, monkeypatch):
     # 5 operators, 0.833 of the time: what is left is said to take 0.7.
     _, selection, account = leave_out(path, visited, tmp_path, monkeypatch)
     assert account.left_out and selection.measurement.fully_optimised.ratio.value == 0.7
-    monkeypatch.setattr(CountingBench, "asymmetric", {5: 3.1})
+    monkeypatch.setitem(ASYMMETRIC, 5, 3.1)
     # Now 0.517: the detour is kept, though it measured slower on the way.
     before, selection, account = leave_out(path, visited, tmp_path / "again", monkeypatch)
     assert selection is before

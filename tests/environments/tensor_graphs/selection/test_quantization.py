@@ -27,7 +27,7 @@ def test_errors_are_those_of_all_samples():
     assert Samples([{}], expected[:1]).judge([{"y": np.array([[np.nan, 4.0]])}]).error == np.inf
 
 
-def of_int8(path, **_):
+def of_int8(_, path, **__):
     """Each operator of int8 saves 5%."""
     counts = collections.Counter(node.op_type for node in onnx.load(path).graph.node)
     ratio = 0.95 ** (counts["MatMulInteger"] + counts["QuantizeLinear"])

@@ -113,15 +113,12 @@ def test_what_a_gain_is(full, best, elsewhere, is_gain):
 def test_a_gain_on_several_threads_is_slower_on_one_too(adapted, tmp_path, monkeypatch):
     """The stand-in is 10% faster on several threads, and 10% slower on one."""
 
-    class OfThreads:
-        def __init__(self, model, inputs, on, program=None):
-            self.ratio = 0.9 if on.threads > 1 else 1.1
-
-        def compare(self, *_, **__):
-            return compared(self.ratio, self.ratio - 0.02, self.ratio + 0.02)
+    def compare(bench, *_, **__):
+        ratio = 0.9 if bench.on.threads > 1 else 1.1
+        return compared(ratio, ratio - 0.02, ratio + 0.02)
 
     path, best = adapted
-    monkeypatch.setattr(selection, "Bench", OfThreads)
+    monkeypatch.setattr(selection, "Bench", bench_of(compare))
     candidates = verified(path, worth_measuring(best)[:1], OF_ADAPTER, tmp_path)
     for single, is_gain in ((None, True), (backend(), False)):
         several = [backend("onnxruntime", 2)]
@@ -157,7 +154,7 @@ def test_the_final_measurement_begins_with_what_is_surely_faster(tmp_path, monke
     ]
     measured = []
 
-    def compare(model, **_):
+    def compare(_, model, **__):
         measured.append(model.name)
         return compared(0.95, 0.94, 0.96)
 

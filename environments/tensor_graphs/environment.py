@@ -227,7 +227,6 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
         return self._begin(self._after_random_steps(model))
 
     def _after_random_steps(self, model: Model) -> Episode:
-        """Begin an episode some random steps away from a model."""
         if not self._settings.random_steps:
             return self.episodes.begin(model)
         state, taken = self.episodes.view(model).state, 0

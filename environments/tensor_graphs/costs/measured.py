@@ -184,7 +184,6 @@ class MeasuredObjective:
         return None
 
     def _feeds(self, part: onnx.ModelProto, types: Mapping[str, TensorType]) -> Arrays:
-        """Draw random inputs for a part of a graph."""
         shapes = tuple(
             (name, tuple(max(1, self.sizes.value(size)) for size in kind.shape))
             for name, kind in types.items()

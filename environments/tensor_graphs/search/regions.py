@@ -240,7 +240,6 @@ class _Regions:
         return self._improve_from(signatures, starts, _RETURN_EFFORT, change_at_once_ms)
 
     def _apply(self, here: Visited, match: Match, key: Key) -> Visited:
-        """Apply a match, and remember what that changes of the cost."""
         child = self.record.expand(here, match)
         self.changes_ms[key] = child.cost_ms - here.cost_ms
         return child

@@ -22,7 +22,7 @@ from environments.tensor_graphs.model import Model
 from environments.tensor_graphs.observation.observation import without_list
 from environments.tensor_graphs.observation.tracking import BYTES, FLOPS, KERNELS
 from environments.tensor_graphs.rewards import Figures, MeasureFn
-from environments.tensor_graphs.rewriting.engine import Engine, State
+from environments.tensor_graphs.rewriting.engine import Engine, Objective, State
 from environments.tensor_graphs.rules import files as rule_files
 from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.settings import Settings
@@ -81,7 +81,7 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
         sampler: ContextSampler[Model],
         settings: Settings | None = None,
         rules: Sequence[Rule] | None = None,
-        objective: objectives.Objective | None = None,
+        objective: Objective | None = None,
         seed: int = 0,
         measure_fn: MeasureFn | None = None,
     ) -> None:

@@ -76,7 +76,7 @@ SYSTEM_ARROWS: Mapping[str, Mapping[str, frozenset[str]]] = {
         "environment": _REWRITING
         | _COSTS
         | {"episode", "model", "observation", "rewards", "rules.files", "settings"},
-        "factory": frozenset({"costs", "environment", "model", "settings"}),
+        "factory": frozenset({"costs", "environment", "model", "rewriting", "settings"}),
         "selection": _REWRITING | _COSTS | {"rules.library", "search"},
     },
 }

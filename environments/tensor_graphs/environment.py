@@ -22,7 +22,7 @@ from environments.tensor_graphs.model import Model
 from environments.tensor_graphs.observation.observation import without_list
 from environments.tensor_graphs.observation.tracking import BYTES, FLOPS, KERNELS
 from environments.tensor_graphs.rewards import Figures, MeasureFn
-from environments.tensor_graphs.rewriting.engine import Engine, State
+from environments.tensor_graphs.rewriting.engine import Engine, Objective, State
 from environments.tensor_graphs.rules import files as rule_files
 from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.settings import Settings
@@ -64,8 +64,6 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
     cost is not known yet, and those of whole models.
 
     Args:
-      sampler: draws the model of each episode.
-      settings: see `Settings`.
       rules: the rules that can be applied; by default those that come with the package.
       objective: gives the costs; by default they are measured with onnxruntime on this machine.
       seed: seed of the random generator that draws models and random steps.
@@ -83,7 +81,7 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
         sampler: ContextSampler[Model],
         settings: Settings | None = None,
         rules: Sequence[Rule] | None = None,
-        objective: objectives.Objective | None = None,
+        objective: Objective | None = None,
         seed: int = 0,
         measure_fn: MeasureFn | None = None,
     ) -> None:
@@ -229,7 +227,6 @@ class TensorGraphEnvironment(py_environment.PyEnvironment):
         return self._begin(self._after_random_steps(model))
 
     def _after_random_steps(self, model: Model) -> Episode:
-        """Begin an episode some random steps away from a model."""
         if not self._settings.random_steps:
             return self.episodes.begin(model)
         state, taken = self.episodes.view(model).state, 0

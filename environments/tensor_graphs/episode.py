@@ -15,8 +15,7 @@ from environments.graph_observation import Arrays
 from environments.tensor_graphs.execution.sizes import NONE_OPEN, Sizes
 from environments.tensor_graphs.model import Model
 from environments.tensor_graphs.observation.observation import Observer, without_list
-from environments.tensor_graphs.observation.tracking import Tracker
-from environments.tensor_graphs.observation.view import View
+from environments.tensor_graphs.observation.tracking import Tracker, View
 from environments.tensor_graphs.rewriting.engine import Engine, State
 from environments.tensor_graphs.rewriting.matching import Match
 from environments.tensor_graphs.rules.language.rule import Rule
@@ -31,10 +30,8 @@ class Episode:
 
     Attributes:
       view: the current state, with the data that its observation is made from.
-      best: the cheapest state so far.
       trail: the matches that were applied, in order.
       num_steps, num_invalid: number of steps, and of those with an action that is not allowed.
-      is_over: whether it has ended.
       words: what the last step did, in words.
       observation: what a policy sees now; see `observation`.
       allowed: bool [R + 1, S], which locations of each rule, and of NO-OP, are allowed.
@@ -109,7 +106,6 @@ class Episodes:
 
     Attributes:
       rules: the rules; actions number them in this order.
-      observer: makes the observations.
     """
 
     def __init__(self, engine: Engine, settings: Settings) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 
 from environments.contexts import Named
 from environments.errors import UserError
-from environments.tensor_graphs.costs.objectives import Objective, make_objective
+from environments.tensor_graphs.costs.objectives import make_objective
 from environments.tensor_graphs.environment import TensorGraphEnvironment
 from environments.tensor_graphs.model import Model
+from environments.tensor_graphs.rewriting.engine import Objective
 from environments.tensor_graphs.settings import SIZES, Settings
 
 # A stock network has an output for each action: so there are not many more than at first.

@@ -58,11 +58,13 @@ class Saturation:
 
     Attributes:
       is_complete: whether no rule finds anything new.
-      view: the latest snapshot.
     """
 
     def __init__(self, graph: Graph, rules: Sequence[Rule]) -> None:
         """Begin with a graph, whose operations are the first members of the classes."""
+        # Whoever asks for no bound need not wait for SciPy.
+        from scipy.cluster.hierarchy import DisjointSet
+
         self.is_complete = False
         opset = getattr(graph.header, "opset", 0)
         self._rules = [_Rule(rule, opset) for rule in rules]
@@ -70,7 +72,7 @@ class Saturation:
         self._nodes: dict[int, Node] = {}
         self._done: set[Any] = set()
         self._constants = Constants()
-        self._parents: dict[Ref, Ref] = {}
+        self._classes = DisjointSet()
         self._merged: dict[int, frozenset[Ref]] = {}
         for number in graph.order():
             self._add(number)
@@ -79,9 +81,7 @@ class Saturation:
     def grow(self, max_nodes: int, deadline_s: float) -> None:
         """Apply all rules, round by round, until they find nothing new.
 
-        Args:
-          max_nodes: stop at more operations than this.
-          deadline_s: the time.monotonic() at which to stop.
+        Stop at more than `max_nodes` operations, or at the time.monotonic() `deadline_s`.
         """
         while not self.is_complete:
             has_grown = False
@@ -129,33 +129,18 @@ class Saturation:
         for old, place in zip(match.replaced, plan.results, strict=True):
             new = _at(refs, place, plan.num_variables)
             if self.view.names.get(new) != old:
-                self._unite(old, new)
+                self._classes.merge(old, new)
                 is_new = True
         return is_new
 
     def _add(self, number: int) -> None:
         if number not in self._nodes:
             node = self._nodes[number] = self._edit.nodes[number]
+            for ref in outputs_of(number, node):
+                self._classes.add(ref)
             if self._edit.is_constant(number):
                 for ref, twin in self._constants.twins(number, node):
-                    self._unite(ref, twin)
-
-    def _root(self, ref: Ref) -> Ref:
-        """Return what stands for a tensor's class until classes are united."""
-        root = ref
-        while root in self._parents:
-            root = self._parents[root]
-        if root != ref:
-            self._parents[ref] = root
-        return root
-
-    def _unite(self, first: Ref, second: Ref) -> bool:
-        """Declare two tensors equal; return whether that is new."""
-        first, second = self._root(first), self._root(second)
-        if first == second:
-            return False
-        self._parents[first] = second
-        return True
+                    self._classes.merge(ref, twin)
 
     def _firsts(self) -> dict[int, int]:
         """Unite what equal operations give; map each operation to the first that is equal.
@@ -167,11 +152,11 @@ class Saturation:
             first_of: dict[Any, int] = {}
             has_changed = False
             for number, node in self._nodes.items():
-                inputs = [None if ref is None else self._root(ref) for ref in node.inputs]
+                inputs = [None if ref is None else self._classes[ref] for ref in node.inputs]
                 first = first_of.setdefault((node.op, node.attributes, *inputs), number)
                 firsts[number] = first
                 for ref in outputs_of(number, node):
-                    has_changed |= self._unite(ref, Ref(first, ref.output))
+                    has_changed |= self._classes.merge(ref, Ref(first, ref.output))
             if not has_changed:
                 return firsts
 
@@ -180,7 +165,7 @@ class Saturation:
         members: dict[Ref, list[Ref]] = {}
         for number, node in self._nodes.items():
             for ref in outputs_of(number, node):
-                members.setdefault(self._root(ref), []).append(ref)
+                members.setdefault(self._classes[ref], []).append(ref)
         names: dict[Ref, Ref] = {}
         for refs in members.values():
             name = min(refs, key=lambda ref: (not self._edit.is_constant(ref.node), ref))

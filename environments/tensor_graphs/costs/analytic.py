@@ -33,20 +33,12 @@ class AnalyticObjective:
     An operator takes a fixed time to start. Then it takes as long as its floating-point operations
     or its bytes, whichever take longer. The default speeds are those of one core of a current
     server. They are the same on every machine, so that results from different machines compare.
-
-    Attributes:
-      flops_per_ms: floating-point operations per millisecond.
-      bytes_per_ms: bytes read or written per millisecond.
-      start_ms: time to start an operator.
-      sizes: the sizes that models leave open.
-      name: "analytic".
     """
 
     flops_per_ms: float = 1e8
     bytes_per_ms: float = 1.5e7
     start_ms: float = 0.002
     sizes: Sizes = NONE_OPEN
-    name: str = "analytic"
 
     def node_cost_ms(self, graph: Graph, number: int) -> float:
         """Return the cost of a node in ms; 0 for an Input, or if it depends on constants alone."""

@@ -51,11 +51,7 @@ _MOST_STEPS = 12
 
 
 class Groups:
-    """The groups of one graph, worked out when they are asked for.
-
-    Attributes:
-      graph: the graph that the groups belong to.
-    """
+    """The groups of one graph, worked out when they are asked for."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph

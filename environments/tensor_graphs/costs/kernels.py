@@ -31,7 +31,6 @@ class Kernel:
     """A node of an optimised model, with the arrays that it works on.
 
     Attributes:
-      node: the node as onnxruntime wrote it.
       inputs: the arrays that it works on; None for one that is left out.
       is_weight: for each input, whether it is an initialiser.
       opsets: opset version of each operator domain.

@@ -56,9 +56,6 @@ class MeasuredObjective:
     """The measured costs of operators on this machine.
 
     Attributes:
-      name: name of the backend.
-      table: the costs measured so far.
-      sizes: the sizes that models leave open.
       num_measured: number of kernels or groups that this objective has measured itself.
       num_estimated: number of operators or groups whose cost was estimated by a formula, because
         the backend could not run them or the time for measuring was over.
@@ -73,7 +70,6 @@ class MeasuredObjective:
         With `fused`, operators that the backend may fuse are measured together. Without it, the
         cost of a node depends only on the node and the types of its inputs.
         """
-        self.name = backend.name
         self.table = table
         self.sizes = sizes
         self.num_measured = self.num_estimated = 0
@@ -188,7 +184,6 @@ class MeasuredObjective:
         return None
 
     def _feeds(self, part: onnx.ModelProto, types: Mapping[str, TensorType]) -> Arrays:
-        """Draw random inputs for a part of a graph."""
         shapes = tuple(
             (name, tuple(max(1, self.sizes.value(size)) for size in kind.shape))
             for name, kind in types.items()

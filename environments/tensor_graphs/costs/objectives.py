@@ -7,40 +7,20 @@ analytic   worked out from operations and bytes; the same on every machine; see 
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.costs.measured import MeasuredObjective
 from environments.tensor_graphs.costs.table import table_of
 from environments.tensor_graphs.execution import backends
 from environments.tensor_graphs.execution.isolation import remote
 from environments.tensor_graphs.execution.sizes import NONE_OPEN, Sizes
-from environments.tensor_graphs.graph.graph import Graph
 
 NAMES = ("analytic", *backends.NAMES)
 """The names of all objectives; what some of them need may not be installed."""
 
 
-class Objective(Protocol):
-    """Gives each node of a graph a cost; the cost of the graph is their sum.
-
-    An objective may also have a method `affected(before, after, change)`. It returns the nodes of
-    the graph `after` that the edit added, or whose cost it may have changed. Without this method,
-    these are the new nodes, the rewired nodes, and the users of nodes that have become constant.
-    And it may have `sizes`, at which it takes those that the model leaves open.
-    """
-
-    @property
-    def name(self) -> str:
-        """The name by which `make_objective` makes it."""
-
-    def node_cost_ms(self, graph: Graph, number: int) -> float:
-        """Return the cost of a node in ms; 0 for an Input, or if it depends on constants alone."""
-
-
 def make_objective(
     name: str = "onnxruntime", sizes: Sizes = NONE_OPEN, threads: int = 1
-) -> Objective:
+) -> AnalyticObjective | MeasuredObjective:
     """Make the objective of one of NAMES, at the sizes that models leave open.
 
     What is measured runs on so many threads.

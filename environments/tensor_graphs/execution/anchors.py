@@ -92,8 +92,6 @@ def anchors(precise: Precise, sizes: Sizes) -> list[Anchors]:
 
 
 class _Tracer:
-    """Traces constants back to the inputs of a model."""
-
     def __init__(self, precise: Precise, sizes: Sizes) -> None:
         self._precise, self._sizes = precise, sizes
         self._graph = precise.graph

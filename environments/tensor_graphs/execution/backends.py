@@ -50,10 +50,8 @@ class Program(Protocol):
     def timer(self, inputs: Arrays, *, bound: bool = False) -> Timer:
         """Return a function that runs the model on these inputs, and says how long that takes.
 
-        Args:
-          inputs: the inputs.
-          bound: whether neither inputs nor outputs are copied for each run. A user's program copies
-            them, so the others compare whole models, and these compare operators.
+        If it is `bound`, neither inputs nor outputs are copied for each run. A user's program
+        copies them, so the others compare whole models, and these compare operators.
         """
 
 

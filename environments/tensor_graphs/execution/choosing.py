@@ -48,7 +48,6 @@ class Choice:
 
     Attributes:
       points: the combinations of sizes to measure at; the first one leads the search.
-      chosen: names of the sizes that were not given.
       optional: those of the points with half and double of these, which may be left out for want
         of time.
     """
@@ -69,13 +68,8 @@ def choose(
 ) -> Choice:
     """Choose the sizes of a model.
 
-    Args:
-      sizes: what the model leaves open.
-      requested: the numbers that the user gives; may be some of them.
-      why_not: runs the model.
-      model: its name, for messages.
-      own: the sizes of the user's own inputs.
-      hints: further numbers to try, such as the sizes of the model's weights.
+    The user may give the numbers of some sizes, and has own inputs of some. Hints are further
+    numbers to try, such as the sizes of the model's weights; the model's name is for messages.
 
     Raises:
       UserError: no open size has a given name, or the model does not run at given sizes.

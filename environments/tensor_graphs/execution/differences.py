@@ -34,7 +34,6 @@ class Difference:
     """How one output differs between two models.
 
     Attributes:
-      output: name of the output.
       relative_error: its relative error, as the module defines it; inf if the two are not
         comparable.
       tolerance: largest relative error that its type allows.

@@ -25,11 +25,7 @@ Run = tuple[Mapping[str, int], Arrays]
 
 
 def run_exposed(graph: Graph, refs: Sequence[Ref], inputs: Arrays, on: Backend) -> list[Any] | None:
-    """Run a model with inner values as outputs too.
-
-    Returns:
-      The values; None if the model does not run like that.
-    """
+    """Return inner values of a run; None if the model does not run with them as outputs too."""
     names = [f"tfrl_inner_{number}" for number in range(len(refs))]
     edit = graph.edit()
     edit.set_outputs([*graph.outputs, *refs], [*graph.output_names, *names])
@@ -63,12 +59,7 @@ def learned_types(graph: Graph, runs: Sequence[Run], on: Backend) -> list[onnx.V
     """Return the types of the values `of_unknown_type`, as `onnx_io.read` takes them.
 
     A size that is the same in all runs is taken for fixed, and one that always has the number of an
-    open size for that.
-
-    Args:
-      graph: the model as it was read from its file.
-      runs: what to run it on. Each open size must differ between two of them.
-      on: runs it.
+    open size for that. So each open size must differ between two of the runs.
     """
     refs = of_unknown_type(graph)
     assert graph.header is not None

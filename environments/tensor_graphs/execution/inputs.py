@@ -200,10 +200,7 @@ def _known_integers(model: onnx.ModelProto) -> tuple[dict[str, int], dict[str, l
 
 def _bounds(model: onnx.ModelProto) -> dict[str, int]:
     """Return the smallest size that each value indexes, by the value's name."""
-    sizes = {weight.name: tuple(weight.dims) for weight in model.graph.initializer}
-    for node in model.graph.node:
-        if node.op_type == "Constant":
-            sizes.update((node.output[0], tuple(attribute.t.dims)) for attribute in node.attribute)
+    sizes = {name: tuple(tensor.dims) for name, tensor in _constants(model).items()}
     for value in (*model.graph.value_info, *model.graph.input):
         dimensions = value.type.tensor_type.shape.dim
         sizes.setdefault(value.name, tuple(size.dim_value for size in dimensions))
@@ -224,17 +221,9 @@ def _bounds(model: onnx.ModelProto) -> dict[str, int]:
 
 def _compared(model: onnx.ModelProto) -> dict[str, list[int]]:
     """Return the integers that each value is compared with, by the value's name."""
-    nodes = [*_nodes(model.graph)]
-    constants = {weight.name: weight for weight in model.graph.initializer}
-    for node in nodes:
-        if node.op_type == "Constant":
-            constants.update(
-                (node.output[0], attribute.t)
-                for attribute in node.attribute
-                if attribute.HasField("t")
-            )
+    constants = _constants(model)
     integers: dict[str, list[int]] = {}
-    for node in reversed(nodes):
+    for node in reversed([*_nodes(model.graph)]):
         if node.op_type in _COMPARING:
             for name, constant in (node.input, reversed(node.input)):
                 if constant in constants and name not in constants:
@@ -243,6 +232,16 @@ def _compared(model: onnx.ModelProto) -> dict[str, list[int]]:
             for output in node.output:
                 integers.setdefault(node.input[0], []).extend(integers.get(output, ()))
     return {name: [*dict.fromkeys(numbers)] for name, numbers in integers.items() if numbers}
+
+
+def _constants(model: onnx.ModelProto) -> dict[str, onnx.TensorProto]:
+    """Return the weights of a model, and what its Constant nodes hold, by name."""
+    constants = {weight.name: weight for weight in model.graph.initializer}
+    for node in _nodes(model.graph):
+        if node.op_type == "Constant":
+            tensors = (attribute.t for attribute in node.attribute if attribute.HasField("t"))
+            constants.update((node.output[0], tensor) for tensor in tensors)
+    return constants
 
 
 def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:

@@ -72,14 +72,11 @@ class Comparison:
       ratio: the other model's time divided by the first's, the mean of both copies; below 1, the
         other is faster.
       same: the same ratio for a copy of the first model (A/A), which should be 1.
-      first_ms, other_ms: median time of one run of each.
       num_pairs: number of pairs of blocks that were measured.
     """
 
     ratio: Ratio
     same: Ratio
-    first_ms: float
-    other_ms: float
     num_pairs: int
 
     @property
@@ -222,13 +219,7 @@ def _comparison_of(turns: Sequence[Turn]) -> Comparison:
     first_s, second_s, same_s = zip(*turns, strict=True)
     # Both copies are the first model, and one of them may have a bad place in memory.
     both_s = [math.sqrt(first * same) for first, _, same in turns]
-    return Comparison(
-        ratio=ratio_of(both_s, second_s),
-        same=ratio_of(first_s, same_s),
-        first_ms=1e3 * statistics.median(first_s),
-        other_ms=1e3 * statistics.median(second_s),
-        num_pairs=len(turns),
-    )
+    return Comparison(ratio_of(both_s, second_s), ratio_of(first_s, same_s), len(turns))
 
 
 def size_bytes(model: Model) -> int:

@@ -49,11 +49,7 @@ class ImpreciseError(Exception):
 
 
 class Precise:
-    """A model whose outputs are computed in float64.
-
-    Attributes:
-      graph: its graph, as it was read.
-    """
+    """A model whose outputs are computed in float64."""
 
     def __init__(self, graph: Graph) -> None:
         """Remember the graph; nothing is computed yet."""
@@ -156,9 +152,7 @@ class Precise:
 class _Kernel:
     """An operator that is run alone, by the first of several ways, the most exact first, that work.
 
-    Args:
-      operator: its name.
-      makers: each prepares to run it in another way.
+    Each of the makers prepares to run it in another way.
     """
 
     def __init__(self, operator: str, makers: list[Callable[[], _Run]]) -> None:
@@ -178,23 +172,15 @@ class _Kernel:
 
 
 class Budgeted:
-    """A model in float64 that takes a certain time, for however many inputs.
-
-    Args:
-      precise: the model.
-      seconds: once it has taken so many, it computes no further outputs.
-
-    Attributes:
-      spent_s: how many it has taken so far.
-    """
+    """A model in float64 that computes no further outputs once it has taken some seconds."""
 
     def __init__(self, precise: Precise, seconds: float) -> None:
-        self._precise, self._seconds = precise, seconds
+        self._precise, self.seconds = precise, seconds
         self.spent_s = 0.0
 
     def run(self, inputs: Arrays) -> dict[str, np.ndarray] | None:
         """Return the outputs; None if they cannot be computed, or not in time."""
-        if self.spent_s > self._seconds:
+        if self.spent_s > self.seconds:
             return None
         began_s = time.monotonic()
         try:

@@ -21,15 +21,18 @@ from __future__ import annotations
 
 import contextlib
 import statistics
-from collections.abc import Iterable, Iterator, Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import onnx
 
 from environments.errors import UserError
-from environments.tensor_graphs.execution.backends import Arrays, Program
+from environments.isolation.process import Process
+from environments.tensor_graphs.execution.backends import Arrays, Model, Program
 from environments.tensor_graphs.execution.differences import compare_outputs
-from environments.tensor_graphs.execution.isolation.ahead import Ahead
+from environments.tensor_graphs.execution.isolation.remote import content_of, model_process
 from environments.tensor_graphs.execution.precise import Budgeted, Precise
 
 _FACTOR, _FACTOR_OF_FEW = 10.0, 100.0
@@ -134,7 +137,7 @@ class Reference:
         """
         self.program = program
         self._precise = None if precise is None else Budgeted(precise, exact_s)
-        self._ahead: Ahead | None = None
+        self._ahead: tuple[Sequence[Arrays], Process, threading.Thread] | None = None
         # The inputs are kept too, so that no others can get their id.
         self._outputs: dict[int, tuple[Arrays, dict[str, Any]]] = {}
         self._runs_s: dict[int, float] = {}
@@ -182,19 +185,39 @@ class Reference:
             self._exact[id(inputs)] = None if precise is None else precise.run(inputs)
         return self._exact[id(inputs)]
 
-    def expect(self, ahead: Ahead) -> None:
-        """Take outputs in float64 from another process, as soon as the first of them is needed."""
-        self._ahead = ahead
+    def compute_ahead(
+        self, model: Model, learned: Sequence[onnx.ValueInfoProto], trials: Sequence[Arrays]
+    ) -> None:
+        """Have another process compute outputs in float64, until the first of them is needed.
+
+        For a large model they take seconds, and they do not depend on candidates. `learned` are
+        types of values that no inference knows (`onnx_io.read`).
+        """
+        assert self._precise is not None
+        process = model_process()
+        request = {
+            "do": "exact",
+            "model": content_of(model),
+            "learned": [value.SerializeToString() for value in learned],
+            "trials": [dict(inputs) for inputs in trials],
+            "seconds": self._precise.seconds,
+        }
+        # Large inputs are taken only once the process is up, which takes a while.
+        sending = threading.Thread(target=_send, args=(process, request), daemon=True)
+        sending.start()
+        self._ahead = trials, process, sending
 
     def _collect(self) -> None:
         if self._precise is None or self._ahead is None:
             return
-        ahead, self._ahead = self._ahead, None
+        (trials, process, sending), self._ahead = self._ahead, None
         # What that process cannot say is computed here.
-        with contextlib.suppress(UserError):
-            outputs, spent_s = ahead.collect()
-            self._precise.spent_s += spent_s
-            for inputs, values in zip(ahead.trials, outputs, strict=True):
+        with contextlib.suppress(UserError), contextlib.ExitStack() as stack:
+            stack.callback(process.kill)
+            sending.join()
+            answer = process.answer()
+            self._precise.spent_s += answer["seconds"]
+            for inputs, values in zip(trials, answer["outputs"], strict=True):
                 self.run(inputs)
                 self._exact[id(inputs)] = values
 
@@ -236,6 +259,12 @@ class Reference:
                     f"its error in float64 is {error:.1e}, the model's own {own_error:.1e}"
                 )
         return reasons
+
+
+def _send(process: Process, request: Mapping[str, Any]) -> None:
+    # Who waits for the answer meets the error too.
+    with contextlib.suppress(UserError):
+        process.send(**request)
 
 
 def _is_judged(own: Any, exact: np.ndarray) -> bool:

@@ -94,13 +94,8 @@ def make_trials(
 ) -> Trials:
     """Make trials at some sizes; inputs of the user's own come last, and are measured on.
 
-    Args:
-      model: the model; its weights are not read.
-      reference: runs it.
-      points: the combinations of sizes; the first one leads the search.
-      own: the user's inputs.
-      precise: the model in float64; it tells which inputs are special.
-      edges: sizes at which the model may run, to compare at too.
+    The model's weights are not read. The first of the points leads the search; edges are sizes at
+    which the model may run, to compare at too. The model in float64 tells which inputs are special.
 
     Raises:
       NoInputsError: none are given, and none can be drawn on which the model runs.
@@ -188,9 +183,9 @@ def _telling(
         try:
             runs = [reference.run(trial.inputs) for trial in trials[:2]]
             # If no output tells anything on two inputs, others of this kind are not worth a run.
-            if len(silent_outputs(runs)) < len(runs[0]):
+            if len(_silent_outputs(runs)) < len(runs[0]):
                 runs += [reference.run(trial.inputs) for trial in trials[2:]]
-            silent = silent_outputs(runs)
+            silent = _silent_outputs(runs)
             if len(silent) < len(runs[0]):
                 silent |= _rounded_outputs(reference, trials)
         except CrashError:
@@ -220,7 +215,7 @@ def _note(kind: str, why: str, silent: Sequence[str]) -> str:
     return note
 
 
-def silent_outputs(runs: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def _silent_outputs(runs: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return the outputs from which a wrong model could not be told, and why.
 
     The reasons, "not finite" or "constant", are by name of the output.

@@ -218,7 +218,6 @@ def edge_row(
 
 
 def _at(types: Iterable[TensorType | None], sizes: Sizes) -> Types:
-    """Return types with numbers for their open sizes."""
     return tuple(analytic.at(kind, sizes) for kind in types)
 
 

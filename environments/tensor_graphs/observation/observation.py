@@ -42,8 +42,7 @@ import numpy as np
 from environments.errors import UserError
 from environments.graph_observation import Arrays, GraphSpace
 from environments.tensor_graphs.observation import features
-from environments.tensor_graphs.observation.tracking import COST, ROOFLINE
-from environments.tensor_graphs.observation.view import View, part
+from environments.tensor_graphs.observation.tracking import COST, ROOFLINE, View, part
 from environments.tensor_graphs.operators.numbers import NUMBERS
 from environments.tensor_graphs.rules.language.expressions import Apply, Expression
 from environments.tensor_graphs.rules.language.rule import Rule
@@ -87,13 +86,7 @@ _NUM_TARGETS = 8
 
 
 class Observer:
-    """Makes observations of states.
-
-    Attributes:
-      settings: the sizes of the observations.
-      space: the features and sizes of the graph fields.
-      num_rules: R, the number of rules.
-    """
+    """Makes observations of states."""
 
     def __init__(self, rules: Sequence[Rule], settings: Settings) -> None:
         """Prepare to observe the states of an engine.
@@ -176,11 +169,7 @@ class Observer:
         costs_ms, (_, start_ms) = nodes.work[order, self._column], view.totals_ms(self._column)
         values[:, columns] = features.cost_columns(costs_ms, start_ms)
         arrays = self.space.pad(
-            values,
-            tracker.edges.values[edges],
-            ends[:, 0],
-            ends[:, 1],
-            self._globals(view, steps),
+            values, tracker.edges.values[edges], ends[:, 0], ends[:, 1], self._globals(view, steps)
         )
         of_rules = {"rule_ids": self._rule_ids, "rule_targets": self._rule_targets}
         return {**arrays, **self._allowed(view, rows), **of_rules}
@@ -201,30 +190,25 @@ class Observer:
 
         `rows` has the row of each node by its number; the last entry is the padding row.
         """
+        most, padding = self.settings.max_actions, self.settings.max_nodes
         counts = view.state.num_matches
         if len(counts) and counts.max() > self.settings.max_locations:
             self._check("max_locations", int(counts.max()), view)
         counts = np.minimum(counts, self.settings.max_locations)
         total = int(counts.sum()) + 1
-        if total > self.settings.max_actions:
+        if total > most:
             self._check("max_actions", total, view)
             before = np.cumsum(counts) - counts
-            counts = np.clip(self.settings.max_actions - 1 - before, 0, counts)
+            counts = np.clip(most - 1 - before, 0, counts)
             total = int(counts.sum()) + 1
         arrays = {
             "xfer_mask": np.append(counts > 0, True),
             "location_masks": self._locations < np.append(counts, np.int32(1))[:, np.newaxis],
-            "actions": np.zeros((self.settings.max_actions, 2), np.int32),
-            "action_mask": np.arange(self.settings.max_actions) < total,
-            "action_nodes": np.full(
-                (self.settings.max_actions, self._num_touched), self.settings.max_nodes, np.int32
-            ),
-            "action_inputs": np.full(
-                (self.settings.max_actions, self._num_inputs), self.settings.max_nodes, np.int32
-            ),
-            "action_features": np.zeros(
-                (self.settings.max_actions, len(features.MATCH_FEATURES)), np.float32
-            ),
+            "actions": np.zeros((most, 2), np.int32),
+            "action_mask": np.arange(most) < total,
+            "action_nodes": np.full((most, self._num_touched), padding, np.int32),
+            "action_inputs": np.full((most, self._num_inputs), padding, np.int32),
+            "action_features": np.zeros((most, len(features.MATCH_FEATURES)), np.float32),
         }
         arrays["actions"][:, 0] = self.num_rules
         present = np.flatnonzero(counts)

@@ -27,15 +27,17 @@ from environments.tensor_graphs.rules.language.rule import Rule
 _UNIT_MS = 2.0**-40
 
 
-class NodeCost(Protocol):
-    """The part of an objective that `Engine` needs; `objectives.Objective` provides it."""
+class Objective(Protocol):
+    """Gives each node of a graph a cost; the cost of the graph is their sum.
+
+    An objective may also have a method `affected(before, after, change)`. It returns the nodes of
+    the graph `after` that the edit added, or whose cost it may have changed. Without this method,
+    these are the new nodes, the rewired nodes, and the users of nodes that have become constant.
+    And it may have `sizes`, at which it takes those that the model leaves open.
+    """
 
     def node_cost_ms(self, graph: Graph, number: int) -> float:
-        """Return the cost in ms of a node that does not depend on constants alone.
-
-        If this cost depends on more than the node and the types of its inputs, the objective must
-        also have a method `affected(before, after, change)`; see `objectives.Objective`.
-        """
+        """Return the cost of a node in ms; 0 for an Input, or if it depends on constants alone."""
 
 
 class Engine:
@@ -46,7 +48,7 @@ class Engine:
     """
 
     def __init__(
-        self, rules: Sequence[Rule], objective: NodeCost, admits_fn: AdmitsFn = admits_all
+        self, rules: Sequence[Rule], objective: Objective, admits_fn: AdmitsFn = admits_all
     ) -> None:
         """Compile the rules, no two of which have the same name.
 
@@ -60,7 +62,7 @@ class Engine:
         self._compiled = compile_rules(self.rules, admits_fn)
         self._starts = Starts(self._compiled)
 
-    def with_objective(self, objective: NodeCost) -> Engine:
+    def with_objective(self, objective: Objective) -> Engine:
         """Return an engine with the same compiled rules and another objective."""
         engine = copy.copy(self)
         engine.objective = objective
@@ -114,7 +116,7 @@ class State:
         self._total = sum(costs.values())
         self.change, self.changed_costs_ms = change, changed_costs_ms
 
-    def with_objective(self, objective: NodeCost) -> State:
+    def with_objective(self, objective: Objective) -> State:
         """Return the state of the same graph, with the same matches, by another objective."""
         engine = self._engine.with_objective(objective)
         costs = _in_units(engine.costs_ms(self.graph, self.graph.nodes))

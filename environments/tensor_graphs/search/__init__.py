@@ -24,7 +24,6 @@ from typing import Any
 
 from environments.errors import UserError
 from environments.tensor_graphs.search.basic import beam, greedy, random_walk, taso
-from environments.tensor_graphs.search.episodes import Guide
 from environments.tensor_graphs.search.record import Record, replay
 from environments.tensor_graphs.search.regions import regions, removal
 from environments.tensor_graphs.search.results import (
@@ -39,7 +38,7 @@ from environments.tensor_graphs.search.results import (
     Step,
     Visited,
 )
-from environments.tensor_graphs.search.rollouts import Player, follow
+from environments.tensor_graphs.search.rollouts import follow
 
 __all__ = [
     "EXHAUSTED",
@@ -47,8 +46,6 @@ __all__ = [
     "METHODS",
     "OUT_OF_TIME",
     "Budget",
-    "Guide",
-    "Player",
     "Progress",
     "Result",
     "State",
@@ -78,15 +75,10 @@ def search(
     earlier: Progress | None = None,
     **settings: Any,
 ) -> Result:
-    """Search for the cheapest graph.
+    """Search by one of METHODS, whose function takes the settings.
 
-    Args:
-      start: the state where the search begins.
-      method: one of METHODS.
-      budget: when to end at the latest; no limit by default.
-      on_progress: called a few times a second.
-      earlier: how far an earlier search from the same start has come; this one goes on from there.
-      **settings: arguments of the method's function.
+    `on_progress` is called a few times a second. `earlier` says how far an earlier search from the
+    same start has come; this one goes on from there.
 
     Returns:
       The cheapest graph found, also if the budget was spent or Ctrl-C was pressed.

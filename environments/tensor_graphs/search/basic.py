@@ -12,6 +12,7 @@ from environments.tensor_graphs.rewriting.matching import Match
 from environments.tensor_graphs.search.record import Record
 from environments.tensor_graphs.search.results import Visited
 
+_ALPHA = 1.05
 _BEAM_WIDTH, _BEAM_PATIENCE = 8, 4
 _NUM_WALKS, _NUM_STEPS = 10, 50
 
@@ -30,7 +31,7 @@ def greedy(record: Record) -> None:
         here = cheapest
 
 
-def taso(record: Record, alpha: float = 1.05) -> None:
+def taso(record: Record) -> None:
     """Search by cost-based backtracking: Algorithm 1 of the thesis (2.1.1), as TASO implements it.
 
     TASO's implementation adds two things to the printed algorithm. It skips graphs that it has
@@ -38,10 +39,6 @@ def taso(record: Record, alpha: float = 1.05) -> None:
     with more than twice the nodes of the first one. (It also ends after 1,000 graphs; here only the
     budget ends the search.) The printed S_i(G) is one graph; here, as in TASO, a rule makes one at
     each place where it matches.
-
-    Args:
-      record: see the module.
-      alpha: the search goes on from graphs that cost less than this many times the best one.
     """
     start = record.best
     max_nodes = 2 * len(start.state.graph.nodes)
@@ -57,7 +54,7 @@ def taso(record: Record, alpha: float = 1.05) -> None:
             if len(child.state.graph.nodes) > max_nodes or not record.is_new(child.state):
                 continue
             record.count(child)
-            if child.cost_ms < alpha * record.best.cost_ms:
+            if child.cost_ms < _ALPHA * record.best.cost_ms:
                 heapq.heappush(queue, (*_order(child), here, match))
 
 

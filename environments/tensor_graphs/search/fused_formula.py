@@ -46,9 +46,6 @@ class FusedFormula:
 
     Without that, a search takes a scale out of a Gelu to save a product, and the backend, which no
     longer recognises what is left, runs four operators instead of one.
-
-    Attributes:
-      name, sizes: those of the formula.
     """
 
     def __init__(
@@ -63,7 +60,7 @@ class FusedFormula:
         """
         self._formula = formula
         self._slowness_of_op = slowness or {}
-        self.name, self.sizes = formula.name, formula.sizes
+        self.sizes = formula.sizes
         self._slowness = {chain.rule.name: chain.slowness for chain in chains}
         self._compiled = compile_rules([chain.rule for chain in chains])
         self._starts = Starts(self._compiled)

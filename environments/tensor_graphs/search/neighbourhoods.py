@@ -34,10 +34,9 @@ def rules_that_lost_matches(visited: Visited) -> dict[str, Visited]:
 
 
 def changed_since(origin: Visited, here: Visited) -> tuple[set[int], set[int]]:
-    """Return what the steps from a state of the trail to a later one changed.
+    """Return the nodes that are new or have other inputs, and the nodes of the origin gone since.
 
-    Returns:
-      The nodes that are new or have other inputs, and the nodes of the origin that are gone.
+    The origin is a state of the trail to `here`.
     """
     before, after = origin.state.graph.nodes, here.state.graph.nodes
     touched: set[int] = set()

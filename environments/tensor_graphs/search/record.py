@@ -36,11 +36,6 @@ class Record:
     """What a search has found so far, and what it has spent.
 
     All searches apply rules by `expand`, so that all count expansions alike.
-
-    Attributes:
-      start: the state where the search began.
-      best: the cheapest state so far.
-      expansions: number of expansions so far.
     """
 
     def __init__(
@@ -161,9 +156,7 @@ class Record:
 def replay(start: Visited, path: Sequence[Match | Step]) -> Visited:
     """Apply the steps of a path again; return the state where it ends.
 
-    Args:
-      start: the state where the path begins.
-      path: steps, or matches of another engine; each is looked up by its rule and location.
+    The path may consist of matches of another engine: each is looked up by its rule and location.
 
     Raises:
       LookupError: a step does not apply.

@@ -30,7 +30,6 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator
 
 from environments.tensor_graphs.rewriting.matching import Match
-from environments.tensor_graphs.search.episodes import Guide, likeliest, patience_with
 from environments.tensor_graphs.search.neighbourhoods import (
     Key,
     NodeSignatures,
@@ -42,13 +41,17 @@ from environments.tensor_graphs.search.neighbourhoods import (
 )
 from environments.tensor_graphs.search.record import Record
 from environments.tensor_graphs.search.results import Visited
+from environments.tensor_graphs.search.rollouts import Guide, likeliest, patience_with
 
-ROUNDS = ((1, 4), (4, 1), (32, 1), (256, 1))
+_ROUNDS = ((1, 4), (4, 1), (32, 1), (256, 1))
 """(steps that a region's search may try, radius in edges within which keys of matches agree).
 
 What a step saves mostly depends on the nodes around it, but which operators a backend fuses can
 depend on nodes farther away. So the first round, of one step each, tells more matches apart.
 """
+
+_ALPHA = 1.05
+"""A small search goes on from graphs that cost up to this many times the graph it began with."""
 
 _RETURN_AFTER = 1
 """Index of the round after which rules are tried again whose matches disappeared on the trail."""
@@ -63,47 +66,33 @@ Recipe = tuple[Key, ...]
 """Keys of the matches that are applied one after another."""
 
 
-def regions(
-    record: Record,
-    alpha: float = 1.05,
-    rounds: tuple[tuple[int, int], ...] = ROUNDS,
-    guide: Guide | None = None,
-) -> None:
-    """Search region by region; see the module.
-
-    Args:
-      record: keeps what is found; the search begins at its best state.
-      alpha: a region's search goes on from graphs that cost up to this many times the graph that it
-        began with.
-      rounds: effort and radius of each round, as in `ROUNDS`.
-      guide: leads the search at first; None for none.
-    """
+def regions(record: Record, guide: Guide | None = None) -> None:
+    """Search region by region, led by a guide at first if there is one; see the module."""
     origin = record.best
     if guide is not None:
-        led = _Regions(record, alpha, origin)
+        led = _Regions(record, origin)
         led.follow(guide)
-        led.run(rounds)
-    _Regions(record, alpha, origin).run(rounds)
+        led.run()
+    _Regions(record, origin).run()
 
 
 def removal(record: Record) -> None:
     """Take only steps that remove computations and save something: what needs no search."""
-    _Regions(record, 1.0, record.best).remove()
+    _Regions(record, record.best).remove()
 
 
 class _Regions:
     """The state of one search.
 
     Attributes:
-      here: the state that is being improved.
       changes_ms: for each signature of a match, the change of cost when one was last applied.
       recipes: for each key, those that begin with it; the one found last comes first.
       failed: keys from which a search of the present effort found nothing.
       radius: how far in edges two neighbourhoods must agree for matches to have the same key.
     """
 
-    def __init__(self, record: Record, alpha: float, here: Visited) -> None:
-        self.record, self.alpha, self.here = record, alpha, here
+    def __init__(self, record: Record, here: Visited) -> None:
+        self.record, self.here = record, here
         self.radius = 1
         self.changes_ms: dict[Key, float] = {}
         self.recipes: dict[Key, list[Recipe]] = {}
@@ -129,10 +118,10 @@ class _Regions:
             if after.cost_ms < self.here.cost_ms:
                 self.here = after
 
-    def run(self, rounds: tuple[tuple[int, int], ...]) -> None:
+    def run(self) -> None:
         """Play all rounds."""
         self._descend()
-        for number, (effort, self.radius) in enumerate(rounds):
+        for number, (effort, self.radius) in enumerate(_ROUNDS):
             # What failed with less effort may succeed now.
             self.failed.clear()
             while self._search_regions(effort):
@@ -200,16 +189,14 @@ class _Regions:
 
         A step that saves something at once may destroy the match of a rule that would have saved
         more in the end. So that rule is applied first, and then all steps that save something are
-        taken. If this leads to a cheaper graph, the search goes on from there.
-
-        Args:
-          apply_fn: maps the last state in which the rule had most matches, and the rule, to a
-            state after it was applied, or to the same state.
+        taken. If this leads to a cheaper graph, the search goes on from there. `apply_fn` maps the
+        last state in which the rule had most matches, and the rule, to a state after it was
+        applied, or to the same state.
         """
         origin = best = self.here
         for rule, where in rules_that_lost_matches(origin).items():
             self.here = apply_fn(where, rule)
-            if self.here is not where and self.here.cost_ms <= self.alpha * where.cost_ms:
+            if self.here is not where and self.here.cost_ms <= _ALPHA * where.cost_ms:
                 self._descend()
             if self.here.cost_ms < best.cost_ms:
                 best = self.here
@@ -253,7 +240,6 @@ class _Regions:
         return self._improve_from(signatures, starts, _RETURN_EFFORT, change_at_once_ms)
 
     def _apply(self, here: Visited, match: Match, key: Key) -> Visited:
-        """Apply a match, and remember what that changes of the cost."""
         child = self.record.expand(here, match)
         self.changes_ms[key] = child.cost_ms - here.cost_ms
         return child
@@ -276,11 +262,8 @@ class _Regions:
     ) -> bool:
         """Take steps that begin with one of the matches and save enough; return whether any do.
 
-        Args:
-          signatures: those of the state that is being improved.
-          matches: in the order in which they are tried.
-          effort: steps that the search from each match may try.
-          to_beat_ms: for a match, the change of cost that the steps from it must be below.
+        The search from each match may try `effort` steps; the change of cost by those from it must
+        be below `to_beat_ms`.
         """
         for match in matches:
             key = self._key(signatures, match)
@@ -295,13 +278,9 @@ class _Regions:
         return False
 
     def _explore(self, match: Match, effort: int) -> Visited | None:
-        """Search best-first from a match and around it, for `effort` steps.
-
-        Returns:
-          The cheapest state found; None if none is cheaper than the one it began with.
-        """
+        """Search best-first from a match and around it; return the cheapest state if it gains."""
         origin = self.here
-        limit_ms = self.alpha * origin.cost_ms
+        limit_ms = _ALPHA * origin.cost_ms
         best: Visited | None = None
         seen: set[int] = set()
         queue: list[tuple[float, int, Visited, Iterator[tuple[Match, Key]]]] = []

@@ -7,7 +7,7 @@ Ties go to the graph found last, unless it is already on the trail: many steps c
 what the next ones can do.
 
 When an episode ends early. The first one is played to its end. Any other is given up when it is
-hopeless (`episodes.Hope`), after `_PATIENCE` steps without a gain or earlier.
+hopeless (`Hope`), after `_PATIENCE` steps without a gain or earlier.
 
 Probing. In place of every `_PROBE_EVERY`-th episode, single steps from the cheapest graph are tried
 until one makes a cheaper graph; of matches that look alike, one is tried. A policy that is sure
@@ -27,22 +27,103 @@ longer possible at its end may have saved more.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
 
+from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.rewriting.engine import State
-from environments.tensor_graphs.search.episodes import Guide, Hope, Played
+from environments.tensor_graphs.rewriting.matching import Match
 from environments.tensor_graphs.search.record import Record
 from environments.tensor_graphs.search.results import Budget, OnProgress, Progress, Result, Visited
 
 _PATIENCE = 8
+_LIKELIEST_PATIENCE, _NODES_PER_PATIENCE = 20, 6
+_MAX_COST_RATIO = 1.05
 _MAX_WITHOUT_GAIN, _MIN_GAIN = 24, 1e-3
 
 _ORIGINS = ("model", "cheapest", "trail", "cheapest")
 _PROBE_EVERY, _PROBE_AT = 8, 7
 _MAX_PROBED = 64
+
+
+Played = Iterable[tuple[Match, State]]
+"""Matches, each with the state after it, applied one by one as they are asked for."""
+
+
+class Guide(Protocol):
+    """What plays episodes on one model, such as a learned policy."""
+
+    def play(self, number: int, start: State) -> Played:
+        """Play episode `number` from a state.
+
+        Episode 0 consists of the likeliest steps, and is the same whenever it begins at the same
+        state; the others are drawn at random.
+        """
+
+
+class Hope:
+    """Tells when an episode is hopeless.
+
+    It is after `patience` steps without a graph cheaper than its cheapest, or at a graph that costs
+    more than `_MAX_COST_RATIO` times that one, the bound of TASO's backtracking.
+    """
+
+    def __init__(self, start: Visited, patience: int) -> None:
+        self._patience = patience
+        self._least_ms, self._num_without_gain = start.cost_ms, 0
+
+    def is_lost(self, here: Visited) -> bool:
+        """Whether the episode is hopeless after a step to this state; call it after each step."""
+        if here.cost_ms < self._least_ms:
+            self._least_ms, self._num_without_gain = here.cost_ms, 0
+        else:
+            self._num_without_gain += 1
+        is_dear = here.cost_ms > _MAX_COST_RATIO * self._least_ms
+        return self._num_without_gain >= self._patience or is_dear
+
+
+def patience_with(graph: Graph, least: int = _LIKELIEST_PATIENCE) -> int:
+    """Return the steps without a gain after which likeliest steps on a graph are hopeless.
+
+    A guide that has learned to prepare a saving in all layers needs more patience than one that
+    tries steps at random: more for larger graphs, and at least `least` steps.
+    """
+    return max(least, len(graph.nodes) // _NODES_PER_PATIENCE)
+
+
+def likeliest(
+    record: Record, guide: Guide, start: Visited, patience: int
+) -> Iterator[tuple[Visited, Visited]]:
+    """Let a guide play its likeliest steps until they are hopeless; each counts as an expansion.
+
+    An episode that ends before that goes on in another one, from the cheapest graph so far, if it
+    has made a cheaper graph. For each step the states before and after it are yielded.
+
+    Raises:
+      BudgetSpent: the budget is spent.
+    """
+    cheapest, origin = start, None
+    # Episode 0 is the same whenever it begins at the same state, so it is not played there again.
+    while origin is not cheapest:
+        before = origin = cheapest
+        hope = Hope(origin, patience)
+        for match, state in guide.play(0, origin.state):
+            after = _taken(record, before, match, state)
+            yield before, after
+            cheapest = min(cheapest, after, key=lambda visited: visited.cost_ms)
+            if hope.is_lost(after):
+                return
+            before = after
+
+
+def _taken(record: Record, before: Visited, match: Match, state: State) -> Visited:
+    """Count a step as an expansion; return its state with the path to it."""
+    after = Visited(state, before, match)
+    record.count(after)
+    record.check()
+    return after
 
 
 class Player(Guide, Protocol):
@@ -69,17 +150,9 @@ def follow(
 ) -> Result:
     """Search for the cheapest graph by letting a player play; each step counts as an expansion.
 
-    Args:
-      start: where the first episode begins, and every fourth one after it.
-      player: plays the episodes.
-      num_rollouts: those replaced by probing included.
-      budget: when to end at the latest; no limit by default.
-      on_progress: called a few times a second.
-      earlier: how far an earlier search has come; this one goes on from its cheapest graph, and
-        plays all episodes again.
-
-    Returns:
-      The cheapest graph of all episodes, wherever in its episode it was.
+    The number of rollouts includes those replaced by probing. `on_progress` is called a few times a
+    second. If an `earlier` search has come somewhere, this one goes on from its cheapest graph, and
+    plays all episodes again.
     """
     record = Record("policy", start, budget or Budget(), on_progress, earlier)
     return record.run(_follow, player=player, num_rollouts=num_rollouts)
@@ -116,9 +189,7 @@ def _play(
     """Play an episode; return the cheapest graph known after it, and where the episode ended."""
     here, hope = origin, Hope(origin, _PATIENCE)
     for match, state in player.play(number, origin.state):
-        here = Visited(state, here, match)
-        record.count(here)
-        record.check()
+        here = _taken(record, here, match, state)
         is_new = here.cost_ms == cheapest.cost_ms and not cheapest.has_passed(state)
         if here.cost_ms < cheapest.cost_ms or is_new:
             cheapest = here
@@ -132,9 +203,7 @@ def _probe(
 ) -> tuple[Visited, Visited]:
     """Try single steps; return the cheapest graph known after it, and where to go on from."""
     for match, state in itertools.islice(player.probe(number, origin.state), _MAX_PROBED):
-        seen = Visited(state, origin, match)
-        record.count(seen)
-        record.check()
+        seen = _taken(record, origin, match, state)
         if seen.cost_ms < cheapest.cost_ms:
             return seen, seen
     return cheapest, origin
@@ -143,9 +212,7 @@ def _probe(
 def _descend(record: Record, player: Player, here: Visited) -> Visited:
     """Take the steps that are known to save something; return the cheapest graph met."""
     for match, state in player.descend(here.state):
-        after = Visited(state, here, match)
-        record.count(after)
-        record.check()
+        after = _taken(record, here, match, state)
         if after.cost_ms < here.cost_ms:
             here = after
     return here

@@ -25,10 +25,7 @@ def divided(rules: Sequence[Rule]) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
 def blocked(visited: Visited) -> Visited:
     """Apply the rules at all places where they match, those that replace most nodes first.
 
-    Rules that its engine does not have are left out.
-
-    Returns:
-      The state after that; the given one if no rule matches.
+    Rules that its engine does not have are left out. If none matches, the state stays the same.
     """
     for rule in _RULES:
         while True:

@@ -27,8 +27,6 @@ class Candidate:
     """A rewritten model that may be better than the original.
 
     Attributes:
-      visited: its graph and the path to it.
-      path: its file.
       equivalence: how its outputs compare with the original's; None if it could not be run.
       refusal: why it is refused; "" for a model that computes what the original does.
       screening: its first, short measurement against the original; None if it was not measured.
@@ -45,8 +43,6 @@ class Row(NamedTuple):
     """A comparison of a candidate with the original, both fully optimised by the backend.
 
     Attributes:
-      sizes: the sizes at which both ran.
-      comparison: how fast they are.
       is_single: whether both ran on one thread, where the others ran on several.
     """
 
@@ -68,8 +64,7 @@ class Measurement:
       rows: the comparisons at each of the sizes, those that led the search first. The last one is
         that at which the candidate failed, if it did.
       at_best_levels: the comparison with each at its own best level of optimisation.
-      original_level: name of the backend at the original's best level.
-      candidate_level: name of the backend at the candidate's best level.
+      original_level, candidate_level: name of the backend at the best level of each.
       unmeasured: sizes at which it is right, but for which there was no time.
     """
 
@@ -124,16 +119,9 @@ def verify(
 ) -> Iterator[Candidate]:
     """Write each proposed graph to a file, and compare its outputs with the original's.
 
-    Args:
-      reference: runs the original model.
-      proposed: states whose graphs were made from it.
-      trials: the inputs to compare the models on.
-      directory: where the files are written.
-      on: the backend that runs the models.
-      until_s: from this time of `time.monotonic` on, one candidate that is right is enough.
-      lossy: names of rules that may lose digits; what they made is refused unless it was compared
-        with float64.
-      below: see `equivalence.check`.
+    From the time `until_s` of `time.monotonic` on, one candidate that is right is enough. What
+    `lossy` rules made is refused unless it was compared with float64. See `equivalence.check` for
+    `below`.
 
     Yields:
       A candidate for each state, with a refusal if it does not compute what the original does.

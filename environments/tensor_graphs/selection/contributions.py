@@ -56,10 +56,7 @@ def segments_of(visited: Visited, max_segments: int = _MAX_SEGMENTS) -> list[Seg
     """Cut the trail to a state wherever another rule takes over.
 
     If there are more than `max_segments`, those that change the cost least are joined to a
-    neighbour.
-
-    Returns:
-      The segments, in order. The state where the trail begins is in none of them.
+    neighbour. The state where the trail begins is in none of them.
     """
     steps = [state for state in visited.trail if state.step is not None]
     segments = [
@@ -79,10 +76,8 @@ def contributions(
 ) -> tuple[Contribution, ...]:
     """Add up what each rule contributed, in the order in which the rules were first used.
 
-    Args:
-      visited: the state where the path ends.
-      measured: for each of `segments_of(visited)`, the graph at its end against the original; empty
-        if nothing was measured.
+    `measured` has, for each of `segments_of(visited)`, the graph at its end against the original;
+    nothing if nothing was measured.
     """
     segments = segments_of(visited) if measured else segments_of(visited, len(visited.trail))
     groups: dict[frozenset[str], Contribution] = {}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import tempfile
 import time
 from collections.abc import Collection
 from typing import NamedTuple
@@ -58,17 +59,13 @@ class Account:
 class LeavingOut:
     """Leaves out what measured slower from a candidate for one original model.
 
-    Args:
-      selector: measures at length, and says what is measured, on what, and until when.
-      directory: where models are written.
-      below: see `equivalence.check`.
+    The selector measures at length, and says what is measured, on what, and until when.
     """
 
     def __init__(
         self, selector: Selector, directory: pathlib.Path, below: Backend | None = None
     ) -> None:
         self._selector, self._directory, self._below = selector, directory, below
-        self._round = 0
 
     def run(self, selection: Selection) -> tuple[Selection, Account]:
         """Leave out groups until none measures slower, or the time is over.
@@ -138,9 +135,7 @@ class LeavingOut:
         selector, on = self._selector, self._selector.levels[0]
         selector.on_progress(f"measuring without {group.rules[0]}")
         visited = replay_without(account.candidate.visited, group.states)
-        directory = self._directory / f"without-{self._round}"
-        self._round += 1
-        directory.mkdir()
+        directory = pathlib.Path(tempfile.mkdtemp(prefix="without-", dir=self._directory))
         trials = selector.trials
         (candidate,) = verify(
             selector.reference, [visited], trials.compared, directory, on, below=self._below

@@ -74,8 +74,6 @@ class Attempt:
     Attributes:
       kind: one of KINDS.
       nodes: names of the nodes that are quantised.
-      path: its file.
-      judgement: how far its outputs lie from the model's.
       over_float: its time over that of the float model; None if it was not measured.
     """
 
@@ -119,14 +117,6 @@ class Samples:
 
 class Quantizer:
     """Quantises one float model in several ways.
-
-    Args:
-      model: the float model's file.
-      samples: the user's samples.
-      on: the backend that runs and measures models.
-      directory: where files are written.
-      max_error: the largest relative error that is allowed.
-      tell: is told what is being done.
 
     Attributes:
       plain: a model of each kind with all its nodes quantised.
@@ -179,12 +169,7 @@ class Quantizer:
         return min(attempts, key=time_of, default=None)
 
     def _errors(
-        self,
-        kind: str,
-        model: onnx.ModelProto,
-        everything: Attempt,
-        began_s: float,
-        seconds: float,
+        self, kind: str, model: onnx.ModelProto, everything: Attempt, began_s: float, seconds: float
     ) -> dict[str, float]:
         """Return the errors of nodes of groups that gain; most gain for its error comes first."""
         gains, errors, groups = dict[str, float](), dict[str, float](), self._groups(kind)
@@ -315,12 +300,8 @@ def quantised(
 ) -> onnx.ModelProto:
     """Quantise some nodes of a model that `prepared` has returned.
 
-    Args:
-      model: the model.
-      kind: one of KINDS.
-      nodes: names of the nodes.
-      samples: inputs, from which ranges come.
-      by_channel: whether each channel of a weight has a scale of its own, if the opset allows that.
+    Ranges come from the samples. With `by_channel` each channel of a weight has a scale of its own,
+    if the opset allows that.
 
     Raises:
       UserError: onnxruntime cannot quantise it.

@@ -24,13 +24,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from environments.tensor_graphs.execution.backends import Backend, Timer
-from environments.tensor_graphs.execution.measuring import (
-    BUSY,
-    FEW_PAIRS,
-    Bench,
-    Comparison,
-    Ratio,
-)
+from environments.tensor_graphs.execution.measuring import BUSY, FEW_PAIRS, Bench, Comparison, Ratio
 from environments.tensor_graphs.execution.reference import Reference
 from environments.tensor_graphs.execution.sizes import Sizes
 from environments.tensor_graphs.execution.trials import Trial, Trials
@@ -90,10 +84,7 @@ class Selection:
 
 
 def first_right(
-    reference: Reference,
-    candidates: Sequence[Candidate],
-    trials: Sequence[Trial],
-    on: Backend,
+    reference: Reference, candidates: Sequence[Candidate], trials: Sequence[Trial], on: Backend
 ) -> Selection:
     """Choose the first candidate that is right on further inputs too, without measuring any."""
     everyone = list(candidates)
@@ -110,9 +101,6 @@ class Selector:
     """Measures candidates against one original model: all shortly, then the fastest at length.
 
     Attributes:
-      original: the model's file.
-      reference: runs the model.
-      trials: the inputs to measure on.
       levels: the backend at its levels of optimisation, the full one first.
       seconds: wall time of a final measurement; the others take a tenth of it.
       on_progress: is told what is being measured.
@@ -291,10 +279,7 @@ class Selector:
         bench = Bench(self.original, self.trials.measured[0].inputs, best)
         at_best = self._finally(path, bench, other_backend=own)
         return dataclasses.replace(
-            measurement,
-            at_best_levels=at_best,
-            original_level=best.name,
-            candidate_level=own.name,
+            measurement, at_best_levels=at_best, original_level=best.name, candidate_level=own.name
         )
 
     def _best_level(self, model: pathlib.Path, at_first: Ratio = _SAME) -> Backend:

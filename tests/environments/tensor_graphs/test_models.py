@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 
 from environments.errors import UserError
 from environments.tensor_graphs import models
+from environments.tensor_graphs.execution.backends import backend
+from environments.tensor_graphs.execution.inputs import random_inputs
+from environments.tensor_graphs.execution.sizes import Sizes
 from environments.tensor_graphs.models import families
 
 # Of the originals as PyTorch exports them, for the CNNs.
@@ -30,23 +32,15 @@ LARGE = ("bert-base", "resnet-50")
 ALL = [pytest.param(name, marks=pytest.mark.ci if name in LARGE else ()) for name in NUM_NODES]
 
 
-def run_randomly(model: onnx.ModelProto | bytes, batch: int = 1) -> list[np.ndarray]:
+def run_randomly(model: onnx.ModelProto, batch: int = 1) -> list[np.ndarray]:
     """Run a model on random inputs; open sizes are the batch."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
+    shapes = tuple(
+        (value.name, tuple(size.dim_value or batch for size in value.type.tensor_type.shape.dim))
+        for value in model.graph.input
+    )
+    inputs = random_inputs(model, sizes=Sizes(shapes=shapes))
     # Opening takes longer than one run, and without optimisations less long.
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    content = model if isinstance(model, bytes) else model.SerializeToString()
-    session = onnxruntime.InferenceSession(content, options)
-    random = np.random.default_rng(0)
-    feeds: dict[str, np.ndarray] = {}
-    for value in session.get_inputs():
-        shape = [size if isinstance(size, int) else batch for size in value.shape]
-        if value.type == "tensor(int64)":
-            feeds[value.name] = random.integers(2, size=shape)
-        else:
-            feeds[value.name] = random.standard_normal(shape, np.float32)
-    return session.run(None, feeds)
+    return list(backend("onnxruntime-disable").open(model).run(inputs).values())
 
 
 def test_names() -> None:
@@ -62,7 +56,7 @@ def test_model(name: str) -> None:
     onnx.checker.check_model(content)
     onnx.shape_inference.infer_shapes(content, check_type=True, strict_mode=True)
     assert len(model.graph.node) == NUM_NODES[name]
-    for output, value in zip(model.graph.output, run_randomly(content), strict=True):
+    for output, value in zip(model.graph.output, run_randomly(model), strict=True):
         declared = [size.dim_value for size in output.type.tensor_type.shape.dim]
         assert list(value.shape) == declared
         assert 0.05 < value.std() < 10

@@ -93,16 +93,6 @@ def test_a_path_over_a_dearer_graph_costs_nothing():
     assert [float(step.reward) for step in steps] == pytest.approx([0, 0, 50])
 
 
-def test_one_setting_serves_small_and_large_models():
-    class Slow:
-        name = "slow"
-
-        def node_cost_ms(self, graph, number):
-            return 0.0 if graph.nodes[number].op == "Input" else 1e4
-
-    assert rewards_of([0, 2], objective=Slow())[0] == pytest.approx([25])
-
-
 def test_measured_every_other_step():
     """Estimated 3/4, 1/2, 1/4; measured 0.8 after two steps, 0.7 in the end."""
     measured = iter([0.8, 0.7])

@@ -15,8 +15,7 @@ from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.model import Model
 from environments.tensor_graphs.observation import features
 from environments.tensor_graphs.observation.observation import GLOBAL_FEATURES, Observer
-from environments.tensor_graphs.observation.tracking import Tracker
-from environments.tensor_graphs.observation.view import View
+from environments.tensor_graphs.observation.tracking import Tracker, View
 from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.rules import files as rule_files
 from environments.tensor_graphs.rules.library import all_rules

@@ -22,7 +22,7 @@ _MOST_RETURNS = 24
 
 
 class PolicyPlayer:
-    """A policy that plays on one model (`search.Player`).
+    """A policy that plays on one model (`search.rollouts.Player`).
 
     Args:
       policy: the policy.

@@ -18,7 +18,7 @@ from environments.tensor_graphs.observation.observation import VOCABULARY, is_un
 from environments.tensor_graphs.rewriting.engine import State
 from environments.tensor_graphs.rewriting.matching import Match
 from environments.tensor_graphs.rules.language.rule import Rule
-from environments.tensor_graphs.search.episodes import patience_with
+from environments.tensor_graphs.search.rollouts import patience_with
 from environments.tensor_graphs.settings import SIZES, Settings
 from tfrl_systems.policies import distributions, policy_files
 from tfrl_systems.policies.numpy_actor import load_network

@@ -16,7 +16,7 @@ from environments.files import exists
 from environments.tensor_graphs import models, onnx_io
 from environments.tensor_graphs.costs import objectives
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
-from environments.tensor_graphs.costs.objectives import Objective, make_objective
+from environments.tensor_graphs.costs.objectives import make_objective
 from environments.tensor_graphs.execution.backends import Arrays
 from environments.tensor_graphs.execution.choosing import Choice
 from environments.tensor_graphs.execution.sizes import NONE_OPEN, Sizes, together
@@ -25,7 +25,7 @@ from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import CONSTANT, INPUT
 from environments.tensor_graphs.models import families
 from environments.tensor_graphs.operators.operator import FLOAT_TYPES
-from environments.tensor_graphs.rewriting.engine import Engine, State
+from environments.tensor_graphs.rewriting.engine import Engine, Objective, State
 from environments.tensor_graphs.rules import files as rule_files
 from environments.tensor_graphs.rules.language.rule import Rule, RuleError
 from environments.tensor_graphs.rules.library.recognition import SLOWNESS, fused_chains

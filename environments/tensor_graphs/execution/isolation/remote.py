@@ -35,16 +35,30 @@ _REFERENCE = model_process("onnx's reference implementation")
 
 @dataclasses.dataclass(frozen=True)
 class Isolated:
-    """A backend whose models are run by `own` in another process; by default all share one.
-
-    Its name, version, threads and whether it fuses are those of `own`.
-    """
+    """A backend whose models are run by `own` in another process; by default all share one."""
 
     own: Backend
     process: Process = _SHARED
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.own, name)
+    @property
+    def name(self) -> str:
+        """Name by which `backend` finds it."""
+        return self.own.name
+
+    @property
+    def version(self) -> str:
+        """Version of the library."""
+        return self.own.version
+
+    @property
+    def fuses(self) -> bool:
+        """Whether it may run several operators as one kernel."""
+        return self.own.fuses
+
+    @property
+    def threads(self) -> int:
+        """On how many threads it runs each operator."""
+        return self.own.threads
 
     def rewritten(self, model: Model) -> tuple[onnx.ModelProto, Backend] | None:
         """Return the model after the backend's optimisations; see `Backend.rewritten`."""
@@ -68,7 +82,7 @@ class _Remote:
         self._process, self._name, self._model = process, name, model
         self._number, self._generation = 0, -1
         # The arrays are kept, so that no others can get their id.
-        self._sent: dict[int, tuple[Arrays, int]] = {}
+        self._timers: dict[tuple[int, bool], tuple[Arrays, int]] = {}
 
     def number(self) -> int:
         """Open the model unless it is open; return its number."""
@@ -76,7 +90,7 @@ class _Remote:
         process.start()
         if self._generation != process.generation:
             self._number, self._generation = process.number(), process.generation
-            self._sent = {}
+            self._timers = {}
             content = content_of(self._model)
             self._ask(do="open", backend=self._name, model=content, number=self._number)
             weakref.finalize(self, process.forget, self._number)
@@ -84,23 +98,22 @@ class _Remote:
 
     def run(self, inputs: Arrays) -> dict[str, Any]:
         """Run the model once; return its outputs by name."""
-        number, inputs_number = self.number(), self._process.number()
-        request = {"program": number, "inputs": dict(inputs), "given": inputs_number}
-        outputs: dict[str, Any] = self._ask(do="run", **request)["outputs"]
-        self._process.forget(inputs_number)
-        return outputs
+        return self._ask(do="run", program=self.number(), inputs=dict(inputs))["outputs"]
 
     def timer(self, inputs: Arrays, *, bound: bool = False) -> Timer:
         """Return a function that runs the model several times; see `Program.timer`."""
 
         def timed(times: int) -> float:
-            number = self.number()
-            request: dict[str, Any] = {"program": number, "bound": bound, "times": times}
-            if id(inputs) not in self._sent:
-                self._sent[id(inputs)] = inputs, self._process.number()
-                request["inputs"] = dict(inputs)
-            request["given"] = self._sent[id(inputs)][1]
-            return float(self._ask(do="time", **request)["seconds"])
+            request: dict[str, Any] = {"program": self.number(), "times": times}
+            key = id(inputs), bound
+            if key in self._timers:
+                _, timer = self._timers[key]
+            else:
+                timer = self._process.number()
+                request |= {"inputs": dict(inputs), "bound": bound}
+            seconds = float(self._ask(do="time", timer=timer, **request)["seconds"])
+            self._timers[key] = inputs, timer
+            return seconds
 
         return timed
 

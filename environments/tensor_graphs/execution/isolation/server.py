@@ -6,14 +6,14 @@ A request is a dict, and so is its answer, with "error" if it failed (`isolation
   open      backend, model, number         -
   rewrite   backend, model                 model: None or the optimised model; backend
   run       program, inputs                outputs
-  time      program, inputs, bound, times  seconds: of all these runs together
+  time      program, timer, times          seconds: of all these runs together
   exact     model, learned, trials,        outputs: of each trial, in float64, or None; seconds:
             seconds                        that this took
   evaluate  model, inputs                  outputs: those of onnx's reference implementation, a list
 
 A model is a path or the content of a file. A program is the number under which it was opened.
-Inputs are arrays by name, or the number of a request that had them: `given`. "forget" lists numbers
-of programs and inputs that are no longer needed.
+Inputs are arrays by name. A timer is a number for some inputs; the first request with it has these,
+and `bound`. "forget" lists numbers of programs that are no longer needed.
 """
 
 from __future__ import annotations
@@ -24,16 +24,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from environments.isolation.serving import serve
-from environments.tensor_graphs.execution.backends import Arrays, Model, Program, Timer, backend
+from environments.tensor_graphs.execution.backends import Model, Program, Timer, backend
 
 
 class Server:
-    """The models that are open, and the inputs that they were given."""
+    """The models that are open, and what measures them on some inputs."""
 
     def __init__(self) -> None:
         self._programs: dict[int, Program] = {}
-        self._inputs: dict[int, Arrays] = {}
-        self._timers: dict[tuple[int, int, bool], Timer] = {}
+        self._timers: dict[tuple[int, int], Timer] = {}
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Do what is asked for, and return the answer."""
@@ -55,22 +54,19 @@ class Server:
 
                 evaluator = ReferenceEvaluator(_model(request["model"]))
                 return {"outputs": evaluator.run(None, request["inputs"])}
-        program, number = self._programs[request["program"]], request["given"]
+            case "run":
+                program = self._programs[request["program"]]
+                return {"outputs": program.run(request["inputs"])}
+        key = request["program"], request["timer"]
         if "inputs" in request:
-            self._inputs[number] = request["inputs"]
-        inputs = self._inputs[number]
-        if request["do"] == "run":
-            return {"outputs": program.run(inputs)}
-        key = (request["program"], number, request["bound"])
-        if key not in self._timers:
-            self._timers[key] = program.timer(inputs, bound=request["bound"])
+            program = self._programs[request["program"]]
+            self._timers[key] = program.timer(request["inputs"], bound=request["bound"])
         return {"seconds": self._timers[key](request["times"])}
 
     def _forget(self, numbers: set[int]) -> None:
         for number in numbers:
             self._programs.pop(number, None)
-            self._inputs.pop(number, None)
-        for key in [key for key in self._timers if numbers & set(key[:2])]:
+        for key in [key for key in self._timers if key[0] in numbers]:
             del self._timers[key]
 
 

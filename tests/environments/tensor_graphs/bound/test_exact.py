@@ -6,8 +6,7 @@ import time
 
 import pytest
 
-from environments.tensor_graphs.bound.exact import bound
-from environments.tensor_graphs.bound.extraction import Operation, least_cost_ms
+from environments.tensor_graphs.bound.exact import Operation, bound, least_cost_ms
 from environments.tensor_graphs.bound.saturation import Saturation
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import INPUT, Ref, TensorType

@@ -10,8 +10,8 @@ from onnx import numpy_helper
 
 from environments.tensor_graphs import onnx_io
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
-from environments.tensor_graphs.costs.objectives import Objective
 from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.rewriting.engine import Objective
 from tests.environments.tensor_graphs.execution.models import parsed
 
 X = (1, 8, 16)

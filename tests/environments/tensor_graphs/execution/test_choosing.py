@@ -11,7 +11,7 @@ from tests.environments.tensor_graphs.execution.models import open_sizes
 
 
 def chosen(sizes, requested=None, accept=lambda _: True, **others):
-    """Choose sizes for a model that runs where `accept` says so; return the points as dicts."""
+    """Choose sizes for a model that runs where `accept` says so."""
 
     def why_not(point):
         return "" if accept(point.to_json()) else "no"
@@ -19,31 +19,24 @@ def chosen(sizes, requested=None, accept=lambda _: True, **others):
     return choose(sizes, requested or {}, why_not, "m", **others)
 
 
-def points(choice):
-    return [point.to_json() for point in choice.points]
-
-
-HEIGHT_48 = (
-    open_sizes(x=["N", 3, "h", "w"]),
-    {"accept": lambda at: at["h"] == 48 and at["N"] == 1},
-    [{"N": 1, "h": 48, "w": 256}, {"N": 1, "h": 48, "w": 128}, {"N": 1, "h": 48, "w": 512}],
-)
-AUDIO = (
-    open_sizes(x=["batch", "sequence"]),
-    {"accept": lambda at: at["sequence"] == 576},
-    [{"batch": 1, "sequence": 576}, {"batch": 2, "sequence": 576}],
-)
 UNNAMED = open_sizes(x=["?", 3, "?"])
 ONE = open_sizes(x=["n", 3])
+TWO = open_sizes(x=["n", "w"])
 OWN = [ONE.at({"n": size}) for size in (5, 6, 5)]
 
 
 @pytest.mark.parametrize(
     ("sizes", "settings", "expected"),
     [
+        # A batch is 1, and others are usual sizes, with half and double.
+        (open_sizes(x=["?", 3, "h", "w"]), {},
+         [{"?": n, "h": size, "w": size} for n, size in ((1, 256), (1, 128), (2, 512))]),
         # Sizes that work are found by trying; a text recogniser's half height does not run.
-        HEIGHT_48,
-        AUDIO,
+        (open_sizes(x=["N", 3, "h", "w"]),
+         {"accept": lambda at: at["h"] == 48 and at["N"] == 1},
+         [{"N": 1, "h": 48, "w": 256}, {"N": 1, "h": 48, "w": 128}, {"N": 1, "h": 48, "w": 512}]),
+        (open_sizes(x=["batch", "sequence"]), {"accept": lambda at: at["sequence"] == 576},
+         [{"batch": 1, "sequence": 576}, {"batch": 2, "sequence": 576}]),
         # The sizes of weights are tried too.
         (open_sizes(x=["n", "features"]),
          {"accept": lambda at: at["features"] == 771, "hints": [771]},
@@ -58,44 +51,28 @@ OWN = [ONE.at({"n": size}) for size in (5, 6, 5)]
         # Sizes of the user's inputs.
         (ONE, {"own": OWN}, [{"n": 5}, {"n": 6}]),
         (ONE, {"requested": {"n": (8,)}, "own": OWN}, [{"n": 8}, {"n": 5}, {"n": 6}]),
+        # Given sizes are combined, and nothing is added to them; else they are completed.
+        (TWO, {"requested": {"w": (8, 4), "x[0]": (2, 1)}},
+         [{"n": 2, "w": 8}, {"n": 1, "w": 8}, {"n": 2, "w": 4}, {"n": 1, "w": 4}]),
+        (TWO, {"requested": {"w": (8, 4)}},
+         [{"n": 1, "w": 8}, {"n": 1, "w": 4}, {"n": 2, "w": 8}]),
     ],
 )  # fmt: skip
 def test_chosen_sizes(sizes, settings, expected):
-    assert points(chosen(sizes, **settings)) == expected
-
-
-def test_a_batch_is_1_and_others_are_usual_sizes_with_half_and_double():
-    choice = chosen(open_sizes(x=["?", 3, "h", "w"]))
-    assert points(choice) == [
-        {"?": 1, "h": 256, "w": 256},
-        {"?": 1, "h": 128, "w": 128},
-        {"?": 2, "h": 512, "w": 512},
-    ]
-    assert choice.chosen == ("?", "h", "w")
-
-
-def test_given_sizes_are_combined_and_nothing_is_added_to_them():
-    choice = chosen(open_sizes(x=["n", "w"]), {"w": (8, 4), "x[0]": (2, 1)})
-    first, *others = [(point["n"], point["w"]) for point in points(choice)]
-    assert first == (2, 8) and set(others) == {(2, 4), (1, 8), (1, 4)}
-    assert choice.chosen == ()
-
-
-def test_given_sizes_are_completed():
-    choice = chosen(open_sizes(x=["n", "w"]), {"w": (8, 4)})
-    assert points(choice)[:2] == [{"n": 1, "w": 8}, {"n": 1, "w": 4}]
-    assert choice.chosen == ("n",)
+    choice = chosen(sizes, **settings)
+    assert [point.to_json() for point in choice.points] == expected
+    requested = settings.get("requested", {})
+    names = {size.name for size in sizes.all if not size.names & requested.keys()}
+    assert set(choice.chosen) == (set() if settings.get("own") else names)
 
 
 def test_sizes_that_cannot_be_used():
-    sizes = open_sizes(x=["n", "w"])
     with pytest.raises(UserError, match="^m: .* inputs of m leave open; found n, w"):
-        chosen(sizes, {"m": (8,)})
-    with pytest.raises(UserError, match=r"m does not run at n=1, w=8 \(no\)"):
-        chosen(sizes, {"n": (1,), "w": (8,)}, accept=lambda at: at["w"] != 8)
-    with pytest.raises(UserError, match=r"m does not run at n=1, w=8 \(no\)"):
-        chosen(sizes, {"n": (1,), "w": (4, 8)}, accept=lambda at: at["w"] != 8)
+        chosen(TWO, {"m": (8,)})
+    for widths in ((8,), (4, 8)):
+        with pytest.raises(UserError, match=r"m does not run at n=1, w=8 \(no\)"):
+            chosen(TWO, {"n": (1,), "w": widths}, accept=lambda at: at["w"] != 8)
     with pytest.raises(NoInputsError, match="found none by trying .*give n, w, or inputs"):
-        chosen(sizes, accept=lambda _: False)
+        chosen(TWO, accept=lambda _: False)
     with pytest.raises(UsageError, match=f"up to {MOST_POINTS} combinations of sizes, found 16"):
-        chosen(sizes, {"n": (1, 2, 3, 4), "w": (1, 2, 3, 4)})
+        chosen(TWO, {"n": (1, 2, 3, 4), "w": (1, 2, 3, 4)})

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 from onnx import numpy_helper
 
 from environments.errors import UserError
-from environments.tensor_graphs import models, onnx_io
-from environments.tensor_graphs.execution import backends, equivalence, inputs
+from environments.tensor_graphs import onnx_io
+from environments.tensor_graphs.execution import equivalence
 from environments.tensor_graphs.execution.backends import backend
 from environments.tensor_graphs.execution.differences import compare_outputs
 from environments.tensor_graphs.execution.reference import Reference
@@ -20,24 +18,6 @@ from tests.environments.tensor_graphs.execution.models import (
     scaled,
     shifted_there_and_back,
 )
-
-
-def test_equivalence() -> None:
-    model, rewritten = models.make("bert-tiny"), models.make("bert-tiny", opset=17)
-    plain = backends.backend("onnxruntime-disable")
-    trials = [inputs.random_inputs(model, seed) for seed in range(3)]
-    result = equivalence.check(model, rewritten, trials, on=plain)
-    assert result.is_equal
-    assert result.num_trials == 3
-    assert 0 < result.max_relative_error < 1e-5
-    for weight in rewritten.graph.initializer:
-        if weight.name == "pooler/dense.weight":
-            value = numpy_helper.to_array(weight) * np.float32(1.01)
-            weight.CopyFrom(numpy_helper.from_array(value, weight.name))
-    result = equivalence.check(model, rewritten, trials, on=plain)
-    assert not result.is_equal
-    assert [difference.is_equal for difference in result.differences] == [True, False]
-    assert re.match(r"output 'pooler_output': relative error .*e-0\d, 1e-04", str(result.worst))
 
 
 def test_the_larger_difference_of_two_checks_counts():
@@ -57,7 +37,9 @@ def test_as_much_error_is_allowed_as_the_models_own_rounding_makes():
     x = {"x": np.random.default_rng(0).standard_normal(100_000).astype(np.float32)}
     result = equivalence.check(shifted_there_and_back(1e4), scaled(1.0), [x])
     assert 1e-4 < result.max_relative_error < 1e-3 and result.is_equal
-    assert not equivalence.check(shifted_there_and_back(1e4), scaled(1.01), [x]).is_equal
+    wrong = equivalence.check(shifted_there_and_back(1e4), scaled(1.01), [x])
+    assert not wrong.is_equal
+    assert str(wrong.worst) == "output 'y': relative error 9.9e-03, 2e-03 is allowed"
     # The other way round, the model is exact, and the difference is an error.
     assert not equivalence.check(scaled(1.0), shifted_there_and_back(1e4), [x]).is_equal
 

@@ -7,12 +7,8 @@ import onnx
 import pytest
 
 from environments.tensor_graphs import onnx_io
-from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.execution.backends import backend
 from environments.tensor_graphs.execution.inner_values import learned_types, of_unknown_type
-from environments.tensor_graphs.rewriting.engine import Engine
-from environments.tensor_graphs.rules import files as rule_files
-from tests.environments.tensor_graphs.search.fakes import ops_of
 
 PLAIN = backend("onnxruntime-disable")
 # onnxruntime says of a Scaler's output that it is of floats, and nothing else.
@@ -50,18 +46,6 @@ def test_a_size_that_differs_between_runs_is_the_open_size_of_these_numbers(size
     graph = onnx_io.read(onnx.parser.parse_model(SCALED.format(size=size)))
     infos = learned_types(graph, runs(3, 4, name=name), PLAIN)
     assert sizes_of(infos) == {"a": learned}
-
-
-def test_what_was_hidden_behind_an_unknown_type_is_rewritten():
-    model = onnx.parser.parse_model(SCALED.format(size="n"))
-    graph = onnx_io.read(model)
-    assert ops_of(graph) == ["Opaque"] * 3
-    infos = learned_types(graph, runs(3, 4), PLAIN)
-    typed = onnx_io.read(model, learned=infos)
-    assert ops_of(typed) == ["Opaque", "Transpose", "Transpose"] and not of_unknown_type(typed)
-    (twice,) = (rule for rule in rule_files.load() if rule.name == "transposed_twice")
-    state = Engine([twice], AnalyticObjective()).start(typed)
-    assert [match.rule for match in state.matches] == ["transposed_twice"]
 
 
 def test_a_model_that_does_not_run_keeps_its_unknown_types():

@@ -5,7 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from environments.tensor_graphs.execution.reference import excess, usual_error
+from environments.tensor_graphs import onnx_io
+from environments.tensor_graphs.execution.backends import backend
+from environments.tensor_graphs.execution.precise import Precise
+from environments.tensor_graphs.execution.reference import Reference, excess, usual_error
+from tests.environments.tensor_graphs.execution.models import parsed
 
 ONES = np.ones((64, 3))
 
@@ -76,3 +80,36 @@ def test_types_have_their_own_rounding():
     ):
         own = exact.astype(dtype)
         assert (excess(exact, own, (exact + error).astype(dtype)) > 1) == is_too_much
+
+
+THIRD = "g (float[n] x) => (float[n] y) <float three = {3}> { y = Div(x, three) }"
+TRIALS = [{"x": np.float32([1, 2])}, {"x": np.float32([4])}]
+
+
+def reference_of(exact_s=8.0):
+    model = parsed(THIRD)
+    return Reference(backend().open(model), Precise(onnx_io.read(model)), exact_s)
+
+
+def test_another_process_computes_what_the_first_use_takes(monkeypatch):
+    """A third of 1 has other digits in float32 than in float64. Large inputs fill the pipe."""
+    reference, large = reference_of(), {"x": np.ones(10_000_000, np.float32)}
+    reference.compute_ahead(parsed(THIRD), [], [*TRIALS, large])
+    monkeypatch.setattr(Precise, "run", lambda *_: pytest.fail("it is computed here"))
+    assert [reference.exact(inputs)["y"][0] for inputs in TRIALS] == [1 / 3, 4 / 3]
+    assert reference.exact(large)["y"].shape == (10_000_000,)
+
+
+def test_the_time_that_it_takes_counts():
+    """There is time for the first one alone, wherever it is computed."""
+    reference = reference_of(exact_s=0.0)
+    reference.compute_ahead(parsed(THIRD), [], TRIALS)
+    later = {"x": np.float32([7])}
+    are_there = [reference.exact(inputs) is not None for inputs in (*TRIALS, later)]
+    assert are_there == [True, False, False]
+
+
+def test_where_the_process_fails_it_is_computed_here(tmp_path):
+    reference = reference_of()
+    reference.compute_ahead(tmp_path / "gone.onnx", [], TRIALS)
+    assert reference.exact(TRIALS[0])["y"].tolist() == [1 / 3, 2 / 3]

@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 from environments.errors import UserError
 from environments.tensor_graphs import onnx_io
+from environments.tensor_graphs.costs.analytic import AnalyticObjective
+from environments.tensor_graphs.execution.backends import backend
 from environments.tensor_graphs.execution.inputs import random_inputs
-from environments.tensor_graphs.execution.sizes import OpenSizes, Sizes, together
-from tests.environments.tensor_graphs.execution.models import open_sizes, relus
+from environments.tensor_graphs.execution.sizes import OpenSizes, Sizes, together, with_inner_sizes
+from tests.environments.tensor_graphs.execution.models import of_x, open_sizes, parsed, relus
 
 
 def names(sizes: OpenSizes) -> list[str]:
@@ -110,3 +112,37 @@ def test_unusual_sizes():
     ]
     varied = [(shapes["x"], shapes["z"]) for shapes in edges[6:]]
     assert varied == [((1, 5), (4,)), ((6, 5), (4,)), ((4, 5), (1,)), ((4, 5), (6,))]
+
+
+PLAIN = backend("onnxruntime-disable")
+# The elements of x that are not 0, each many times: [k] -> [k, 1000]; then a Relu.
+ENLARGED = parsed(
+    """g (float[n] x) => (float[k,1000] y) <int64[1] one = {1}, int64[2] times = {1, 1000}>
+    { mask = Cast <to = 9> (x) nonzero = Compress <axis = 0> (x, mask)
+      column = Unsqueeze(nonzero, one) tiled = Tile(column, times) y = Relu(tiled) }"""
+)
+
+
+def test_costs_know_the_sizes_that_a_run_shows():
+    graph = onnx_io.read(ENLARGED)
+    plain = OpenSizes(graph).at({"n": 50})
+    x = np.zeros(50, np.float32)
+    x[:30] = 1
+    sizes = with_inner_sizes(graph, plain, {"x": x}, PLAIN)
+    assert (sizes.named, sizes.shapes) == (plain.named, plain.shapes)
+    (relu,) = (number for number, node in graph.nodes.items() if node.op == "Relu")
+    (kind,) = graph.nodes[relu].types
+    assert list(map(sizes.value, kind.shape)) == [30, 1000]
+    # It reads and writes 30 · 1000 numbers of 4 bytes, at 15 million bytes a ms.
+    cost_ms = AnalyticObjective(sizes=sizes).node_cost_ms(graph, relu)
+    assert cost_ms == pytest.approx(0.002 + 240000 / 1.5e7)
+
+
+def test_sizes_stay_where_all_are_known_or_the_model_does_not_run():
+    for model, inputs in (
+        (of_x("{ y = Relu(x) }"), {}),
+        (ENLARGED, {"x": np.zeros((3, 1), np.float32)}),
+    ):
+        graph = onnx_io.read(model)
+        sizes = OpenSizes(graph).at({"n": 3})
+        assert with_inner_sizes(graph, sizes, inputs, PLAIN) is sizes

@@ -12,7 +12,7 @@ from environments.tensor_graphs.execution.backends import backend
 from environments.tensor_graphs.execution.support import is_supported
 from environments.tensor_graphs.graph.nodes import TensorType
 from environments.tensor_graphs.rewriting.engine import Engine
-from environments.tensor_graphs.rules.language.rule import Rule
+from environments.tensor_graphs.rules.language.notation import op, rule
 from tests.environments.tensor_graphs.execution.models import parsed
 
 
@@ -42,20 +42,14 @@ def test_what_is_not_known_is_let_through():
     assert is_supported("Gemm", [TensorType("int64", (2, 2))], 0)
 
 
-RULE = Rule.from_dict(
-    {
-        "name": "to_gemm",
-        "source": ["(Add (MatMul ?x ?w) ?c)"],
-        "target": ["(Gemm ?x ?w ?c)"],
-        "conditions": ["(= (rank ?x) 2)", "(= (rank ?w) 2)"],
-        "restrictions": [],
-    }
-)
+@rule
+def to_gemm(x, w, c):
+    return x @ w + c, op.Gemm(x, w, c), x.rank == 2, w.rank == 2
 
 
 @pytest.mark.parametrize(("dtype", "count"), [("float", 1), ("int64", 0)])
 def test_a_rule_that_makes_what_cannot_run_does_not_apply(dtype, count):
     text = f"g ({dtype}[2,2] x, {dtype}[2,2] w, {dtype}[2,2] c) => ({dtype}[2,2] y)"
     body = "{ m = MatMul(x, w) y = Add(m, c) }"
-    engine = Engine([RULE], AnalyticObjective(), is_supported)
+    engine = Engine([to_gemm], AnalyticObjective(), is_supported)
     assert len(engine.start(onnx_io.read(parsed(f"{text} {body}"))).matches) == count

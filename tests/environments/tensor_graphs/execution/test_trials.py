@@ -11,7 +11,7 @@ from environments.tensor_graphs.execution.inputs import NoInputsError
 from environments.tensor_graphs.execution.precise import Precise
 from environments.tensor_graphs.execution.reference import Reference
 from environments.tensor_graphs.execution.sizes import OpenSizes
-from environments.tensor_graphs.execution.trials import Trial, make_trials, silent_outputs
+from environments.tensor_graphs.execution.trials import Trial, make_trials
 from tests.environments.tensor_graphs.execution.models import of_x, parsed, shifted_there_and_back
 
 
@@ -74,15 +74,6 @@ def test_texts_need_the_users_inputs():
     x = np.array(["a", "b"], object)
     trials = trials_of(model, [{}], own=lambda sizes: Trial(sizes.at({}), {"x": x}))
     assert [trial.inputs["x"] is x for trial in trials.first] == [True]
-
-
-def test_silent_outputs():
-    x, z = np.array([1.0, 2.0]), np.array([1.0, 3.0])
-    assert silent_outputs([{"y": x}, {"y": z}]) == {}
-    assert silent_outputs([{"y": x}, {"y": x}]) == {"y": "constant"}
-    assert silent_outputs([{"y": x}, {"y": x * np.inf}]) == {"y": "not finite"}
-    assert silent_outputs([{"y": x[:1]}, {"y": x}]) == {}
-    assert silent_outputs([{"y": [x]}, {"y": [x]}]) == {}  # sequences are not looked into
 
 
 def special_of(text, **sizes):

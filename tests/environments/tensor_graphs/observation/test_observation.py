@@ -10,19 +10,22 @@ import numpy as np
 from environments.tensor_graphs import onnx_io
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.execution.sizes import NONE_OPEN, Sizes
-from environments.tensor_graphs.graph.graph import Graph
-from environments.tensor_graphs.graph.nodes import INPUT, TensorType
 from environments.tensor_graphs.observation import features
 from environments.tensor_graphs.observation.features import NODE_FEATURES, lg
 from environments.tensor_graphs.observation.observation import Observer
-from environments.tensor_graphs.observation.tracking import BYTES, COST, FLOPS, KERNELS, Tracker
-from environments.tensor_graphs.observation.view import View
-from environments.tensor_graphs.operators.building import add
+from environments.tensor_graphs.observation.tracking import (
+    BYTES,
+    COST,
+    FLOPS,
+    KERNELS,
+    Tracker,
+    View,
+)
 from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.rules.language.notation import Constant, op, rule
 from environments.tensor_graphs.rules.library import all_rules
 from environments.tensor_graphs.settings import Settings
-from tests.environments.tensor_graphs.costs.graphs import work_of
+from tests.environments.tensor_graphs.costs.graphs import graph_of, work_of
 from tests.environments.tensor_graphs.random_graphs import random_graph
 from tests.environments.tensor_graphs.small_models import adapter, convolutions
 
@@ -30,14 +33,10 @@ RULES = all_rules()
 SETTINGS = Settings(max_nodes=120, max_edges=200, max_locations=60, max_actions=300)
 
 
-def costs_of(state):
-    objective = AnalyticObjective()
-    nodes = state.graph.nodes
-    return {number: objective.node_cost_ms(state.graph, number) for number in nodes}
-
-
 def fresh(state, constants=True):
-    return View("fresh", state, Tracker(state.graph, costs_of(state), constants))
+    objective = AnalyticObjective()
+    costs_ms = {number: objective.node_cost_ms(state.graph, number) for number in state.graph.nodes}
+    return View("fresh", state, Tracker(state.graph, costs_ms, constants))
 
 
 def small_view():
@@ -74,21 +73,6 @@ def test_sums_are_those_of_the_whole_graph():
         assert np.isclose(work[COST], state.cost_ms)
 
 
-def test_observing_asks_for_few_costs_and_builds_no_graph():
-    class Counting(AnalyticObjective):
-        def node_cost_ms(self, graph, number):
-            nonlocal num_costs
-            num_costs += 1
-            return super().node_cost_ms(graph, number)
-
-    num_costs = 0
-    state = Engine(RULES, Counting()).start(random_graph(0, num_nodes=60))
-    view = fresh(state)
-    num_costs = 0
-    Observer(RULES, SETTINGS).observe(view, 0.0)
-    assert num_costs == 0
-
-
 def test_costs_by_the_roofline_are_seen_whatever_the_objective_says():
     """So a policy that learned where costs were measured sees the same where none is known."""
 
@@ -115,10 +99,8 @@ def test_open_sizes_are_those_of_the_costs():
     """Relu of [N, 64] at N = 7 reads and writes 2 * 7 * 64 floats, and looks as it would fixed."""
 
     def seen_with(size, sizes):
-        edit = Graph().edit()
-        x = edit.add(INPUT, [], (("name", "x"),), [TensorType("float32", (size, 64))])
-        edit.set_outputs([*add(edit, "Relu", *add(edit, "Relu", x))], ["y"])
-        state = Engine(RULES, AnalyticObjective(sizes=sizes)).start(edit.finish()[0])
+        graph = graph_of("a = Relu(x) y = Relu(a)", (size, 64))
+        state = Engine(RULES, AnalyticObjective(sizes=sizes)).start(graph)
         view = View("m", state, Tracker(state.graph, state.node_costs_ms, sizes=sizes))
         return Observer(RULES, SETTINGS).observe(view, 0.0), view.work
 
@@ -146,12 +128,9 @@ def test_a_constant_expression_is_one_node():
 
 def test_features_by_hand():
     """A convolution of 3 × 3 with stride 2 over [1, 2, 8, 8], 4 filters: [1, 4, 4, 4]."""
-    edit = Graph().edit()
-    x = edit.add(INPUT, [], (("name", "x"),), [TensorType("float32", (1, 2, 8, 8))])
-    weight = edit.add_constant(np.ones((4, 2, 3, 3), np.float32))
-    (y,) = add(edit, "Conv", x, weight, strides=(2, 2), pads=(1, 1, 1, 1))
-    edit.set_outputs([y], ["y"])
-    state = Engine([], AnalyticObjective()).start(edit.finish()[0])
+    nodes = "y = Conv <strides = [2, 2], pads = [1, 1, 1, 1]> (x, w)"
+    graph = graph_of(nodes, (1, 2, 8, 8), w=np.ones((4, 2, 3, 3), np.float32))
+    state = Engine([], AnalyticObjective()).start(graph)
     seen = Observer([], Settings(max_nodes=5)).observe(fresh(state), 0.25)
     row = dict(zip(NODE_FEATURES, seen["nodes"][2].tolist(), strict=True))
     flops, size_bytes = 2 * 64 * 18, 4 * (128 + 72 + 64)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from environments.tensor_graphs.graph.graph import Graph
-from environments.tensor_graphs.graph.nodes import INPUT, Change, Ref, TensorType
+from environments.tensor_graphs.graph.nodes import INPUT, TensorType
+from environments.tensor_graphs.rewriting.engine import Engine, State
+from environments.tensor_graphs.rules.language.rule import Rule
 
 TYPE = TensorType("float32", (2, 3))
 
@@ -16,7 +17,7 @@ TYPE = TensorType("float32", (2, 3))
 class FakeMatch:
     rule: str
     location: tuple[int, ...]
-    only_removes: bool = False
+    only_removes = False
 
     @property
     def nodes(self):
@@ -63,87 +64,39 @@ HILL = TableState(
 )
 
 
-Rewrite = Callable[[Graph], Iterator[tuple[tuple[int, ...], Callable[[], tuple[Graph, Change]]]]]
+# An operator of chains and trees costs so many ms.
+COSTS = {"Relu": 4.0, "Exp": 4.0, "Neg": 1.0, "Tanh": 8.0, "Abs": 2.0, "Sqrt": 3.0}
 
 
-@dataclasses.dataclass(frozen=True)
-class ToyState:
-    """Chains and trees of real nodes; an operator costs what `COSTS` says."""
-
-    graph: Graph
-    rules: Mapping[str, Rewrite]
-    change: Change | None = None
-
-    COSTS = {"Relu": 4.0, "Exp": 4.0, "Neg": 1.0, "Tanh": 8.0, "Fast": 2.0, "Add": 3.0}
-
-    @property
-    def matches(self):
-        return [
-            FakeMatch(name, location, name in REMOVING)
-            for name, rule in self.rules.items()
-            for location, _ in sorted(rule(self.graph), key=lambda rewrite: rewrite[0])
-        ]
-
-    @property
-    def cost_ms(self):
-        return sum(self.COSTS[op] for op in ops_of(self.graph))
-
-    def apply(self, match):
-        for location, make in self.rules[match.rule](self.graph):
-            if location == match.location:
-                graph, change = make()
-                return dataclasses.replace(self, graph=graph, change=change)
-        raise AssertionError(f"{match} is no match")
+class Costs:
+    def node_cost_ms(self, graph, number):
+        return COSTS.get(graph.nodes[number].op, 0.0)
 
 
-def rewrite(outer: str, inner: str, replace, *, num_located: int = 2, is_alone: bool = False):
-    """A rule for outer(inner(x)); `replace(edit, old, inner, x)` says what becomes of it."""
-
-    def rule(graph):
-        for number in graph.order():
-            if graph.nodes[number].op == outer:
-                (ref,) = graph.nodes[number].inputs
-                is_free = not is_alone or graph.users(ref.node) == (number,)
-                if graph.nodes[ref.node].op == inner and is_free:
-                    location = (number, ref.node)[:num_located]
-                    yield location, functools.partial(_rewritten, graph, number, replace)
-
-    return rule
+def swap(outer: str, inner: str) -> tuple[str, str]:
+    return f"({outer} ({inner} ?x))", f"({inner} ({outer} ?x))"
 
 
-def _rewritten(graph, number, replace):
-    edit, (ref,) = graph.edit(), graph.nodes[number].inputs
-    replace(edit, Ref(number), ref, graph.nodes[ref.node].inputs[0])
-    return edit.finish()
+def fuse(outer: str, inner: str, fused: str) -> tuple[str, str]:
+    return f"({outer} ({inner} ?x))", f"({fused} ?x)"
 
 
-def same_twice(op: str, becomes: int) -> Rewrite:
-    """op(op(x)) → op(x) or x."""
-
-    def replace(edit, old, inner, x):
-        edit.replace({old: inner if becomes else x})
-
-    return rewrite(op, op, replace, num_located=1)
-
-
-def swap(outer: str, inner: str) -> Rewrite:
-    """outer(inner(x)) → inner(outer(x)), where nothing else uses the inner one."""
-
-    def replace(edit, old, _, x):
-        first = edit.add(outer, [x], (), [TYPE])
-        second = edit.add(inner, [first], (), [TYPE])
-        edit.replace({old: second}, {first.node, second.node})
-
-    return rewrite(outer, inner, replace, is_alone=True)
+# Sources and targets; few are true, but searches need not know.
+RULES = {
+    "neg_neg": ("(Neg (Neg ?x))", "?x"),
+    "relu_relu": ("(Relu (Relu ?x))", "(Relu ?x)"),
+    "neg_relu": swap("Neg", "Relu"),
+    "relu_neg": swap("Relu", "Neg"),
+    "fuse": fuse("Tanh", "Relu", "Abs"),
+}
 
 
-def fuse(outer: str, inner: str, fused: str) -> Rewrite:
-    """outer(inner(x)) → fused(x)."""
-
-    def replace(edit, old, _, x):
-        edit.replace({old: edit.add(fused, [x], (), [TYPE])})
-
-    return rewrite(outer, inner, replace)
+def start_of(graph: Graph, rules=RULES, objective=None) -> State:
+    of_texts = [
+        Rule.from_dict({"name": name, "source": [source], "target": [target]})
+        for name, (source, target) in rules.items()
+    ]
+    return Engine(of_texts, objective or Costs()).start(graph)
 
 
 def chain(*ops: str) -> Graph:
@@ -167,17 +120,6 @@ def branches(*chains: tuple[str, ...], types: Sequence[TensorType] = ()) -> Grap
 
 def ops_of(graph: Graph) -> list[str]:
     return [graph.nodes[number].op for number in graph.order() if graph.nodes[number].op != INPUT]
-
-
-RULES = {
-    "neg_neg": same_twice("Neg", 0),
-    "relu_relu": same_twice("Relu", 1),
-    "neg_relu": swap("Neg", "Relu"),
-    "relu_neg": swap("Relu", "Neg"),
-    "fuse": fuse("Tanh", "Relu", "Fast"),
-}
-
-REMOVING = ("neg_neg", "relu_relu")
 
 
 #  Neg(Relu(Neg(x))): one Neg must pass the Relu, which saves nothing, before both go.

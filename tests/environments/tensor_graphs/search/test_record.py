@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 
 from environments.tensor_graphs.search import Budget, record, search
-from tests.environments.tensor_graphs.search.fakes import LAYER, RULES, ToyState, chain
+from tests.environments.tensor_graphs.search.fakes import LAYER, Costs, chain, start_of
 
 
 def test_budgets():
-    start = ToyState(chain(*LAYER * 3), RULES)
+    start = start_of(chain(*LAYER * 3))
     result = search(start, "taso", Budget(expansions=5))
     assert (result.expansions, result.stopped) == (5, "out of expansions")
     assert search(start, "taso", Budget(seconds=0)).stopped == "out of time"
@@ -19,39 +19,38 @@ def test_patience_ends_a_search_that_has_found_nothing(monkeypatch):
     """An hour passes with each look at the clock; a search that has found something goes on."""
     hours = itertools.count()
     monkeypatch.setattr(record.time, "monotonic", lambda: 3600.0 * next(hours))
-    start = ToyState(chain(*LAYER * 3), RULES)
+    start = start_of(chain(*LAYER * 3))
     ended = search(start, "taso", Budget(patience_s=1.0))
     assert (ended.stopped, ended.expansions) == ("out of patience", 0)
-    result = search(
-        ToyState(chain("Neg", "Neg", *LAYER), RULES), "greedy", Budget(patience_s=2.5 * 3600)
-    )
+    result = search(start_of(chain("Neg", "Neg", *LAYER)), "greedy", Budget(patience_s=2.5 * 3600))
     assert result.stopped == "exhausted" and result.seconds > 2.5 * 3600
 
 
 def test_ctrl_c_returns_the_best_so_far():
-    class Interrupted(ToyState):
-        applied = 0
+    class Interrupting(Costs):
+        num_costs = 0
 
-        def apply(self, match):
-            Interrupted.applied += 1
-            if Interrupted.applied == 30:
+        def node_cost_ms(self, graph, number):
+            self.num_costs += 1
+            if self.num_costs == 60:
                 raise KeyboardInterrupt
-            return super().apply(match)
+            return super().node_cost_ms(graph, number)
 
-    result = search(Interrupted(chain(*LAYER * 3, "Tanh"), RULES), "taso")
+    start = start_of(chain(*LAYER * 3, "Tanh"), objective=Interrupting())
+    result = search(start, "taso")
     assert result.stopped == "interrupted" and result.best.cost_ms < result.start_cost_ms
 
 
 def test_progress_is_reported():
     reports = []
-    start = ToyState(chain(*LAYER), RULES)
+    start = start_of(chain(*LAYER))
     result = search(start, "taso", on_progress=reports.append)
     assert reports[-1].best_cost_ms == result.best.cost_ms
     assert reports[-1].expansions == result.expansions
 
 
 def test_a_search_goes_on_from_an_earlier_one():
-    start = ToyState(chain(*LAYER * 3, "Tanh"), RULES)
+    start = start_of(chain(*LAYER * 3, "Tanh"))
     reports = []
     half = search(start, "regions", Budget(expansions=8), on_progress=reports.append)
     assert half.stopped == "out of expansions"

@@ -19,31 +19,27 @@ from tests.environments.tensor_graphs.search.fakes import (
     RULES,
     TYPE,
     Guide,
-    ToyState,
     branches,
     chain,
     fuse,
     ops_of,
+    start_of,
     swap,
 )
 from tests.environments.tensor_graphs.small_models import convolutions
 
-
-def test_regions_takes_two_steps_that_save_nothing():
-    """One Neg has to pass both Relu, or each of them one."""
-    start = ToyState(chain("Neg", "Relu", "Relu", "Neg"), {**RULES, "relu_relu": lambda _: ()})
-    result = search(start, "regions")
-    assert ops_of(result.best.graph) == ["Relu", "Relu"]
+GUIDED_LAYER = (*LAYER, "Tanh")
+GUIDED_RULES = {name: RULES[name] for name in ("neg_neg", "neg_relu", "relu_neg", "fuse")}
 
 
 def test_what_only_removes_is_taken_before_anything_else_is_tried():
     """Three pairs that go, each of another type, and three places for a step that saves more."""
     types = [TYPE] * 3 + [TensorType("float32", (2, size)) for size in (4, 5, 6)]
     pairs, places = [("Neg", "Neg")] * 3, [("Relu", "Tanh")] * 3
-    start = ToyState(branches(*places, *pairs, types=types), RULES)
+    start = start_of(branches(*places, *pairs, types=types))
     result = search(start, "regions", Budget(expansions=3))
     assert ops_of(result.best.graph) == ["Relu", "Tanh"] * 3
-    assert ops_of(search(start, "regions").best.graph) == ["Fast"] * 3
+    assert ops_of(search(start, "regions").best.graph) == ["Abs"] * 3
 
 
 def test_regions_searches_one_layer_and_repeats_its_steps_in_the_others():
@@ -54,36 +50,32 @@ def test_regions_searches_one_layer_and_repeats_its_steps_in_the_others():
     """
     best, all_ = {}, {}
     for layers in (2, 4, 10):
-        start = ToyState(branches(*[(*LAYER, "Tanh")] * layers), RULES)
+        start = start_of(branches(*[GUIDED_LAYER] * layers))
         result = search(start, "regions")
-        assert ops_of(result.best.graph) == ["Fast"] * layers
+        assert ops_of(result.best.graph) == ["Abs"] * layers
         best[layers], all_[layers] = result.expansions_of_best, result.expansions
     assert best[4] == best[2] + 2 * 3 and best[10] == best[2] + 8 * 3
     assert all_[10] - all_[4] == 3 * (all_[4] - all_[2])
-    eight = ToyState(branches(*[(*LAYER, "Tanh")] * 8), RULES)
+    eight = start_of(branches(*[GUIDED_LAYER] * 8))
     assert search(eight, "taso", Budget(expansions=10 * best[10])).stopped != "exhausted"
-
-
-GUIDED_LAYER = (*LAYER, "Tanh")
-GUIDED_RULES = {name: RULES[name] for name in ("neg_neg", "neg_relu", "relu_neg", "fuse")}
 
 
 @pytest.mark.parametrize("layers", [1, 5])
 def test_regions_goes_back_where_a_saving_at_once_prevents_a_larger_one(layers):
     """Tanh(Neg(Relu(x))) costs 13. The step that saves at once leads to 11 and no further:
 
-        Neg(Relu(x)) -> Add(x)                              Tanh(Add(x)): 8 + 3
+        Neg(Relu(x)) -> Sqrt(x)                            Tanh(Sqrt(x)): 8 + 3
 
     Letting Tanh pass first, which saves nothing, leads to 3:
 
-        Tanh(Neg(x)) -> Neg(Tanh(x)), Tanh(Relu(x)) -> Fast(x)      Neg(Fast(x)): 1 + 2
+        Tanh(Neg(x)) -> Neg(Tanh(x)), Tanh(Relu(x)) -> Abs(x)      Neg(Abs(x)): 1 + 2
     """
     rules = {
-        "at_hand": fuse("Neg", "Relu", "Add"),
+        "at_hand": fuse("Neg", "Relu", "Sqrt"),
         "pass": swap("Tanh", "Neg"),
         "fuse": RULES["fuse"],
     }
-    start = ToyState(branches(*[("Relu", "Neg", "Tanh")] * layers), rules)
+    start = start_of(branches(*[("Relu", "Neg", "Tanh")] * layers), rules)
     assert search(start, "greedy").best.cost_ms == 11 * layers
     result = search(start, "regions")
     assert result.best.cost_ms == 3 * layers
@@ -93,16 +85,16 @@ def test_regions_goes_back_where_a_saving_at_once_prevents_a_larger_one(layers):
 def test_regions_goes_back_in_single_layers_where_only_they_gain():
     """As above in one layer; in five others that loses, together more than the one gains.
 
-    Exp(Tanh(Neg(Relu(x)))) -> Fast(Add(x)): 5,    or -> Exp(Neg(Fast(x))): 7
+    Exp(Tanh(Neg(Relu(x)))) -> Abs(Sqrt(x)): 5,    or -> Exp(Neg(Abs(x))): 7
     """
     rules = {
-        "at_hand": fuse("Neg", "Relu", "Add"),
-        "at_hand_too": fuse("Exp", "Tanh", "Fast"),
+        "at_hand": fuse("Neg", "Relu", "Sqrt"),
+        "at_hand_too": fuse("Exp", "Tanh", "Abs"),
         "pass": swap("Tanh", "Neg"),
         "fuse": RULES["fuse"],
     }
     gains, loses = ("Relu", "Neg", "Tanh"), ("Relu", "Neg", "Tanh", "Exp")
-    start = ToyState(branches(*[loses] * 2, gains, *[loses] * 3), rules)
+    start = start_of(branches(*[loses] * 2, gains, *[loses] * 3), rules)
     assert search(start, "regions").best.cost_ms == 3 + 5 * 5
 
 
@@ -112,10 +104,10 @@ def test_a_guide_that_knows_the_way_saves_most_expansions():
     In a fifth one operators can change places, which leads nowhere.
     """
     rules = {"exp_relu": swap("Exp", "Relu"), "relu_exp": swap("Relu", "Exp"), **GUIDED_RULES}
-    start = ToyState(branches(*[GUIDED_LAYER] * 4, ("Exp", "Relu") * 3), rules)
+    start = start_of(branches(*[GUIDED_LAYER] * 4, ("Exp", "Relu") * 3), rules)
     guide = Guide("fuse", "neg_neg", "relu_neg")
     alone, led = search(start, "regions"), search(start, "regions", guide=guide)
-    assert led.best.cost_ms == alone.best.cost_ms and ops_of(led.best.graph).count("Fast") == 4
+    assert led.best.cost_ms == alone.best.cost_ms and ops_of(led.best.graph).count("Abs") == 4
     assert (led.expansions_of_best, len(led.path)) == (4 * 3, 4 * 3)
     assert alone.expansions_of_best > 3 * led.expansions_of_best
     # It plays again where descending leads: here nothing saves anything at once.
@@ -124,7 +116,7 @@ def test_a_guide_that_knows_the_way_saves_most_expansions():
 
 @pytest.mark.parametrize("layers", [1, 3])
 def test_a_guide_of_nonsense_does_not_spoil_the_result(layers):
-    start = ToyState(branches(*[GUIDED_LAYER] * layers), GUIDED_RULES)
+    start = start_of(branches(*[GUIDED_LAYER] * layers), GUIDED_RULES)
     alone, led = search(start, "regions"), search(start, "regions", guide=Guide())
     assert led.stopped == "exhausted" and led.best.cost_ms == alone.best.cost_ms
     again = search(start, "regions", guide=Guide())
@@ -134,7 +126,7 @@ def test_a_guide_of_nonsense_does_not_spoil_the_result(layers):
 def test_a_search_that_was_led_into_a_trap_begins_anew_without_the_guide():
     """Tanh(Neg(Relu(x))) costs 13. Two pairs of steps, each of which begins with one for nothing:
 
-    pass   Neg(Tanh(Relu(x))), fuse   Neg(Fast(x)): 3
+    pass   Neg(Tanh(Relu(x))), fuse   Neg(Abs(x)): 3
     turn   Tanh(Relu(Neg(x))), down   Tanh(Exp(x)): 12, from where nothing leads on
     """
     rules = {
@@ -143,11 +135,8 @@ def test_a_search_that_was_led_into_a_trap_begins_anew_without_the_guide():
         "turn": swap("Neg", "Relu"),
         "down": fuse("Relu", "Neg", "Exp"),
     }
-    start, rounds = ToyState(chain("Relu", "Neg", "Tanh"), rules), ((4, 1),)
-    led, alone = (
-        search(start, "regions", rounds=rounds, guide=guide)
-        for guide in (Guide("down", "turn"), None)
-    )
+    start = start_of(chain("Relu", "Neg", "Tanh"), rules)
+    led, alone = (search(start, "regions", guide=guide) for guide in (Guide("down", "turn"), None))
     assert led.best.cost_ms == alone.best.cost_ms == 3
     assert [candidate.cost_ms for candidate in led.candidates] == [3, 12]
     assert led.expansions > alone.expansions
@@ -155,55 +144,38 @@ def test_a_search_that_was_led_into_a_trap_begins_anew_without_the_guide():
 
 def test_descending_is_preferred_to_an_episode_that_saved_less():
     """The guide fuses one of two pairs and stops; descending fuses both."""
-    start = ToyState(branches(("Relu", "Tanh"), ("Relu", "Tanh")), {"fuse": RULES["fuse"]})
+    start = start_of(branches(("Relu", "Tanh"), ("Relu", "Tanh")), {"fuse": RULES["fuse"]})
 
     class Once(Guide):
         def play(self, number, start):
             return super().play(number, start) if not self.begun else ()
 
     result = search(start, "regions", Budget(expansions=3), guide=Once(num_steps=1))
-    assert ops_of(result.best.graph) == ["Fast", "Fast"]
+    assert ops_of(result.best.graph) == ["Abs", "Abs"]
     # One step of the guide; its saving is known from it when descending begins.
     assert (result.expansions_of_best, len(result.path)) == (3, 2)
 
 
-def weighted(text, shapes):
-    """A model with random weights of these shapes."""
-    model = parsed(text)
-    for name, shape in shapes.items():
-        array = np.random.default_rng(len(name)).normal(size=shape).astype(np.float32)
-        model.graph.initializer.append(numpy_helper.from_array(array, name))
+def projections():
+    """Query, key and value of one input."""
+    nodes = [f"m{n} = MatMul(x, w{n}) a{n} = Add(m{n}, b{n}) {n} = Relu(a{n})" for n in "qkv"]
+    outputs = ", ".join(f"float[1,32,64] {name}" for name in "qkv")
+    model = parsed(f"g (float[1,32,64] x) => ({outputs}) {{ {' '.join(nodes)} }}")
+    random = np.random.default_rng(0)
+    for n in "qkv":
+        for name, shape in ((f"w{n}", (64, 64)), (f"b{n}", (64,))):
+            array = random.normal(size=shape).astype(np.float32)
+            model.graph.initializer.append(numpy_helper.from_array(array, name))
     return model
 
 
-def fire():
-    """SqueezeNet's module: two convolutions of one input, then Concat."""
-    shapes = {"squeeze": (16, 64, 1, 1), "small": (64, 16, 1, 1), "large": (64, 16, 3, 3)}
-    return weighted(
-        """fire (float[1,64,20,20] x) => (float[1,128,20,20] y) {
-        c = Conv(x, squeeze) r = Relu(c)
-        e1 = Conv(r, small) r1 = Relu(e1)
-        e3 = Conv <pads = [1, 1, 1, 1]> (r, large) r3 = Relu(e3)
-        y = Concat <axis = 1> (r1, r3) }""",
-        shapes,
-    )
-
-
-def projections():
-    """Query, key and value of one input."""
-    shapes = {f"w{name}": (64, 64) for name in "qkv"} | {f"b{name}": (64,) for name in "qkv"}
-    nodes = [f"m{n} = MatMul(x, w{n}) a{n} = Add(m{n}, b{n}) {n} = Relu(a{n})" for n in "qkv"]
-    outputs = ", ".join(f"float[1,32,64] {name}" for name in "qkv")
-    return weighted(f"g (float[1,32,64] x) => ({outputs}) {{ {' '.join(nodes)} }}", shapes)
-
-
-def start_of(model):
+def started(model):
     return Engine(rule_files.load(), AnalyticObjective()).start(onnx_io.read(model))
 
 
-@pytest.mark.parametrize("make", [convolutions, fire, projections])
+@pytest.mark.parametrize("make", [convolutions, projections])
 def test_it_is_within_two_percent_of_the_best_graph_there_is(make):
-    start = start_of(make())
+    start = started(make())
     optimal = bound(start.graph, rule_files.load(), AnalyticObjective())
     assert optimal.is_proved
     cost_ms = search(start, "regions", Budget(expansions=500)).best.cost_ms
@@ -216,14 +188,12 @@ def test_it_is_within_two_percent_of_the_best_graph_there_is(make):
         ("bert-tiny", 300),
         ("squeezenet-1.1", 600),
         pytest.param("bert-tiny", 1500, marks=pytest.mark.slow),
-        pytest.param("squeezenet-1.1", 1500, marks=pytest.mark.slow),
-        pytest.param("repvgg-a0", 600, marks=pytest.mark.slow),
         pytest.param("repvgg-a0", 1500, marks=pytest.mark.slow),
     ],
 )
 def test_it_needs_a_tenth_of_the_expansions_that_taso_needs(name, expansions):
     """Both have the same rules and costs; TASO ends at its budget or when its queue is empty."""
-    start = start_of(models.make(name))
+    start = started(models.make(name))
     taso = search(start, "taso", Budget(expansions=expansions))
     ours = search(start, "regions", Budget(expansions=taso.expansions // 10))
     assert ours.best.cost_ms <= taso.best.cost_ms * (1 + 1e-9)

@@ -11,19 +11,12 @@ import pytest
 from environments.errors import UserError
 from environments.tensor_graphs.search import METHODS, Budget, replay, search
 from environments.tensor_graphs.search.results import Visited
-from tests.environments.tensor_graphs.search.fakes import (
-    HILL,
-    LAYER,
-    RULES,
-    ToyState,
-    chain,
-    ops_of,
-)
+from tests.environments.tensor_graphs.search.fakes import HILL, LAYER, chain, ops_of, start_of
 
 
 @pytest.mark.parametrize("method", ["taso", "beam", "regions"])
 def test_a_step_that_saves_nothing_is_taken_for_what_it_makes_possible(method):
-    start = ToyState(chain(*LAYER), RULES)
+    start = start_of(chain(*LAYER))
     assert search(start, "greedy").best.cost_ms == start.cost_ms
     result = search(start, method)
     assert ops_of(result.best.graph) == ["Relu"] and result.stopped == "exhausted"
@@ -31,7 +24,7 @@ def test_a_step_that_saves_nothing_is_taken_for_what_it_makes_possible(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_path_can_be_replayed(method):
-    start = ToyState(chain(*LAYER * 3, "Tanh"), RULES)
+    start = start_of(chain(*LAYER * 3, "Tanh"))
     result = search(start, method, Budget(expansions=300))
     again = replay(Visited(start), result.path)
     assert again.state.graph == result.best.graph
@@ -48,7 +41,7 @@ def test_an_unknown_method_is_named():
 def test_the_result_is_the_same_in_every_process():
     program = (
         "from tests.environments.tensor_graphs.search.test_search import *\n"
-        "start = ToyState(chain(*LAYER * 4, 'Tanh'), RULES)\n"
+        "start = start_of(chain(*LAYER * 4, 'Tanh'))\n"
         "for method in METHODS:\n"
         "    result = search(start, method, Budget(expansions=200))\n"
         "    print(method, result.path, result.expansions, hash(result.best.graph))\n"

@@ -12,21 +12,36 @@ from environments.tensor_graphs.execution import measuring
 from environments.tensor_graphs.execution.backends import OnnxRuntime, backend
 from environments.tensor_graphs.execution.isolation import remote
 from environments.tensor_graphs.execution.measuring import Comparison, Ratio
+from environments.tensor_graphs.search import Step, Visited
 
 
 def compared(ratio, low, high, same=(0.99, 1.01)):
     """A comparison of two models, and of two copies of one."""
-    return Comparison(Ratio(ratio, low, high), Ratio(1.0, *same), 1.0, ratio, 9)
+    return Comparison(Ratio(ratio, low, high), Ratio(1.0, *same), 9)
 
 
-class NoisyBench:
-    """Stands in for `Bench`: another model seems to be 2% faster; so does the model itself."""
+def of_costs(*steps):
+    """A path that begins at a cost of 10 ms, of (rule, cost afterwards)."""
+    make_state = dataclasses.make_dataclass("State", ["cost_ms", "graph"])
+    visited = Visited(make_state(10.0, 0))
+    for number, (rule, cost_ms) in enumerate(steps):
+        visited = Visited(make_state(cost_ms, number + 1), visited, Step(rule, (number,)))
+    return visited
 
-    def __init__(self, *_):
-        pass
 
-    def compare(self, *_, **__):
-        return compared(0.98, 0.97, 0.99, same=(0.97, 1.03))
+class FakeBench:
+    """Stands in for `Bench`; `bench_of` adds its method `compare`."""
+
+    def __init__(self, first, inputs=None, on=None, program=None):
+        self.first, self.on = first, on
+
+
+def bench_of(compare):
+    return type("Bench", (FakeBench,), {"compare": compare})
+
+
+# Another model seems to be 2% faster; so does the model itself.
+NoisyBench = bench_of(lambda *_, **__: compared(0.98, 0.97, 0.99, same=(0.97, 1.03)))
 
 
 class WorkClock:

@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
-from environments.tensor_graphs.search import Step, Visited
 from environments.tensor_graphs.selection.contributions import contributions, segments_of, shares
-from tests.environments.tensor_graphs.selection.fakes import compared
-
-
-@dataclasses.dataclass(frozen=True)
-class Costs:
-    cost_ms: float
-
-
-def path(*steps):
-    """Make a path that begins at a cost of 10 ms, of (rule, cost afterwards)."""
-    state = Visited(Costs(10.0))
-    for number, (xfer, cost_ms) in enumerate(steps):
-        state = Visited(Costs(cost_ms), state, Step(xfer, (number,)))
-    return state
+from tests.environments.tensor_graphs.selection.fakes import compared, of_costs
 
 
 def test_segments_end_where_another_rule_takes_over():
-    visited = path(("a", 9.0), ("a", 8.0), ("b", 8.5), ("a", 7.0))
+    visited = of_costs(("a", 9.0), ("a", 8.0), ("b", 8.5), ("a", 7.0))
     assert [len(segment) for segment in segments_of(visited)] == [2, 1, 1]
     a, b = contributions(visited)
     assert (a.rules, a.locations, a.estimated_saving_ms) == (("a",), ((0,), (1,), (3,)), 3.5)
@@ -33,7 +17,7 @@ def test_segments_end_where_another_rule_takes_over():
 
 
 def test_a_measured_saving_is_the_difference_between_the_ends_of_a_segment():
-    visited = path(("a", 9.0), ("a", 8.0), ("b", 8.5), ("a", 7.0))
+    visited = of_costs(("a", 9.0), ("a", 8.0), ("b", 8.5), ("a", 7.0))
     measured = [compared(ratio, ratio, ratio) for ratio in (0.9, 0.95, 0.7)]
     a, b = contributions(visited, measured)
     assert a.measured_saving == pytest.approx(0.1 + 0.25) and b.measured_saving == pytest.approx(
@@ -45,7 +29,7 @@ def test_a_measured_saving_is_the_difference_between_the_ends_of_a_segment():
 
 def test_what_is_slower_is_shown_with_what_needs_it():
     """It was kept because the graph is slower without it: both together save 0.30 of 1."""
-    visited = path(("a", 9.0), ("b", 8.5), ("c", 8.0))
+    visited = of_costs(("a", 9.0), ("b", 8.5), ("c", 8.0))
     measured = [compared(ratio, ratio, ratio) for ratio in (0.65, 0.70, 0.69)]
     a, c = shares(contributions(visited, measured))
     assert (a.rules, c.rules) == (("a", "b"), ("c",)) and len(a.states) == 2
@@ -55,7 +39,7 @@ def test_what_is_slower_is_shown_with_what_needs_it():
 
 def test_what_is_slower_within_a_a_is_not_slower():
     """Rule b measured 0.05 slower, where a copy of the model may be found 0.06 slower."""
-    visited = path(("a", 9.0), ("b", 8.5))
+    visited = of_costs(("a", 9.0), ("b", 8.5))
     measured = [compared(0.9, 0.9, 0.9), compared(0.95, 0.95, 0.95, same=(0.98, 1.06))]
     _, b = contributions(visited, measured)
     assert b.margin == pytest.approx(0.06) and not b.is_slower
@@ -64,11 +48,11 @@ def test_what_is_slower_within_a_a_is_not_slower():
 def test_rules_that_alternate_are_one_segment():
     """Of many segments, those that change the cost least are joined to a neighbour."""
     steps = [(name, 10 - 0.01 * k) for k in range(20) for name in ("a", "b")]
-    visited = path(*steps, ("c", 5.0))
+    visited = of_costs(*steps, ("c", 5.0))
     segments = segments_of(visited, max_segments=2)
     assert [len(segment) for segment in segments] == [40, 1]
     assert contributions(visited)[2].estimated_saving_ms == pytest.approx(9.81 - 5)
 
 
 def test_no_steps():
-    assert contributions(path()) == ()
+    assert contributions(of_costs()) == ()

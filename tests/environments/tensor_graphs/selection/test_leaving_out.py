@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import onnx
 import pytest
-from onnx import helper
 
 from environments.tensor_graphs import onnx_io
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
@@ -20,8 +19,10 @@ from environments.tensor_graphs.selection import contributions
 from environments.tensor_graphs.selection.candidates import Candidate, Measurement, Row
 from environments.tensor_graphs.selection.leaving_out import LeavingOut, replay_without
 from environments.tensor_graphs.selection.selection import Selection, Selector
-from tests.environments.tensor_graphs.selection.fakes import compared
-from tests.environments.tensor_graphs.small_models import model_of, write
+from tests.environments.tensor_graphs.execution.models import parsed
+from tests.environments.tensor_graphs.search.fakes import ops_of
+from tests.environments.tensor_graphs.selection.fakes import bench_of, compared
+from tests.environments.tensor_graphs.small_models import write
 
 ON = backend()
 
@@ -50,17 +51,10 @@ def negative_twice(x):
 RULES = (roundabout, subtracted, turned, negative_twice)
 
 
-def model() -> onnx.ModelProto:
-    """Abs(Neg(Neg(Neg(Relu(x)) + y)))."""
-    nodes = [
-        helper.make_node("Relu", ["x"], ["a"]),
-        helper.make_node("Neg", ["a"], ["b"]),
-        helper.make_node("Add", ["b", "y"], ["c"]),
-        helper.make_node("Neg", ["c"], ["d"]),
-        helper.make_node("Neg", ["d"], ["e"]),
-        helper.make_node("Abs", ["e"], ["z"]),
-    ]
-    return model_of(nodes, [], {"x": [4], "y": [4]}, {"z": [4]})
+MODEL = parsed(
+    """g (float[4] x, float[4] y) => (float[4] z)
+    { a = Relu(x) b = Neg(a) c = Add(b, y) d = Neg(c) e = Neg(d) z = Abs(e) }"""
+)
 
 
 def walk(path, *names):
@@ -76,15 +70,9 @@ def steps_of(visited, name):
     return [state for state in visited.trail if state.step and state.step.rule == name]
 
 
-def operators(graph):
-    """The operators of a graph; those of constants and inputs are left out."""
-    ops = [graph.nodes[number].op for number in graph.order()]
-    return [op for op in ops if op not in ("Input", "Constant")]
-
-
 @pytest.fixture
 def path(tmp_path):
-    return write(tmp_path / "m.onnx", model())
+    return write(tmp_path / "m.onnx", MODEL)
 
 
 def test_the_other_steps_are_taken_again(path):
@@ -92,7 +80,7 @@ def test_the_other_steps_are_taken_again(path):
     visited = walk(path, "roundabout", "subtracted", "turned", "negative_twice")
     end = replay_without(visited, steps_of(visited, "roundabout"))
     assert [step.rule for step in end.path] == ["subtracted", "turned", "negative_twice"]
-    assert operators(end.state.graph) == ["Relu", "Sub", "Neg", "Abs"]
+    assert ops_of(end.state.graph) == ["Relu", "Sub", "Neg", "Abs"]
     assert end.path != visited.path[1:]  # the numbers differ
     assert replay_without(visited, ()).path == visited.path
 
@@ -102,50 +90,42 @@ def test_steps_that_need_what_is_left_out_go_too(path):
     visited = walk(path, "subtracted", "negative_twice", "turned")
     end = replay_without(visited, steps_of(visited, "subtracted"))
     assert [step.rule for step in end.path] == ["negative_twice"]
-    assert operators(end.state.graph) == ["Relu", "Neg", "Add", "Abs"]
+    assert ops_of(end.state.graph) == ["Relu", "Neg", "Add", "Abs"]
 
 
 def test_a_step_after_the_one_left_out_applies_where_that_was(path):
     """Turned twice, Neg(Neg(y - x)): without the first time the second one applies to y - x."""
     visited = walk(path, "subtracted", "turned", "turned")
-    assert operators(visited.state.graph) == ["Relu", "Sub", "Neg", "Neg", "Neg", "Neg", "Abs"]
+    assert ops_of(visited.state.graph) == ["Relu", "Sub", "Neg", "Neg", "Neg", "Neg", "Abs"]
     first, second = steps_of(visited, "turned")
     assert replay_without(visited, [second]).path == visited.path[:2]
-    assert operators(replay_without(visited, [first]).state.graph) == [
-        "Relu",
-        "Sub",
-        "Neg",
-        "Neg",
-        "Abs",
-    ]
+    end = replay_without(visited, [first])
+    assert ops_of(end.state.graph) == ["Relu", "Sub", "Neg", "Neg", "Abs"]
 
 
-class CountingBench:
-    """Stands in for `Bench`: each operator of a file takes as long, so six take 1.0, three 0.5.
+# How long a number of operators takes, where that is not as long as it should be.
+ASYMMETRIC: dict[int, float] = {}
 
-    Attributes:
-      asymmetric: a ratio for each number of operators that is not as long as it should be.
-    """
 
-    asymmetric: dict[int, float] = {}
+def length(file):
+    """Each operator of a file takes as long, so six take 1.0, three 0.5."""
+    number = len(onnx.load(file).graph.node)
+    return ASYMMETRIC.get(number, number)
 
-    def __init__(self, first, *_):
-        self.first = self.length(first)
 
-    def length(self, file):
-        number = len(onnx.load(file).graph.node)
-        return self.asymmetric.get(number, number)
+def compare(bench, model, **_):
+    ratio = length(model) / length(bench.first)
+    return compared(ratio, ratio - 0.001, ratio + 0.001)
 
-    def compare(self, model, **_):
-        ratio = self.length(model) / self.first
-        return compared(ratio, ratio - 0.001, ratio + 0.001)
+
+CountingBench = bench_of(compare)
 
 
 def leave_out(path, visited, tmp_path, monkeypatch):
     """Leave out from the graph where a path ends."""
     for module in ("selection", "leaving_out"):
         monkeypatch.setattr(f"environments.tensor_graphs.selection.{module}.Bench", CountingBench)
-    trials = Trials((Trial(Sizes(), random_inputs(model())),))
+    trials = Trials((Trial(Sizes(), random_inputs(MODEL)),))
     tmp_path.mkdir(exist_ok=True)
     file = tmp_path / "chosen.onnx"
     onnx_io.save(visited.state.graph, file)
@@ -175,7 +155,7 @@ def test_what_a_later_step_needs_is_kept(path, tmp_path, monkeypatch):
 
     Let 5 operators take as long as 7: `subtracted` measures slower, but the others need it.
     """
-    monkeypatch.setattr(CountingBench, "asymmetric", {5: 7})
+    monkeypatch.setitem(ASYMMETRIC, 5, 7)
     visited = walk(path, "subtracted", "negative_twice")
     before, selection, account = leave_out(path, visited, tmp_path, monkeypatch)
     assert selection is before and account.left_out == ()
@@ -195,7 +175,7 @@ def test_what_is_left_must_be_as_fast(path, tmp_path, monkeypatch):
     # 5 operators, 0.833 of the time: what is left is said to take 0.7.
     _, selection, account = leave_out(path, visited, tmp_path, monkeypatch)
     assert account.left_out and selection.measurement.fully_optimised.ratio.value == 0.7
-    monkeypatch.setattr(CountingBench, "asymmetric", {5: 3.1})
+    monkeypatch.setitem(ASYMMETRIC, 5, 3.1)
     # Now 0.517: the detour is kept, though it measured slower on the way.
     before, selection, account = leave_out(path, visited, tmp_path / "again", monkeypatch)
     assert selection is before

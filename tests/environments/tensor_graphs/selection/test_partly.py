@@ -29,11 +29,7 @@ def branching() -> onnx.ModelProto:
 
 @pytest.mark.parametrize(
     ("make_model", "kind"),
-    [
-        (branching, "dynamic"),
-        (branching, "static"),
-        (convolutions, "static"),
-    ],
+    [(branching, "dynamic"), (branching, "static"), (convolutions, "static")],
 )
 def test_some_nodes_are_as_if_only_they_had_been_quantised(make_model, kind, tmp_path):
     model, on = prepared(write(tmp_path / "m.onnx", make_model())), backend()

@@ -12,7 +12,7 @@ from environments.tensor_graphs.execution.backends import backend
 from environments.tensor_graphs.execution.inputs import random_inputs
 from environments.tensor_graphs.selection import quantization
 from environments.tensor_graphs.selection.quantization import Quantizer, Samples
-from tests.environments.tensor_graphs.selection.fakes import compared
+from tests.environments.tensor_graphs.selection.fakes import bench_of, compared
 from tests.environments.tensor_graphs.small_models import adapter, write
 
 
@@ -27,22 +27,17 @@ def test_errors_are_those_of_all_samples():
     assert Samples([{}], expected[:1]).judge([{"y": np.array([[np.nan, 4.0]])}]).error == np.inf
 
 
-class FastBench:
-    """Stands in for `Bench`: each operator of int8 saves 5%."""
-
-    def __init__(self, *_):
-        pass
-
-    def compare(self, path, **_):
-        counts = collections.Counter(node.op_type for node in onnx.load(path).graph.node)
-        ratio = 0.95 ** (counts["MatMulInteger"] + counts["QuantizeLinear"])
-        return compared(ratio, ratio - 0.01, ratio + 0.01)
+def of_int8(_, path, **__):
+    """Each operator of int8 saves 5%."""
+    counts = collections.Counter(node.op_type for node in onnx.load(path).graph.node)
+    ratio = 0.95 ** (counts["MatMulInteger"] + counts["QuantizeLinear"])
+    return compared(ratio, ratio - 0.01, ratio + 0.01)
 
 
 @pytest.fixture
 def quantizer_of(tmp_path, monkeypatch):
     """Makes a quantizer of six products, with an error that it may cause."""
-    monkeypatch.setattr(quantization, "Bench", FastBench)
+    monkeypatch.setattr(quantization, "Bench", bench_of(of_int8))
     model, on = write(tmp_path / "m.onnx", adapter(size=64, rank=32)), backend()
     inputs = [random_inputs(onnx.load(model), seed=seed) for seed in range(2)]
     program = on.open(model)

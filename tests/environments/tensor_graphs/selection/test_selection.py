@@ -28,7 +28,11 @@ from environments.tensor_graphs.selection.candidates import (
     worth_measuring,
 )
 from environments.tensor_graphs.selection.selection import NO_TIME, Selector, expected_ratio
-from tests.environments.tensor_graphs.selection.fakes import NoisyBench, compared
+from tests.environments.tensor_graphs.selection.fakes import (
+    bench_of,
+    compared,
+    of_costs,
+)
 from tests.environments.tensor_graphs.small_models import adapter, model_of, relu, write
 
 LEVELS = (backend(), backend("onnxruntime-basic"))
@@ -49,6 +53,10 @@ def trials_of(*inputs):
     return Trials((Trial(Sizes(), first),), tuple(map(Trial, named, others)))
 
 
+OF_ADAPTER = trials_of(random_inputs(adapter()))
+OF_RELU = trials_of({"x": np.ones(4, np.float32)})
+
+
 def reference_of(path):
     return Reference(LEVELS[0].open(path))
 
@@ -57,10 +65,9 @@ def verified(path, proposed, trials, directory):
     return list(verify(reference_of(path), proposed, trials.first, directory, LEVELS[0]))
 
 
-def select(path, candidates, trials, seconds, on_progress=lambda _: None):
-    return Selector(
-        path, reference_of(path) if path else None, trials, LEVELS, seconds, on_progress
-    ).select(candidates)
+def select(path, candidates, trials, seconds=0.1):
+    reference = reference_of(path) if path else None
+    return Selector(path, reference, trials, LEVELS, seconds).select(candidates)
 
 
 def of_graph(graph):
@@ -69,130 +76,71 @@ def of_graph(graph):
     return Visited(state)
 
 
-def test_the_faster_one_is_chosen(adapted, tmp_path, work_clock):
-    path, best = adapted
-    trials = trials_of(random_inputs(adapter()))
-    lines = []
-    candidates = verified(path, worth_measuring(best), trials, tmp_path)
-    assert not any(candidate.refusal for candidate in candidates)
-    selection = select(path, candidates, trials, 0.5, on_progress=lines.append)
-    assert selection.chosen is not None and selection.reason == ""
-    assert selection.measurement.fully_optimised.ratio.high < 0.9 and selection.measurement.is_gain
-    assert any("candidate 1 of" in line for line in lines)
-
-
 def test_a_wrong_one_is_refused_however_fast_it_is(adapted, tmp_path):
     path, _ = adapted
-    edit = onnx_io.read(path).edit()
     graph = onnx_io.read(path)
+    edit = graph.edit()
     edit.replace({graph.outputs[0]: graph.nodes[graph.outputs[0].node].inputs[0]})
-    wrong = edit.finish()[0]
-    trials = trials_of(random_inputs(adapter()))
-    (candidate,) = verified(path, [of_graph(wrong)], trials, tmp_path)
+    (candidate,) = verified(path, [of_graph(edit.finish()[0])], OF_ADAPTER, tmp_path)
     assert "relative error" in candidate.refusal
-    selection = select(path, [candidate], trials, 0.1)
+    selection = select(path, [candidate], OF_ADAPTER)
     assert selection.chosen is None and "no candidate computes" in selection.reason
-
-
-def test_what_there_was_no_time_for_is_not_called_wrong(adapted, tmp_path):
-    path, visited = adapted
-    trials = trials_of(random_inputs(adapter()))
-    (candidate,) = verified(path, [visited], trials, tmp_path)
+    # What there was no time for is not called wrong.
     late = dataclasses.replace(candidate, refusal=f"{NO_TIME} it at batch=2")
-    assert select(path, [late], trials, 0.1).reason == f"{NO_TIME} it at batch=2"
-
-
-def test_an_equal_one_is_no_gain(tmp_path, monkeypatch):
-    monkeypatch.setattr(selection, "Bench", NoisyBench)
-    path = write(tmp_path / "m.onnx", relu())
-    trials = trials_of({"x": np.ones(4, np.float32)})
-    same = of_graph(onnx_io.read(path))
-    candidates = verified(path, [same], trials, tmp_path)
-    outcome = select(path, candidates, trials, 0.1)
-    assert outcome.chosen is None and outcome.measurement is not None
-    assert "of the model's time" in outcome.reason
-
-
-def test_without_candidates():
-    selection = select(None, [], trials_of({}), 0.1)
-    assert (selection.chosen, selection.reason) == (None, "no rule lowers the estimated cost")
+    assert select(path, [late], OF_ADAPTER).reason == f"{NO_TIME} it at batch=2"
+    assert select(None, [], OF_ADAPTER).reason == "no rule lowers the estimated cost"
 
 
 @pytest.mark.parametrize(
-    "full, best, is_gain",
+    "full, best, elsewhere, is_gain",
     [
-        (compared(0.9, 0.88, 0.92), compared(0.95, 0.93, 0.97), True),
-        (compared(0.98, 0.96, 0.995), compared(0.95, 0.93, 0.97), False),  # within A/A
-        (compared(0.9, 0.88, 0.92), compared(1.005, 0.99, 1.02), True),
-        (compared(0.9, 0.88, 0.92), compared(1.03, 1.01, 1.05), False),  # at best levels slower
+        ((0.9, 0.88, 0.92), (0.95, 0.93, 0.97), (0.5, 0.4, 0.6), True),
+        ((0.98, 0.96, 0.995), (0.95, 0.93, 0.97), (0.5, 0.4, 0.6), False),  # within A/A
+        # Not slower beyond A/A, which is 0.99 to 1.01: each at its best level, and elsewhere.
+        ((0.9, 0.88, 0.92), (1.005, 0.99, 1.02), (1.005, 0.99, 1.02), True),
+        ((0.9, 0.88, 0.92), (1.03, 1.01, 1.05), (0.5, 0.4, 0.6), False),
+        ((0.9, 0.88, 0.92), (0.95, 0.93, 0.97), (1.02, 1.01, 1.03), False),
     ],
 )
-def test_what_a_gain_is(full, best, is_gain):
-    rows = (Row(Sizes(), full),)
-    assert Measurement(rows, best, "onnxruntime-basic", "onnxruntime").is_gain is is_gain
-
-
-@pytest.mark.parametrize(
-    "ratio, is_gain",
-    [
-        (compared(1.005, 0.99, 1.02), True),  # not slower beyond A/A, which is 0.99 to 1.01
-        (compared(1.02, 1.01, 1.03), False),
-        (compared(0.5, 0.4, 0.6), True),
-    ],
-)
-def test_a_gain_is_slower_at_no_other_size(ratio, is_gain):
-    full = compared(0.9, 0.88, 0.92)
-    rows = (Row(Sizes((("n", 1),)), full), Row(Sizes((("n", 2),)), ratio))
-    measurement = Measurement(rows, full, "onnxruntime", "onnxruntime")
+def test_what_a_gain_is(full, best, elsewhere, is_gain):
+    sizes = [Sizes((("n", number),)) for number in (1, 2)]
+    rows = tuple(map(Row, sizes, (compared(*full), compared(*elsewhere))))
+    measurement = Measurement(rows, compared(*best), "onnxruntime-basic", "onnxruntime")
     assert measurement.is_gain is is_gain
-    assert measurement.slower == (None if is_gain else rows[1])
+    assert measurement.slower == (rows[1] if elsewhere[0] == 1.02 else None)
 
 
 def test_a_gain_on_several_threads_is_slower_on_one_too(adapted, tmp_path, monkeypatch):
     """The stand-in is 10% faster on several threads, and 10% slower on one."""
 
-    class OfThreads:
-        def __init__(self, model, inputs, on, program=None):
-            self.ratio = 0.9 if on.threads > 1 else 1.1
-
-        def compare(self, *_, **__):
-            return compared(self.ratio, self.ratio - 0.02, self.ratio + 0.02)
+    def compare(bench, *_, **__):
+        ratio = 0.9 if bench.on.threads > 1 else 1.1
+        return compared(ratio, ratio - 0.02, ratio + 0.02)
 
     path, best = adapted
-    monkeypatch.setattr(selection, "Bench", OfThreads)
-    trials = trials_of(random_inputs(adapter()))
-    candidates = verified(path, worth_measuring(best)[:1], trials, tmp_path)
-    several, single = [backend("onnxruntime", 2)], backend()
-    for alone, is_gain in ((None, True), (single, False)):
-        selected = Selector(path, reference_of(path), trials, several, 1.0, single=alone).select(
-            candidates
-        )
+    monkeypatch.setattr(selection, "Bench", bench_of(compare))
+    candidates = verified(path, worth_measuring(best)[:1], OF_ADAPTER, tmp_path)
+    for single, is_gain in ((None, True), (backend(), False)):
+        several = [backend("onnxruntime", 2)]
+        selector = Selector(path, reference_of(path), OF_ADAPTER, several, 1.0, single=single)
+        selected = selector.select(candidates)
         assert (selected.chosen is not None) is is_gain
     assert selected.reason.endswith("but 1.100 [1.080, 1.120] at 1 thread")
 
 
-class SlowBench:
-    """Stands in for `Bench`: other models take longer, and nobody measures that at length."""
+def test_what_is_clearly_slower_is_not_measured_at_length(tmp_path, monkeypatch):
+    lengths = []
+    path = write(tmp_path / "m.onnx", relu())
+    candidate = Candidate(of_graph(onnx_io.read(path)), path, None, "")
 
-    lengths: list[float] = []
-
-    def __init__(self, *_):
-        pass
-
-    def compare(self, *_, seconds, **__):
-        self.lengths.append(seconds)
+    def compare(*_, seconds, **__):
+        lengths.append(seconds)
         return compared(1.2, 1.15, 1.25)
 
-
-def test_what_is_clearly_slower_is_not_measured_at_length(tmp_path, monkeypatch):
-    monkeypatch.setattr(selection, "Bench", SlowBench)
-    path = write(tmp_path / "m.onnx", relu())
-    trials = trials_of({"x": np.ones(4, np.float32)})
-    same = of_graph(onnx_io.read(path))
-    candidates = verified(path, [same], trials, tmp_path)
-    outcome = select(path, candidates, trials, 5.0)
+    monkeypatch.setattr(selection, "Bench", bench_of(compare))
+    outcome = select(path, [candidate], OF_RELU, 5.0)
     assert outcome.chosen is None and "takes 1.200" in outcome.reason
-    assert SlowBench.lengths and set(SlowBench.lengths) == {0.5}
+    assert set(lengths) == {0.5}
 
 
 def test_the_final_measurement_begins_with_what_is_surely_faster(tmp_path, monkeypatch):
@@ -206,20 +154,17 @@ def test_the_final_measurement_begins_with_what_is_surely_faster(tmp_path, monke
     ]
     measured = []
 
-    class Bench(NoisyBench):
-        def compare(self, model, **_):
-            measured.append(model.name)
-            return compared(0.95, 0.94, 0.96)
+    def compare(_, model, **__):
+        measured.append(model.name)
+        return compared(0.95, 0.94, 0.96)
 
-    monkeypatch.setattr(selection, "Bench", Bench)
-    trials = trials_of({"x": np.ones(4, np.float32)})
-    assert select(path, candidates, trials, 0.1).chosen.path.name == measured[0] == "sure"
+    monkeypatch.setattr(selection, "Bench", bench_of(compare))
+    assert select(path, candidates, OF_RELU).chosen.path.name == measured[0] == "sure"
 
 
 def test_a_short_measurement_counts_beside_what_costs_promise(tmp_path):
     """Half of a gain of 20% is expected; a measurement that deviates by 0.03 counts half."""
-    model = onnx_io.read(write(tmp_path / "m.onnx", relu()))
-    start = of_graph(model)
+    start = of_graph(None)
     better = Visited(dataclasses.replace(start.state, cost_ms=0.8), start, Step("rule", (0,)))
     for screening, ratio in [(None, 0.9), (compared(1.06, 1.0, 1.12), 0.98)]:
         candidate = Candidate(better, tmp_path, None, "", screening)
@@ -227,22 +172,18 @@ def test_a_short_measurement_counts_beside_what_costs_promise(tmp_path):
 
 
 def test_a_model_that_is_wrong_at_another_size_is_refused(tmp_path, monkeypatch):
-    """It is compared there before it is measured."""
+    """It is compared there before it is measured. Of positive numbers Relu and Abs are the same."""
+    monkeypatch.setattr(selection, "Bench", bench_of(lambda *_, **__: compared(0.8, 0.79, 0.81)))
 
-    class FastBench(NoisyBench):
-        def compare(self, *_, **__):
-            return compared(0.8, 0.79, 0.81)
+    def file_of(op):
+        model = model_of([helper.make_node(op, ["x"], ["y"])], [], {"x": ["n"]}, {"y": ["n"]})
+        return write(tmp_path / op, model)
 
-    monkeypatch.setattr(selection, "Bench", FastBench)
-    wrong = model_of([helper.make_node("Relu", ["x"], ["y"])], [], {"x": ["n"]}, {"y": ["n"]})
-    right = model_of([helper.make_node("Abs", ["x"], ["y"])], [], {"x": ["n"]}, {"y": ["n"]})
-    path = write(tmp_path / "m.onnx", right)
-    # Of positive numbers Relu and Abs are the same.
+    right, wrong = file_of("Abs"), file_of("Relu")
     trials = trials_of({"x": np.ones(4, np.float32)}, {"x": -np.ones(2, np.float32)})
-    visited = of_graph(onnx_io.read(write(tmp_path / "w.onnx", wrong)))
-    candidates = verified(path, [visited], trials, tmp_path)
+    candidates = verified(right, [of_graph(onnx_io.read(wrong))], trials, tmp_path)
     assert candidates[0].refusal == ""
-    outcome = select(path, candidates, trials, 0.1)
+    outcome = select(right, candidates, trials)
     assert outcome.chosen is None and "at n=1" in outcome.reason
     assert "relative error" in outcome.candidates[0].refusal
 
@@ -253,18 +194,16 @@ def test_where_time_is_over_only_sizes_that_the_user_gave_must_be_measured(
 ):
     """The first measurement takes all the time; half and double are compared all the same."""
 
-    class LongBench(NoisyBench):
-        def compare(self, *_, **__):
-            selector.until_s = -math.inf
-            return compared(0.8, 0.79, 0.81)
+    def compare(*_, **__):
+        selector.until_s = -math.inf
+        return compared(0.8, 0.79, 0.81)
 
-    monkeypatch.setattr(selection, "Bench", LongBench)
+    monkeypatch.setattr(selection, "Bench", bench_of(compare))
     path, best = adapted
     inputs = random_inputs(adapter())
     trials = trials_of(inputs, dict(inputs))
     (candidate,) = verified(path, [best], trials, tmp_path)
-    (size,) = (trial.sizes for trial in trials.others)
-    optional = [size] if is_optional else []
+    optional = [trials.others[0].sizes] if is_optional else []
     selector = Selector(path, reference_of(path), trials, LEVELS, 1.0, optional=optional)
     checked, measurement = selector.measure(candidate)
     assert measurement.unmeasured == tuple(optional) and len(measurement.rows) == 1
@@ -273,13 +212,6 @@ def test_where_time_is_over_only_sizes_that_the_user_gave_must_be_measured(
 
 
 def test_states_are_worth_measuring_where_rules_take_over():
-    @dataclasses.dataclass(frozen=True)
-    class State:
-        graph: int
-        cost_ms: float
-
-    state = Visited(State(0, 10.0))
-    for number, (xfer, cost_ms) in enumerate([("a", 9.0), ("a", 8.0), ("b", 6.0), ("c", 5.9)], 1):
-        state = Visited(State(number, cost_ms), state, Step(xfer, (number,)))
-    assert [end.state.graph for end in worth_measuring(state)] == [4, 3, 2]
-    assert [end.state.graph for end in worth_measuring(state, max_states=2)] == [4, 2]
+    state = of_costs(("a", 9.0), ("a", 8.0), ("b", 6.0), ("c", 5.9))
+    assert [end.cost_ms for end in worth_measuring(state)] == [5.9, 6.0, 8.0]
+    assert [end.cost_ms for end in worth_measuring(state, max_states=2)] == [5.9, 8.0]

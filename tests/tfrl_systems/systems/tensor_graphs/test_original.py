@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import onnx
 import pytest
 
@@ -37,9 +36,6 @@ def test_float64_is_computed_elsewhere_where_it_takes_long(run_s, is_ahead, monk
     ahead = []
     monkeypatch.setattr(machine.os, "sched_getaffinity", lambda _: {0, 1})
     monkeypatch.setattr(Reference, "run_s", lambda *_: run_s)
-    monkeypatch.setattr(Reference, "expect", lambda _, outputs: ahead.append(outputs))
+    monkeypatch.setattr(Reference, "compute_ahead", lambda *arguments: ahead.append(arguments[-1]))
     original.compute_ahead(trials)
-    assert len(ahead) == is_ahead
-    for outputs in ahead:
-        assert outputs.trials == [trial.inputs for trial in trials.compared]
-        assert [values["y"].dtype for values in outputs.collect()[0]] == [np.float64] * 3
+    assert ahead == ([[trial.inputs for trial in trials.compared]] if is_ahead else [])

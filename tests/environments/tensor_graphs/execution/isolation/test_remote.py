@@ -66,7 +66,10 @@ def test_it_runs_as_here(isolated):
     assert (isolated.name, isolated.fuses) == ("onnxruntime", True)
 
 
-def test_what_is_refused_is_one_line(isolated):
+def test_what_is_refused_is_one_line(isolated, tmp_path):
+    (tmp_path / "empty.onnx").touch()
+    with pytest.raises(UserError, match=r"onnxruntime cannot load .*empty\.onnx"):
+        isolated.open(tmp_path / "empty.onnx")
     with pytest.raises(UserError, match="cannot load model 'g'.*Nonsense") as caught:
         isolated.open(parsed("g (float[n] x) => (float[n] y) { y = Nonsense(x) }"))
     assert "\n" not in str(caught.value)

@@ -8,14 +8,14 @@ import pytest
 
 from environments.errors import UserError
 from environments.tensor_graphs.search import search
-from tests.environments.tensor_graphs.search.fakes import LAYER, RULES, ToyState, chain
+from tests.environments.tensor_graphs.search.fakes import LAYER, chain, start_of
 from tfrl_systems.systems.tensor_graphs.optimize.checkpoint import Checkpoint
 
 
 @pytest.fixture
 def saved(tmp_path):
     """What a search has found, its checkpoint, and the file."""
-    start, file = ToyState(chain(*LAYER), RULES), tmp_path / "search.json"
+    start, file = start_of(chain(*LAYER)), tmp_path / "search.json"
     result, checkpoint = search(start, "regions"), Checkpoint(file, "regions", start)
     checkpoint.save(result.candidates[0], result.expansions)
     return result, checkpoint, file

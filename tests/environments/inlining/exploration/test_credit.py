@@ -16,11 +16,6 @@ def test_callers_and_callees_belong_to_their_site():
     assert attribute([FIRST, SECOND], before, after, {}) == [30 - 40, -10]
 
 
-def test_nothing_changed():
-    assert attribute([FIRST, SECOND], {"f": 1, "h": 2}, {"f": 1, "h": 2}, {}) == [0, 0]
-    assert attribute([], {"f": 1}, {"f": 2}, {}) == []
-
-
 CALLS = {
     "above_f": ["f"],
     "top": ["above_f"],

@@ -168,16 +168,6 @@ def test_the_least_certain_sites_come_first(counting, module):
         assert explored.steps.tolist() == [wanted]
 
 
-def test_rounds_that_are_not_worth_a_compile_are_not_played(counting, module):
-    # The third leaf's callers alone in rounds of their own: one site of six, where one of two is
-    # asked for. The first two rounds are played all the same.
-    per_round = {"num_rounds": 6, "flips_per_round": 2, "decisions_per_flip": 2}
-    config = dataclasses.replace(ALONE, **per_round)
-    explored = explore(counting, module, Default(), TrajectoryStore(), config)
-    assert counting.num_compiles == 1 + 2
-    assert len(explored.steps) == 4
-
-
 def test_a_module_without_call_sites(counting, tmp_path):
     none = write_module(tmp_path, "none", NO_CALL_SITES)
     explored = explore(counting, none, Default(), TrajectoryStore(), ALONE)

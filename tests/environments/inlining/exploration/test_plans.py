@@ -54,10 +54,6 @@ def test_departures_are_taken_back_by_function_and_by_chain():
     assert joint_changes(*DEPARTED) == [in_f, from_f]
 
 
-def test_a_policy_that_follows_llvm_has_nothing_to_take_back():
-    assert joint_changes(*compiled((("f", "g", 1), 0, 0), (None, 1, 1))) == []
-
-
 def test_all_calls_of_a_function_are_inlined_together_or_none():
     (of_k,) = callee_changes(*DEPARTED)
     # g calls k inlined already; the other call follows. Of g, h and x there is one call each.

@@ -12,12 +12,11 @@ from environments.inlining.collection.episode import compile_under
 from environments.inlining.collection.store import TrajectoryStore
 from environments.inlining.collection.tasks import WriteObject
 from environments.inlining.compilers.object_size import read_function_bytes
-from environments.inlining.environment import InliningEnvironment
 from environments.inlining.exploration.explore import ExplorationConfig, explore
 from environments.inlining.heuristics import Constant, Default
 from environments.inlining.linking.objective import OBJECT, make_objective, read_counted
 from tests.environments.inlining.linking.conftest import one_of_two, sizes_of
-from tests.environments.inlining.small_modules import Lent, write_module
+from tests.environments.inlining.small_modules import write_module
 
 
 def test_the_costs_of_a_project_add_up_to_what_a_linker_keeps(compiler, project):
@@ -60,15 +59,6 @@ def test_what_is_not_code_can_count_less(compiler, project):
     assert by_function["shared"] == shared_code / 2
     digests = {objective.digest("p") for objective in (code, half, OBJECT)}
     assert len(digests) == 3
-
-
-def test_a_group_counts_with_its_code_and_its_unwind_entry(compiler, project):
-    compiled = compiler.compile_plain(project[0])
-    ((key, shared_bytes, _),) = compiled.size.groups.tolist()
-    by_function = read_function_bytes(compiled.data)
-    assert by_function["shared"] == shared_bytes
-    halved = read_function_bytes(compiled.data, {key: 0.5})
-    assert halved == {**by_function, "shared": shared_bytes / 2}
 
 
 def test_what_of_an_object_counts_is_a_word_or_a_weight():
@@ -115,18 +105,3 @@ def test_exploration_counts_what_is_saved_in_the_image(compiler, project):
         for counted in (OBJECT, objective)
     )
     assert in_image[0] - in_object[0] == shared_bytes / 2
-
-
-def test_the_reward_follows_the_objective(compiler, project):
-    objective = make_objective("image", sizes_of(compiler, project))
-    rewards = []
-    for counted in (OBJECT, objective):
-        environment = InliningEnvironment(
-            lambda generator: project[0], Lent(compiler), objective=counted
-        )
-        time_step = environment.reset()
-        while not time_step.is_last():
-            time_step = environment.step(0)
-        rewards.append(float(time_step.reward))
-        environment.close()
-    assert rewards == [0, 0]

@@ -21,7 +21,6 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Sequence
-from typing import BinaryIO
 
 from environments.errors import UserError
 from environments.isolation import guardian
@@ -116,11 +115,21 @@ class CompilerProcesses:
         messages = ""
         with tempfile.TemporaryFile(dir=scratch) as stderr:
             try:
-                process = self._start(command, directory, scratch, stderr)
+                with self._lock:
+                    if self._closed:
+                        return CompilerRun("the build was stopped")
+                    process = subprocess.Popen(
+                        command,
+                        cwd=directory,
+                        env=_environment(scratch),
+                        stdin=subprocess.DEVNULL,
+                        stdout=subprocess.DEVNULL,
+                        stderr=stderr,
+                        start_new_session=True,
+                    )
+                    self._running.add(process)
             except OSError as error:
                 return CompilerRun(f"the compiler does not start: {error.strerror}")
-            if process is None:
-                return CompilerRun("the build was stopped")
             try:
                 status = process.wait(timeout_s)
                 stderr.seek(0)
@@ -141,29 +150,6 @@ class CompilerProcesses:
             for process in self._running:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-
-    def _start(
-        self,
-        command: Sequence[str],
-        directory: pathlib.Path,
-        scratch: pathlib.Path,
-        stderr: BinaryIO,
-    ) -> subprocess.Popen | None:
-        """Start a process in a group of its own; return None after `close`."""
-        with self._lock:
-            if self._closed:
-                return None
-            process = subprocess.Popen(
-                command,
-                cwd=directory,
-                env=_environment(scratch),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=stderr,
-                start_new_session=True,
-            )
-            self._running.add(process)
-            return process
 
 
 def _embedded() -> BitcodeCompiler:

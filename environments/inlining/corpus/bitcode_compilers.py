@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import importlib.util
 import os
 import pathlib
@@ -172,7 +171,7 @@ def _embedded() -> BitcodeCompiler:
         *_TO_BITCODE,
         f"-ffile-prefix-map={directory}=/ziglang",
     )
-    version = _clang_version((program, "cc"))
+    version = ask_version((program, "cc"))[0].strip()
     return BitcodeCompiler(version, (program, "cc"), (program, "c++"), flags, (f"{directory}/",))
 
 
@@ -184,7 +183,7 @@ def _clang(name: str) -> BitcodeCompiler:
             f"expected a clang >= {OLDEST_CLANG}, found no program {name}; "
             f"name another, or use the compiler {EMBEDDED!r}"
         )
-    version = _clang_version((path,))
+    version = ask_version((path,))[0].strip()
     match = re.search(r"clang version (\d{1,6})\.", version)
     if match is None or int(match[1]) < OLDEST_CLANG:
         raise UserError(
@@ -194,9 +193,12 @@ def _clang(name: str) -> BitcodeCompiler:
     return BitcodeCompiler(version, (path,), (path,), ("-fPIC", *_TO_BITCODE))
 
 
-@functools.cache
-def _clang_version(driver: tuple[str, ...]) -> str:
-    """Return the first line of `--version`."""
+def ask_version(driver: Sequence[str]) -> list[str]:
+    """Return the lines of `--version`.
+
+    Raises:
+      UserError: the program does not run.
+    """
     try:
         # However this process ends, the guardian ends the compiler and removes what it wrote.
         with (
@@ -221,8 +223,7 @@ def _clang_version(driver: tuple[str, ...]) -> str:
         raise UserError(
             f"expected a clang that runs, found {driver[0]}: {error}; name another compiler"
         ) from None
-    lines = shown.decode(errors="replace").splitlines()
-    return lines[0].strip() if lines else ""
+    return shown.decode(errors="replace").splitlines() or [""]
 
 
 def _environment(scratch: pathlib.Path) -> dict[str, str]:

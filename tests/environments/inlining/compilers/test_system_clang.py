@@ -68,7 +68,7 @@ def script(directory: pathlib.Path, text: str) -> pathlib.Path:
     [
         (None, "found no program 'no-such-clang'; install one"),
         ("echo 'gcc (Debian 12.2.0) 12.2.0'", "found .* that says 'gcc .Debian 12.2.0. 12.2.0'"),
-        ("exit 1", "that says 'nothing'"),
+        ("exit 1", "expected a clang that runs"),
         ("echo 'Debian clang version 14.0.6'", "found .* of version 14.0.6; install a newer one"),
         ("echo 'clang version 21.0.0'", "to ask for inlining advice, found that it does not"),
     ],

@@ -3,11 +3,11 @@
 This is not Algorithm 3 of the BC-Max paper (Marinov et al., D.2), which `successive.py` has. There
 a change is kept, and the next is tried at a later call site of the trajectory that results. Here
 every change starts from the policy's own trajectory, so that its Δbytes is a label for one
-decision. And one compile plays the other action at many call sites that share no function; `credit`
-separates their Δbytes. Both begin where the exploration policy is least certain.
+decision. And one compile plays the other action at many call sites that share no function, whose
+Δbytes `attribute` separates. Both begin where the exploration policy is least certain.
 
 The policy makes all of its departures from LLVM at once, so exploration also takes back several of
-them together (`plans.joint_changes`), and divides the Δbytes evenly among them. The Δbytes of a
+them together (`joint_changes`), and divides the Δbytes evenly among them. The Δbytes of a
 decision is its mean over all variations that it took part in: between what it is worth as the last
 of the policy's departures and as the first. Where all calls of its callee were changed together, it
 is its share of that: a policy mostly decides alike at all of them, and a function goes away only
@@ -31,9 +31,10 @@ from environments.inlining.compilers.compilation import CompiledModule
 from environments.inlining.compilers.compiler import Compiler
 from environments.inlining.compilers.object_size import read_function_bytes
 from environments.inlining.corpus.modules import Module
-from environments.inlining.exploration.credit import ATTRIBUTION, attribute
-from environments.inlining.exploration.plans import (
+from environments.inlining.exploration.changes import (
+    ATTRIBUTION,
     Planned,
+    attribute,
     callee_changes,
     joint_changes,
     plan_rounds,
@@ -54,7 +55,7 @@ class ExplorationConfig:
       joint_rounds: largest number of compiles that take several departures back together.
       callee_rounds: largest number of compiles that inline all calls of a function together.
       refusals: largest number of compiles that try one call site that LLVM itself inlines.
-      flips_per_round: largest number of changes in one compile; with 1, none needs `credit`.
+      flips_per_round: largest number of changes in one compile; with 1, none needs `attribute`.
       decisions_per_flip: a round is compiled only if it changes at least one decision of this many.
         The first two rounds of each kind are compiled in any case.
       budget_bytes: how much bitcode all variations of a module and policy may compile, so that

@@ -42,17 +42,17 @@ class Change:
     """Call sites whose decisions are changed together.
 
     Attributes:
+      steps: numbers of the call sites in the policy's compile.
       callers: the functions that contain the call sites.
-      callees: the functions that are called there.
+      callees: the functions that are called there. Where LLVM names neither, the change needs a
+        compile of its own.
+      variation: what makes the change.
     """
 
+    steps: tuple[int, ...]
     callers: frozenset[str]
     callees: frozenset[str]
-
-    @classmethod
-    def at(cls, caller: str, callee: str) -> Change:
-        """Return the change of a single call site."""
-        return cls(frozenset({caller}), frozenset({callee}))
+    variation: Variation
 
     @property
     def functions(self) -> frozenset[str]:
@@ -60,34 +60,16 @@ class Change:
         return self.callers | self.callees
 
 
-UNKNOWN_PLACE = Change(frozenset(), frozenset())
-"""The change of a call site whose functions are not known."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Planned:
-    """A change to try.
-
-    Attributes:
-      steps: numbers of the call sites of the policy's compile whose decisions it changes.
-      change: the functions of these call sites; none where LLVM does not name them, and the
-        variation then needs a compile of its own.
-      variation: the change itself.
-    """
-
-    steps: tuple[int, ...]
-    change: Change
-    variation: Variation
-
-
-def single_change(step: int, key: SiteKey | None) -> Planned:
+def single_change(step: int, key: SiteKey | None) -> Change:
     """Return the change of a call site, given its number and its name."""
     if key is None:
-        return Planned((step,), UNKNOWN_PLACE, Variation(steps=frozenset({step})))
-    return Planned((step,), Change.at(*key[:2]), Variation(flips=frozenset({key})))
+        return Change((step,), frozenset(), frozenset(), Variation(steps=frozenset({step})))
+    caller, callee, _ = key
+    variation = Variation(flips=frozenset({key}))
+    return Change((step,), frozenset({caller}), frozenset({callee}), variation)
 
 
-def joint_changes(base: Trajectory, keys: Sequence[SiteKey | None]) -> list[Planned]:
+def joint_changes(base: Trajectory, keys: Sequence[SiteKey | None]) -> list[Change]:
     """Return the joint changes of a compile: by function, then by chain, the largest first.
 
     Only calls that the policy inlines and LLVM does not are taken back; where it is the other way
@@ -106,16 +88,16 @@ def joint_changes(base: Trajectory, keys: Sequence[SiteKey | None]) -> list[Plan
             callees_in[key[0]].add(key[1])
     restored = {frozenset({caller}) for caller in steps_in}
     chains = {frozenset(closure({caller}, callees_in) & callees_in.keys()) for caller in steps_in}
-    planned = []
+    changes = []
     for callers in (*_by_size(restored, steps_in), *_by_size(chains - restored, steps_in)):
         steps = tuple(sorted(step for caller in callers for step in steps_in[caller]))
         if len(steps) >= _MIN_JOINT:
             callees = frozenset(callee for caller in callers for callee in callees_in[caller])
-            planned.append(Planned(steps, Change(callers, callees), Variation(restored=callers)))
-    return planned
+            changes.append(Change(steps, callers, callees, Variation(restored=callers)))
+    return changes
 
 
-def callee_changes(base: Trajectory, keys: Sequence[SiteKey | None]) -> Iterator[Planned]:
+def callee_changes(base: Trajectory, keys: Sequence[SiteKey | None]) -> Iterator[Change]:
     """Yield the change of each function that LLVM leaves several calls of, in their order.
 
     All these calls are inlined; if the policy inlines all of them, none is.
@@ -134,7 +116,7 @@ def callee_changes(base: Trajectory, keys: Sequence[SiteKey | None]) -> Iterator
         if len(steps) >= _MIN_JOINT:
             callers = frozenset(key[0] for step in changed if (key := keys[step]) is not None)
             variation = Variation(callees=frozenset({(callee, action)}))
-            yield Planned(changed, Change(callers, frozenset({callee})), variation)
+            yield Change(changed, callers, frozenset({callee}), variation)
 
 
 def _by_size(groups: set[frozenset[str]], steps_in: dict[str, list[int]]) -> list[frozenset[str]]:
@@ -145,16 +127,16 @@ def _by_size(groups: set[frozenset[str]], steps_in: dict[str, list[int]]) -> lis
 
 
 def plan_rounds(
-    planned: Sequence[Planned],
+    changes: Sequence[Change],
     num_rounds: int,
     per_round: int,
     decisions_per_flip: int,
     num_decisions: int,
-) -> list[list[Planned]]:
+) -> list[list[Change]]:
     """Divide changes into compiles in which no function occurs twice.
 
     Args:
-      planned: the changes in order of preference.
+      changes: in order of preference.
       num_rounds: largest number of compiles.
       per_round: largest number of changes in one compile.
       decisions_per_flip: a compile after the second must change at least one decision of this many.
@@ -163,19 +145,18 @@ def plan_rounds(
     Returns:
       The changes of each compile; what fits into none is left out.
     """
-    rounds: list[list[Planned]] = []
+    rounds: list[list[Change]] = []
     used: list[set[str]] = []
-    for change in planned:
-        functions = change.change.functions
+    for change in changes:
         for members, taken in zip(rounds, used, strict=True):
-            if len(members) < per_round and not functions & taken:
+            if len(members) < per_round and not change.functions & taken:
                 members.append(change)
-                taken |= functions
+                taken |= change.functions
                 break
         else:
             if len(rounds) < num_rounds:
                 rounds.append([change])
-                used.append(set(functions))
+                used.append(set(change.functions))
     return [
         chosen
         for number, chosen in enumerate(rounds)
@@ -185,11 +166,11 @@ def plan_rounds(
     ]
 
 
-def together(planned: Sequence[Planned]) -> Variation:
+def together(changes: Sequence[Change]) -> Variation:
     """Return the variation that makes all of some changes."""
-    if len(planned) == 1:
-        return planned[0].variation
-    variations = [change.variation for change in planned]
+    if len(changes) == 1:
+        return changes[0].variation
+    variations = [change.variation for change in changes]
     return Variation(
         frozenset().union(*(variation.flips for variation in variations)),
         frozenset().union(*(variation.callees for variation in variations)),

@@ -33,7 +33,7 @@ from environments.inlining.compilers.object_size import read_function_bytes
 from environments.inlining.corpus.modules import Module
 from environments.inlining.exploration.changes import (
     ATTRIBUTION,
-    Planned,
+    Change,
     attribute,
     callee_changes,
     joint_changes,
@@ -149,12 +149,12 @@ class Explore(Task[Explored]):
         for chosen in rounds:
             varied = compile_under(self.policy, compiler, module, together(chosen))
             best = min(best, varied, key=cost)
-            for planned, delta in zip(chosen, compare_fn(chosen, varied), strict=True):
+            for change, delta in zip(chosen, compare_fn(chosen, varied), strict=True):
                 if delta is None:
                     continue
-                share = delta / len(planned.steps)
-                for step in planned.steps:
-                    if planned.variation.callees:
+                share = delta / len(change.steps)
+                for step in change.steps:
+                    if change.variation.callees:
                         delta_with_all[step] = share
                     else:
                         deltas_of_step[step].append(share)
@@ -176,52 +176,51 @@ class Explore(Task[Explored]):
 
     def _comparison(
         self, base: CompiledModule, project: str, calls: Mapping[str, Sequence[str]]
-    ) -> Callable[[Sequence[Planned], CompiledModule], list[float | None]]:
+    ) -> Callable[[Sequence[Change], CompiledModule], list[float | None]]:
         """Return a function of changes and a compile that made them, which returns their Δbytes."""
         worth, table_weight = self.objective.of_project(project), self.objective.table_weight
         base_cost = self.objective.cost(project, base.size)
         base_bytes = read_function_bytes(base.data, worth, table_weight)
 
-        def compare(chosen: Sequence[Planned], varied: CompiledModule) -> list[float | None]:
+        def compare(chosen: Sequence[Change], varied: CompiledModule) -> list[float | None]:
             if len(chosen) == 1:
                 # The whole difference belongs to this change: also constants, jump tables, padding.
                 return [self.objective.cost(project, varied.size) - base_cost]
-            changes = [planned.change for planned in chosen]
             varied_bytes = read_function_bytes(varied.data, worth, table_weight)
-            deltas = attribute(changes, base_bytes, varied_bytes, calls)
+            deltas = attribute(chosen, base_bytes, varied_bytes, calls)
             # A site that an earlier change removed was never asked about, so nothing changed there.
             played = {key for key in site_keys(varied.names) if key is not None}
             called = {callee for _, callee, _ in played}
             return [
                 delta
-                if planned.variation.flips <= played
-                and {callee for callee, _ in planned.variation.callees} <= called
+                if change.variation.flips <= played
+                and {callee for callee, _ in change.variation.callees} <= called
                 else None
-                for planned, delta in zip(chosen, deltas, strict=True)
+                for change, delta in zip(chosen, deltas, strict=True)
             ]
 
         return compare
 
     def _plan(
         self, base: Trajectory, keys: Sequence[SiteKey | None], module: Module
-    ) -> list[list[Planned]]:
+    ) -> list[list[Change]]:
         """Return the changes of each compile to make."""
         config = self.config
         ordered = [single_change(step, keys[step]) for step in self._in_order(base)]
-        named = [planned for planned in ordered if not planned.variation.steps]
-        unnamed = [planned for planned in ordered if planned.variation.steps]
+        named = [change for change in ordered if not change.variation.steps]
+        unnamed = [change for change in ordered if change.variation.steps]
 
-        def divide(planned: Sequence[Planned], num_rounds: int) -> list[list[Planned]]:
+        def divide(changes: Sequence[Change], num_rounds: int) -> list[list[Change]]:
             return plan_rounds(
-                planned, num_rounds, config.flips_per_round, config.decisions_per_flip, len(keys)
+                changes, num_rounds, config.flips_per_round, config.decisions_per_flip, len(keys)
             )
 
         rounds = divide(joint_changes(base, keys), config.joint_rounds)
-        tried = {planned.steps[0] for planned in ordered}
+        tried = {change.steps[0] for change in ordered}
         in_scope = [key if step in tried else None for step, key in enumerate(keys)]
         rounds += divide(list(callee_changes(base, in_scope)), config.callee_rounds)
         rounds += divide(named, config.num_rounds)
-        rounds += [[planned] for planned in unnamed[: config.refusals]]
+        rounds += [[change] for change in unnamed[: config.refusals]]
         if config.budget_bytes:
             rounds = rounds[: config.budget_bytes // max(module.path.stat().st_size, 1)]
         return rounds

@@ -9,9 +9,7 @@ from environments.inlining.collection.store import Trajectory
 from environments.inlining.collection.variation import Variation
 from environments.inlining.compilers.object_size import ObjectSize
 from environments.inlining.exploration.changes import (
-    UNKNOWN_PLACE,
     Change,
-    Planned,
     attribute,
     callee_changes,
     joint_changes,
@@ -46,12 +44,9 @@ DEPARTED = compiled(
 
 
 def test_departures_are_taken_back_by_function_and_by_chain():
-    in_f = Planned(
-        (1, 3), Change(frozenset("f"), frozenset("gh")), Variation(restored=frozenset("f"))
-    )
-    from_f = Planned(
-        (0, 1, 3), Change(frozenset("fg"), frozenset("ghk")), Variation(restored=frozenset("fg"))
-    )
+    f, fg = frozenset("f"), frozenset("fg")
+    in_f = Change((1, 3), f, frozenset("gh"), Variation(restored=f))
+    from_f = Change((0, 1, 3), fg, frozenset("ghk"), Variation(restored=fg))
     # What is taken back in g is one decision alone, and so no joint change.
     assert joint_changes(*DEPARTED) == [in_f, from_f]
 
@@ -59,11 +54,8 @@ def test_departures_are_taken_back_by_function_and_by_chain():
 def test_all_calls_of_a_function_are_inlined_together_or_none():
     (of_k,) = callee_changes(*DEPARTED)
     # g calls k inlined already; the other call follows. Of g, h and x there is one call each.
-    assert of_k == Planned(
-        (5,),
-        Change(frozenset({"other"}), frozenset("k")),
-        Variation(callees=frozenset({("k", 1)})),
-    )
+    variation = Variation(callees=frozenset({("k", 1)}))
+    assert of_k == Change((5,), frozenset({"other"}), frozenset("k"), variation)
     inlined = compiled((("f", "k", 1), 0, 1), (("g", "k", 1), 0, 1), (None, 1, 1))
     (taken_back,) = callee_changes(*inlined)
     assert taken_back.steps == (0, 1)
@@ -77,12 +69,10 @@ def test_recursion_has_an_end():
 
 def test_a_call_site_without_a_name_is_changed_by_its_place():
     keys = DEPARTED[1]
-    assert single_change(5, keys[5]) == Planned(
-        (5,), Change.at("other", "k"), Variation(flips=frozenset({("other", "k", 1)}))
-    )
-    assert single_change(2, keys[2]) == Planned(
-        (2,), UNKNOWN_PLACE, Variation(steps=frozenset({2}))
-    )
+    flip = Variation(flips=frozenset({("other", "k", 1)}))
+    assert single_change(5, keys[5]) == Change((5,), frozenset({"other"}), frozenset("k"), flip)
+    by_place = Variation(steps=frozenset({2}))
+    assert single_change(2, keys[2]) == Change((2,), frozenset(), frozenset(), by_place)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +131,7 @@ def test_rounds_hold_what_shares_no_function_and_is_worth_a_compile():
     )
 
 
-FIRST, SECOND = Change.at("f", "g"), Change.at("h", "k")
+FIRST, SECOND = single_change(0, ("f", "g", 1)), single_change(1, ("h", "k", 1))
 
 
 def test_callers_and_callees_belong_to_their_site():
@@ -187,7 +177,7 @@ def test_another_function_changed_too(function, deltas):
 
 
 def test_only_the_sites_that_reach_it_become_unknown():
-    third = Change.at("p", "q")
+    third = single_change(2, ("p", "q", 1))
     before = {"f": 10, "h": 10, "p": 10, "above_both": 20}
     after = {"f": 11, "h": 11, "p": 14, "above_both": 21}
     assert attribute([FIRST, SECOND, third], before, after, CALLS) == [None, None, 4]

@@ -16,7 +16,8 @@ from environments.contexts import ContextSampler
 from environments.credit import Credit
 from environments.inlining.collection.episode import CompileEpisode
 from environments.inlining.compilers.compilation import CallSite, CompiledModule, CompilerError
-from environments.inlining.compilers.compiler import Compiler, EmbeddedLlvm, SharedCompilers
+from environments.inlining.compilers.compiler import Compiler, SharedCompilers
+from environments.inlining.compilers.embedded import EmbeddedLlvm
 from environments.inlining.compilers.object_size import (
     ObjectSize,
     read_function_bytes,

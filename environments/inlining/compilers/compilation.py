@@ -169,7 +169,6 @@ class Compilation:
         assert backend.process.stderr is not None
         self._remarks = Remarks(backend.process.stderr.fileno())
         self._ended = self._closed = False
-        self._result: CompiledModule | None = None
         self._decisions: list[int] = []
         self._poll = select.poll()
         for fd in (channel.observation_fd, backend.end_fd):
@@ -233,14 +232,12 @@ class Compilation:
           CompilerError: the compiler's output is not an ELF object.
         """
         assert self._ended, "the compile is not over"
-        if self._result is None:
-            data = self._backend.read_object()
-            try:
-                size = read_object_size(data)
-            except UserError as error:
-                raise CompilerError(f"{self._module_name}: {error}") from error
-            self._result = CompiledModule(size, data, np.array(self._decisions, np.int8))
-        return self._result
+        data = self._backend.read_object()
+        try:
+            size = read_object_size(data)
+        except UserError as error:
+            raise CompilerError(f"{self._module_name}: {error}") from error
+        return CompiledModule(size, data, np.array(self._decisions, np.int8))
 
     def close(self) -> None:
         """End the compile and release its resources; may be called again."""

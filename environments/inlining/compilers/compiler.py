@@ -20,8 +20,6 @@ from environments.inlining.compilers.embedded import EmbeddedLlvm
 from environments.inlining.compilers.system_clang import SystemClang
 from environments.inlining.corpus.modules import Module
 
-__all__ = ["Compiler", "EmbeddedLlvm", "SystemClang", "make_compiler", "run_policy"]
-
 
 class Compiler(Protocol):
     """Compiles modules at -Oz, one at a time, and asks for every inlining decision.

@@ -39,8 +39,7 @@ class BitcodeCompiler:
 
     Attributes:
         version: first line of `--version`; part of the key under which results are kept.
-        c: command that compiles C.
-        cxx: command that compiles C++.
+        c, cxx: commands that compile C and C++.
         flags: options that follow the source's own options and so override them.
         system_directories: path prefixes of headers that belong to the compiler or the system.
     """
@@ -103,13 +102,9 @@ class CompilerProcesses:
         scratch: pathlib.Path,
         timeout_s: float,
     ) -> CompilerRun:
-        """Run a compiler command to its end.
+        """Run a command in a directory to its end, or kill it after `timeout_s` seconds.
 
-        Args:
-            command: argument list.
-            directory: where to run the command.
-            scratch: an existing directory for temporary files; no other run may use it.
-            timeout_s: time after which the compiler is killed, in s.
+        `scratch` is an existing directory for temporary files; no other run may use it.
         """
         messages = ""
         with tempfile.TemporaryFile(dir=scratch) as stderr:

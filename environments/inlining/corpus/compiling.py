@@ -55,9 +55,8 @@ class Made:
     """The result of one unit: a bitcode file and its facts, or an error.
 
     Attributes:
-        unit: the unit.
         path: the bitcode file; None if there is an error.
-        facts: facts about the bitcode; None if there is an error.
+        facts: about the bitcode; None if there is an error.
         error: first error line of the compiler; "" on success.
         reused: whether the bitcode is that of an earlier build, because nothing has changed.
         key: hash of everything that determines the bitcode; "" for a unit that is a bitcode file.

@@ -83,7 +83,6 @@ class Corpus:
     """The modules of one directory, sorted by name.
 
     Attributes:
-        directory: directory of the corpus.
         modules: all modules in the directory; after `select`, some of them.
         num_sources: number of all sources of a project, by its name, where the modules are made of
             a sample of them.

@@ -15,7 +15,6 @@ from tests.environments.inlining.small_modules import (
     HAND_WORKED_SITES,
     NO_CALL_SITES,
     NOTHING,
-    UNREACHABLE_CALL_SITE,
     Replay,
     default,
     many_calls,
@@ -62,17 +61,6 @@ def test_the_default_gives_the_bytes_of_plain_oz(compiler, tmp_path):
     assert compiles["none"].decisions.tolist() == []
     assert compiles["none"].size.exec_bytes == 4  # push 42, pop, ret
     assert compiles["nothing"].size.text_bytes == 0
-
-
-def test_a_call_site_that_inlining_makes_unreachable_is_not_asked_about(compiler, tmp_path):
-    """Why the default's decisions alone do not always give a plain -Oz."""
-    module = write_module(tmp_path, "module", UNREACHABLE_CALL_SITE, text=True)
-    steered = run_policy(compiler, module, default)
-    assert steered.decisions.tolist() == [1, 1]  # of begin and construct
-    # It is asked about where the landing pad stays reachable.
-    refused = run_policy(compiler, module, lambda site: 0)
-    assert refused.decisions.tolist() == [0, 0, 0]
-    assert steered.size != compiler.compile_plain(module).size
 
 
 def test_direct_calls_as_written(compiler, hand_worked):

@@ -18,11 +18,7 @@ from environments.inlining.collection.episode import CompileEpisode
 from environments.inlining.compilers.compilation import CallSite, CompiledModule, CompilerError
 from environments.inlining.compilers.compiler import Compiler, SharedCompilers
 from environments.inlining.compilers.embedded import EmbeddedLlvm
-from environments.inlining.compilers.object_size import (
-    ObjectSize,
-    read_function_bytes,
-    read_section_bytes,
-)
+from environments.inlining.compilers.object_size import ObjectSize, read_section_bytes
 from environments.inlining.corpus.modules import Module
 from environments.inlining.features import Scope, feature_names
 from environments.inlining.function_credit import function_credit
@@ -132,12 +128,11 @@ class InliningEnvironment(py_environment.PyEnvironment):
         module, compiled = self._ended
         if module.name not in self._calls:
             self._calls[module.name] = self._compiler.read_calls(module)
-        worth = self._objective.of_project(module.project)
         steps = np.flatnonzero(self._scope.holds(compiled.features))
         return function_credit(
             tuple(compiled.names[step] for step in steps),
             compiled.decisions[steps].tolist(),
-            read_function_bytes(compiled.data, worth, self._objective.table_weight),
+            self._objective.function_bytes(module.project, compiled.data),
             self._calls[module.name],
         )
 

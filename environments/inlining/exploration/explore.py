@@ -29,7 +29,6 @@ from environments.inlining.collection.tasks import Task, perform
 from environments.inlining.collection.variation import SiteKey, Variation, site_keys
 from environments.inlining.compilers.compilation import CompiledModule
 from environments.inlining.compilers.compiler import Compiler
-from environments.inlining.compilers.object_size import read_function_bytes
 from environments.inlining.corpus.modules import Module
 from environments.inlining.exploration.changes import (
     ATTRIBUTION,
@@ -41,7 +40,6 @@ from environments.inlining.exploration.changes import (
     single_change,
     together,
 )
-from environments.inlining.features import feature_names
 from environments.inlining.heuristics import Policy
 from environments.inlining.linking.objective import OBJECT, Objective
 
@@ -133,9 +131,8 @@ class Explore(Task[Explored]):
 
     def run(self, compiler: Compiler, module: Module) -> Explored:
         """See `Task`."""
-        names = feature_names(compiler.announced)
         base = best = compile_under(self.policy, compiler, module)
-        trajectory, keys = Trajectory.of(module.name, names, base), site_keys(base.names)
+        trajectory, keys = Trajectory.of(module, compiler, base), site_keys(base.names)
         rounds = self._plan(trajectory, keys, module)
         # A compile with a single change needs no calls: the whole difference belongs to it.
         calls = compiler.read_calls(module) if any(len(chosen) > 1 for chosen in rounds) else {}
@@ -171,22 +168,21 @@ class Explore(Task[Explored]):
             trajectory,
             np.array(steps, np.int64),
             np.array(deltas, np.float64),
-            Trajectory.of(module.name, names, best),
+            Trajectory.of(module, compiler, best),
         )
 
     def _comparison(
         self, base: CompiledModule, project: str, calls: Mapping[str, Sequence[str]]
     ) -> Callable[[Sequence[Change], CompiledModule], list[float | None]]:
         """Return a function of changes and a compile that made them, which returns their Δbytes."""
-        worth, table_weight = self.objective.of_project(project), self.objective.table_weight
         base_cost = self.objective.cost(project, base.size)
-        base_bytes = read_function_bytes(base.data, worth, table_weight)
+        base_bytes = self.objective.function_bytes(project, base.data)
 
         def compare(chosen: Sequence[Change], varied: CompiledModule) -> list[float | None]:
             if len(chosen) == 1:
                 # The whole difference belongs to this change: also constants, jump tables, padding.
                 return [self.objective.cost(project, varied.size) - base_cost]
-            varied_bytes = read_function_bytes(varied.data, worth, table_weight)
+            varied_bytes = self.objective.function_bytes(project, varied.data)
             deltas = attribute(chosen, base_bytes, varied_bytes, calls)
             # A site that an earlier change removed was never asked about, so nothing changed there.
             played = {key for key in site_keys(varied.names) if key is not None}

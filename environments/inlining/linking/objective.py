@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from environments.errors import UserError
-from environments.inlining.compilers.object_size import ObjectSize
+from environments.inlining.compilers.object_size import ObjectSize, read_function_bytes
 from environments.inlining.corpus.modules import Module
 
 # Number of objects in the project that hold a COMDAT group -> what a byte of it counts.
@@ -65,6 +65,10 @@ class Objective:
             (1 - worth.get(key, 1.0)) * self._weighed(num_bytes, exec_bytes)
             for key, num_bytes, exec_bytes in size.groups.tolist()
         )
+
+    def function_bytes(self, project: str, data: bytes) -> dict[str, float]:
+        """Return what each function of an object costs; see `read_function_bytes`."""
+        return read_function_bytes(data, self.of_project(project), self.table_weight)
 
     def digest(self, project: str) -> str:
         """Return a hash that changes when an object of the project may cost something else."""

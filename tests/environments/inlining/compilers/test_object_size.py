@@ -6,9 +6,7 @@ import subprocess
 
 from environments.inlining.compilers.compiler import run_policy
 from environments.inlining.compilers.object_size import read_function_bytes, read_object_size
-from tests.environments.inlining.small_modules import (
-    default,
-)
+from tests.environments.inlining.small_modules import default
 from tests.requirements import need_one_of
 
 

@@ -11,10 +11,7 @@ import pytest
 from environments.inlining.plugin.building import build_plugin
 from environments.inlining.plugin.source import heuristic_source
 from tests.environments.inlining.plugin.samples import MIXED, samples_of
-from tests.environments.inlining.small_modules import (
-    HAND_WORKED,
-    HAND_WORKED_DEFAULT,
-)
+from tests.environments.inlining.small_modules import HAND_WORKED, HAND_WORKED_DEFAULT
 
 ONCE = """
 define linkonce_odr void @once(i32 %x) minsize optsize {

@@ -5,10 +5,7 @@ from __future__ import annotations
 import pytest
 
 from environments.inlining.plugin.source import heuristic_source
-from tests.environments.inlining.small_modules import (
-    HAND_WORKED,
-    HAND_WORKED_DEFAULT,
-)
+from tests.environments.inlining.small_modules import HAND_WORKED, HAND_WORKED_DEFAULT
 
 # A policy that departs everywhere as long as its margin is below 5; its own is 5.
 SOURCE = (

@@ -97,6 +97,8 @@ class CompiledModule:
       size: sizes of the object.
       data: the object file.
       decisions: int8 [T], 1 where a call site was inlined.
+      callees: names of the T functions called, as known at the end of the compile; None where LLVM
+        gave no name. Empty if the policy was inside clang.
       features: int64 [T, F], what a policy saw at each call site; empty if no policy decided.
       names: caller and callee of each call site, if LLVM names them before the decision.
     """
@@ -104,6 +106,7 @@ class CompiledModule:
     size: ObjectSize
     data: bytes
     decisions: np.ndarray
+    callees: tuple[str | None, ...] = ()
     features: np.ndarray = dataclasses.field(default_factory=lambda: np.empty((0, 0), np.int64))
     names: Names = ()
 
@@ -191,7 +194,7 @@ class Compilation:
 
         LLVM may give the name only after the decision; it is then known at the next call site.
         """
-        return self._decisions[-1], self._remarks.last_callee
+        return self._decisions[-1], self._remarks.callees[-1]
 
     def next_site(self) -> CallSite | None:
         """Wait for the next call site and return it; return None when the compile is over.
@@ -237,7 +240,8 @@ class Compilation:
             size = read_object_size(data)
         except UserError as error:
             raise CompilerError(f"{self._module_name}: {error}") from error
-        return CompiledModule(size, data, np.array(self._decisions, np.int8))
+        decisions = np.array(self._decisions, np.int8)
+        return CompiledModule(size, data, decisions, tuple(self._remarks.callees))
 
     def close(self) -> None:
         """End the compile and release its resources; may be called again."""

@@ -20,7 +20,7 @@ class Remarks:
       fd: descriptor of stderr, which must not block.
 
     Attributes:
-      last_callee: name of the callee of the last decision; None if LLVM has not given it (yet).
+      callees: name of the callee of each decision; None if LLVM has not given it (yet).
     """
 
     def __init__(self, fd: int) -> None:
@@ -29,8 +29,7 @@ class Remarks:
         self._tail = bytearray()
         self._names: Names = (None, None)
         self._told: tuple = ()
-        self.last_callee: str | None = None
-        self._has_decided = False
+        self.callees: list[str | None] = []
 
     def drain(self) -> None:
         """Read what has arrived."""
@@ -49,7 +48,7 @@ class Remarks:
 
     def take_decision(self) -> None:
         """Note that the call site at hand was decided."""
-        self.last_callee, self._has_decided = self._names[0], True
+        self.callees.append(self._names[0])
         self._names = (None, None)
 
     def complaint(self) -> str:
@@ -74,7 +73,7 @@ class Remarks:
         if refused:
             callee, caller = before.rpartition(b"'")[2], after.partition(b"'")[0]
             self._names = (callee.decode(errors="replace"), caller.decode(errors="replace"))
-        elif self._has_decided and self.last_callee is None:
+        elif self.callees and self.callees[-1] is None:
             self._name_last_callee(line)
 
     def _name_last_callee(self, line: bytes) -> None:
@@ -88,4 +87,4 @@ class Remarks:
         for answer in (b"true", b"false"):
             if text.endswith(values + answer):
                 name = text[: -len(values + answer)]
-                self.last_callee = name.decode(errors="replace") or None
+                self.callees[-1] = name.decode(errors="replace") or None

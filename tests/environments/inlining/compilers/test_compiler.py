@@ -24,23 +24,20 @@ from tests.environments.inlining.small_modules import (
 
 
 def test_call_sites_come_in_order_with_names_linkage_and_llvms_own_decision(compiler, hand_worked):
-    seen, callees = [], []
+    seen = []
     with compiler.compile(hand_worked) as compilation:
         while (site := compilation.next_site()) is not None:
             assert compilation.announced == compiler.announced
-            if seen:
-                callees.append(compilation.last[1])
             assert len(site.features) == len(compiler.announced)
             seen.append((site.callee, site.caller, site.default))
             compilation.advise(site.default)
         compiled, linkage = compilation.result(), dict(compilation.linkage)
-        callees.append(compilation.last[1])
     # Before the decision LLVM names a call site only where its default is not to inline.
     assert seen == [
         (None, None, True) if inlines else (callee, caller, False)
         for callee, caller, inlines in HAND_WORKED_SITES
     ]
-    assert callees == [callee for callee, _, _ in HAND_WORKED_SITES]
+    assert compiled.callees == tuple(callee for callee, _, _ in HAND_WORKED_SITES)
     assert compiled.decisions.tolist() == HAND_WORKED_DEFAULT
     assert compiled.decisions.dtype == np.int8
     assert linkage == {
@@ -107,15 +104,13 @@ def test_the_default_and_a_recorded_list_on_a_real_module(embedded, tmp_path):
     ended = CompilerProcesses().run(command, tmp_path, tmp_path / "scratch", timeout_s=240)
     assert ended.error == ""
     module = Module("group", path, ".", "c++")
-    callees = set()
     with embedded.compile(module) as compilation:
         while (site := compilation.next_site()) is not None:
             assert (site.callee is None) == (site.caller is None) == site.default
-            callees |= {site.callee} - {None}
             compilation.advise(site.default)
         compiled, linkage = compilation.result(), compilation.linkage
     assert len(compiled.decisions) > 100
-    assert callees <= set(linkage)
+    assert None not in compiled.callees and set(compiled.callees) <= set(linkage)
     assert compiled.size == embedded.compile_plain(module).size
     recorded = play(embedded, module, Random(3), TrajectoryStore())
     replayed = play(embedded, module, Replay(recorded.decisions), TrajectoryStore())

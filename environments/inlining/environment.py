@@ -16,12 +16,9 @@ from environments.contexts import ContextSampler
 from environments.credit import Credit
 from environments.inlining.collection.episode import CompileEpisode
 from environments.inlining.compilers.compilation import CallSite, CompiledModule, CompilerError
-from environments.inlining.compilers.compiler import Compiler, EmbeddedLlvm, SharedCompilers
-from environments.inlining.compilers.object_size import (
-    ObjectSize,
-    read_function_bytes,
-    read_section_bytes,
-)
+from environments.inlining.compilers.compiler import Compiler, SharedCompilers
+from environments.inlining.compilers.embedded import EmbeddedLlvm
+from environments.inlining.compilers.object_size import ObjectSize, read_section_bytes
 from environments.inlining.corpus.modules import Module
 from environments.inlining.features import Scope, feature_names
 from environments.inlining.function_credit import function_credit
@@ -86,7 +83,8 @@ class InliningEnvironment(py_environment.PyEnvironment):
         self._compilers.join()
         self._own_compiler: Compiler | None = None
         self._is_closed = False
-        self._default_sizes = dict(default_sizes or {})
+        self._default_sizes = default_sizes or {}
+        self._plain_sizes: dict[Module, ObjectSize] = {}
         self._objective = objective
         self._generator = np.random.default_rng(seed)
         self._names = feature_names(self._compiler.announced)
@@ -100,7 +98,7 @@ class InliningEnvironment(py_environment.PyEnvironment):
         self._site: CallSite | None = None
         self._info: dict[str, Any] = {}
         self._ended: tuple[Module, CompiledModule] | None = None
-        self._calls: dict[str, Mapping[str, Sequence[str]]] = {}
+        self._calls: dict[Module, Mapping[str, Sequence[str]]] = {}
 
     def observation_spec(self) -> dict[str, array_spec.ArraySpec]:
         """See the class."""
@@ -129,15 +127,14 @@ class InliningEnvironment(py_environment.PyEnvironment):
         """
         assert self._ended is not None, "no episode has ended"
         module, compiled = self._ended
-        if module.name not in self._calls:
-            self._calls[module.name] = self._compiler.read_calls(module)
-        worth = self._objective.of_project(module.project)
+        if module not in self._calls:
+            self._calls[module] = self._compiler.read_calls(module)
         steps = np.flatnonzero(self._scope.holds(compiled.features))
         return function_credit(
             tuple(compiled.names[step] for step in steps),
             compiled.decisions[steps].tolist(),
-            read_function_bytes(compiled.data, worth, self._objective.table_weight),
-            self._calls[module.name],
+            self._objective.function_bytes(module.project, compiled.data),
+            self._calls[module],
         )
 
     def seed(self, seed: int) -> None:
@@ -298,9 +295,7 @@ class InliningEnvironment(py_environment.PyEnvironment):
             self._ended = self._module, self._compiled
             self._end_episode()
         name, project = self._module.name, self._module.project
-        if name not in self._default_sizes:
-            self._default_sizes[name] = self._compiler.compile_plain(self._module).size
-        size, default = self._compiled.size, self._default_sizes[name]
+        size, default = self._compiled.size, self._default_size(self._module)
         costs = [self._objective.cost(project, object_size) for object_size in (size, default)]
         self._info = {
             "context": name,
@@ -313,6 +308,13 @@ class InliningEnvironment(py_environment.PyEnvironment):
             "decisions": len(self._compiled.decisions),
         }
         return relative_saving(*costs)
+
+    def _default_size(self, module: Module) -> ObjectSize:
+        if module.name in self._default_sizes:
+            return self._default_sizes[module.name]
+        if module not in self._plain_sizes:
+            self._plain_sizes[module] = self._compiler.compile_plain(module).size
+        return self._plain_sizes[module]
 
     def _observation(self) -> dict[str, np.ndarray]:
         values = np.array(self._row, np.int64)

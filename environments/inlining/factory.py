@@ -49,8 +49,6 @@ def make_environment(
         if reward != "object":
             sizes = [compiler.compile_plain(module).size for module in loaded.modules]
             pairs = list(zip(loaded.modules, sizes, strict=True))
-            settings["objective"] = make_objective(
-                counted.copies, pairs, counted.table_weight, loaded.num_sources
-            )
+            settings["objective"] = make_objective(counted, pairs, loaded.num_sources)
             settings["default_sizes"] = {module.name: size for module, size in pairs}
     return InliningEnvironment(compiler=compiler, **settings)

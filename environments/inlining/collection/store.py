@@ -53,9 +53,10 @@ class Trajectory:
     size: ObjectSize
 
     @classmethod
-    def of(cls, module: str, names: tuple[str, ...], compiled: CompiledModule) -> Trajectory:
-        """Return what is kept of a compile under a policy that saw the features `names`."""
-        return cls(module, names, compiled.features, compiled.decisions, compiled.size)
+    def of(cls, module: Module, compiler: Compiler, compiled: CompiledModule) -> Trajectory:
+        """Return what is kept of a compile under a policy."""
+        names = feature_names(compiler.announced)
+        return cls(module.name, names, compiled.features, compiled.decisions, compiled.size)
 
     def column(self, name: str) -> np.ndarray:
         """Return the values of one feature at all call sites, int64 [T]."""

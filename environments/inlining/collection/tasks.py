@@ -17,7 +17,6 @@ from environments.inlining.collection.store import ModuleStore, Trajectory, Traj
 from environments.inlining.compilers.compiler import Compiler
 from environments.inlining.compilers.object_size import ObjectSize
 from environments.inlining.corpus.modules import Module
-from environments.inlining.features import feature_names
 from environments.inlining.heuristics import Default, Policy
 
 Result = TypeVar("Result")
@@ -56,8 +55,7 @@ class Play(Task[Trajectory]):
 
     def run(self, compiler: Compiler, module: Module) -> Trajectory:
         """See `Task`."""
-        compiled = compile_under(self.policy, compiler, module)
-        return Trajectory.of(module.name, feature_names(compiler.announced), compiled)
+        return Trajectory.of(module, compiler, compile_under(self.policy, compiler, module))
 
     def keep(self, module_store: ModuleStore, result: Trajectory) -> None:
         """See `Task`."""

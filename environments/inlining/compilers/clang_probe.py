@@ -16,6 +16,7 @@ from environments.inlining.compilers.compilation import (
     DEFAULT_FEATURE,
     INCLUDE_DEFAULT_OPTION,
 )
+from environments.inlining.corpus.bitcode_compilers import ask_version
 
 MINIMUM_VERSION = 17
 
@@ -96,6 +97,7 @@ class ClangFacts:
         return int(self.version.split(".")[0])
 
 
+@functools.cache
 def probe_clang(executable: str) -> ClangFacts:
     """Ask an executable for its version and try its interactive channel, unless it was asked.
 
@@ -103,15 +105,6 @@ def probe_clang(executable: str) -> ClangFacts:
       UserError: the executable is not clang, is older than LLVM 17, or has a channel that does not
         work.
     """
-    try:
-        changed_ns = pathlib.Path(executable).stat().st_mtime_ns
-    except OSError:
-        changed_ns = 0
-    return _probe_at(executable, changed_ns)
-
-
-@functools.cache
-def _probe_at(executable: str, _: int) -> ClangFacts:
     version, banner = _version(executable)
     if int(version.split(".")[0]) < MINIMUM_VERSION:
         raise UserError(
@@ -135,30 +128,15 @@ def _probe_at(executable: str, _: int) -> ClangFacts:
 
 def _version(executable: str) -> tuple[str, str]:
     """Return the version and the banner (see `ClangFacts`)."""
-    try:
-        shown = subprocess.run(
-            [executable, "--version"],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=30,
-            check=False,
-        ).stdout
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise UserError(
-            f"compiler: expected clang, found that {executable} does not run ({error}); "
-            "name another with --compiler"
-        ) from error
-    match = re.search(r"clang version (\d{1,6}(?:\.\d{1,6})*)", shown)
+    lines = ask_version((executable,))
+    match = re.search(r"clang version (\d{1,6}(?:\.\d{1,6})*)", "\n".join(lines))
     if match is None:
-        line = (shown.splitlines() or ["nothing"])[0]
         raise UserError(
             f"compiler: expected clang {MINIMUM_VERSION} or newer, found {executable} that says "
-            f"{line!r}; name a clang with --compiler, or use --compiler embedded"
+            f"{lines[0]!r}; name a clang with --compiler, or use --compiler embedded"
         )
-    target = re.search(r"^Target: \S+", shown, re.MULTILINE)
-    banner = [shown.splitlines()[0], target[0] if target else ""]
-    return match[1], " ".join(banner).strip()
+    target = re.search(r"^Target: \S+", "\n".join(lines), re.MULTILINE)
+    return match[1], f"{lines[0]} {target[0] if target else ''}".strip()
 
 
 def _probe(executable: str, options: list[str]) -> dict[str, tuple[int, ...]]:

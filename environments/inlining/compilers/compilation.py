@@ -172,7 +172,6 @@ class Compilation:
         assert backend.process.stderr is not None
         self._remarks = Remarks(backend.process.stderr.fileno())
         self._ended = self._closed = False
-        self._result: CompiledModule | None = None
         self._decisions: list[int] = []
         self._poll = select.poll()
         for fd in (channel.observation_fd, backend.end_fd):
@@ -236,15 +235,13 @@ class Compilation:
           CompilerError: the compiler's output is not an ELF object.
         """
         assert self._ended, "the compile is not over"
-        if self._result is None:
-            data = self._backend.read_object()
-            try:
-                size = read_object_size(data)
-            except UserError as error:
-                raise CompilerError(f"{self._module_name}: {error}") from error
-            decisions = np.array(self._decisions, np.int8)
-            self._result = CompiledModule(size, data, decisions, tuple(self._remarks.callees))
-        return self._result
+        data = self._backend.read_object()
+        try:
+            size = read_object_size(data)
+        except UserError as error:
+            raise CompilerError(f"{self._module_name}: {error}") from error
+        decisions = np.array(self._decisions, np.int8)
+        return CompiledModule(size, data, decisions, tuple(self._remarks.callees))
 
     def close(self) -> None:
         """End the compile and release its resources; may be called again."""

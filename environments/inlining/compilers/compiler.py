@@ -10,17 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from environments.inlining.compilers.compilation import (
-    DEFAULT_TIMEOUT_S,
-    Compilation,
-    CompiledModule,
-    Decide,
-)
+from environments.inlining.compilers.compilation import Compilation, CompiledModule, Decide
 from environments.inlining.compilers.embedded import EmbeddedLlvm
 from environments.inlining.compilers.system_clang import SystemClang
 from environments.inlining.corpus.modules import Module
-
-__all__ = ["Compiler", "EmbeddedLlvm", "SystemClang", "make_compiler", "run_policy"]
 
 
 class Compiler(Protocol):
@@ -58,17 +51,15 @@ class Compiler(Protocol):
         """End the compiler's processes, if there are any; the compiler may be used again."""
 
 
-def make_compiler(name: str = "embedded", timeout_s: float = DEFAULT_TIMEOUT_S) -> Compiler:
+def make_compiler(name: str = "embedded") -> Compiler:
     """Make a compiler: "embedded", or a clang by its path or its name on PATH.
-
-    One compile may keep the host waiting for `timeout_s` seconds.
 
     Raises:
       UserError: there is no such program, it is not clang, or it is too old.
     """
     if name == "embedded":
-        return EmbeddedLlvm(timeout_s)
-    return SystemClang(name, timeout_s)
+        return EmbeddedLlvm()
+    return SystemClang(name)
 
 
 def run_policy(compiler: Compiler, module: Module, decide: Decide) -> CompiledModule:

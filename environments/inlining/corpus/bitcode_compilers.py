@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import importlib.util
 import os
 import pathlib
@@ -21,7 +20,6 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Sequence
-from typing import BinaryIO
 
 from environments.errors import UserError
 from environments.isolation import guardian
@@ -41,8 +39,7 @@ class BitcodeCompiler:
 
     Attributes:
         version: first line of `--version`; part of the key under which results are kept.
-        c: command that compiles C.
-        cxx: command that compiles C++.
+        c, cxx: commands that compile C and C++.
         flags: options that follow the source's own options and so override them.
         system_directories: path prefixes of headers that belong to the compiler or the system.
     """
@@ -105,22 +102,28 @@ class CompilerProcesses:
         scratch: pathlib.Path,
         timeout_s: float,
     ) -> CompilerRun:
-        """Run a compiler command to its end.
+        """Run a command in a directory to its end, or kill it after `timeout_s` seconds.
 
-        Args:
-            command: argument list.
-            directory: where to run the command.
-            scratch: an existing directory for temporary files; no other run may use it.
-            timeout_s: time after which the compiler is killed, in s.
+        `scratch` is an existing directory for temporary files; no other run may use it.
         """
         messages = ""
         with tempfile.TemporaryFile(dir=scratch) as stderr:
             try:
-                process = self._start(command, directory, scratch, stderr)
+                with self._lock:
+                    if self._closed:
+                        return CompilerRun("the build was stopped")
+                    process = subprocess.Popen(
+                        command,
+                        cwd=directory,
+                        env=_environment(scratch),
+                        stdin=subprocess.DEVNULL,
+                        stdout=subprocess.DEVNULL,
+                        stderr=stderr,
+                        start_new_session=True,
+                    )
+                    self._running.add(process)
             except OSError as error:
                 return CompilerRun(f"the compiler does not start: {error.strerror}")
-            if process is None:
-                return CompilerRun("the build was stopped")
             try:
                 status = process.wait(timeout_s)
                 stderr.seek(0)
@@ -141,29 +144,6 @@ class CompilerProcesses:
             for process in self._running:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-
-    def _start(
-        self,
-        command: Sequence[str],
-        directory: pathlib.Path,
-        scratch: pathlib.Path,
-        stderr: BinaryIO,
-    ) -> subprocess.Popen | None:
-        """Start a process in a group of its own; return None after `close`."""
-        with self._lock:
-            if self._closed:
-                return None
-            process = subprocess.Popen(
-                command,
-                cwd=directory,
-                env=_environment(scratch),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=stderr,
-                start_new_session=True,
-            )
-            self._running.add(process)
-            return process
 
 
 def _embedded() -> BitcodeCompiler:
@@ -186,7 +166,7 @@ def _embedded() -> BitcodeCompiler:
         *_TO_BITCODE,
         f"-ffile-prefix-map={directory}=/ziglang",
     )
-    version = _clang_version((program, "cc"))
+    version = ask_version((program, "cc"))[0].strip()
     return BitcodeCompiler(version, (program, "cc"), (program, "c++"), flags, (f"{directory}/",))
 
 
@@ -198,7 +178,7 @@ def _clang(name: str) -> BitcodeCompiler:
             f"expected a clang >= {OLDEST_CLANG}, found no program {name}; "
             f"name another, or use the compiler {EMBEDDED!r}"
         )
-    version = _clang_version((path,))
+    version = ask_version((path,))[0].strip()
     match = re.search(r"clang version (\d{1,6})\.", version)
     if match is None or int(match[1]) < OLDEST_CLANG:
         raise UserError(
@@ -208,9 +188,12 @@ def _clang(name: str) -> BitcodeCompiler:
     return BitcodeCompiler(version, (path,), (path,), ("-fPIC", *_TO_BITCODE))
 
 
-@functools.cache
-def _clang_version(driver: tuple[str, ...]) -> str:
-    """Return the first line of `--version`."""
+def ask_version(driver: Sequence[str]) -> list[str]:
+    """Return the lines of `--version`.
+
+    Raises:
+      UserError: the program does not run.
+    """
     try:
         # However this process ends, the guardian ends the compiler and removes what it wrote.
         with (
@@ -235,8 +218,7 @@ def _clang_version(driver: tuple[str, ...]) -> str:
         raise UserError(
             f"expected a clang that runs, found {driver[0]}: {error}; name another compiler"
         ) from None
-    lines = shown.decode(errors="replace").splitlines()
-    return lines[0].strip() if lines else ""
+    return shown.decode(errors="replace").splitlines() or [""]
 
 
 def _environment(scratch: pathlib.Path) -> dict[str, str]:

@@ -42,7 +42,7 @@ class BuildReport:
     """What a build did.
 
     Attributes:
-        directory: directory of the corpus.
+        directory: that of the corpus.
         modules: number of modules in the corpus after the build.
         reused: number of them that had not changed.
         duplicates: names of modules left out because another module has the same bitcode.
@@ -83,7 +83,7 @@ def build_corpus(
         output: directory of the corpus; made if needed.
         compiler: "embedded", or a clang: a path or a name on PATH.
         jobs: number of compilers that run at the same time; by default one for each processor.
-        progress: called with (sources done, sources in all, name) after each source.
+        progress: see `Progress`.
         timeout_s: time limit for one source, in s.
         project: see `sources.gather_units`.
 
@@ -165,7 +165,7 @@ def _write(
     """Move the modules into place, then write the files that describe them."""
     modules, duplicates, empty = _sort_out(results)
     failed = tuple(
-        NotCompiled(result.unit.name, _source_of(result.unit), result.error)
+        NotCompiled(result.unit.name, result.unit.source, result.error)
         for result in results
         if result.error
     )
@@ -228,10 +228,6 @@ def _facts_entry(module: Made) -> dict[str, Any]:
     assert module.facts is not None
     language = language or corpus_lib.language_of(module.facts.source)
     return {"language": language, **dataclasses.asdict(module.facts)}
-
-
-def _source_of(unit: Unit) -> str:
-    return str(unit.path) if isinstance(unit, BitcodeUnit) else unit.source
 
 
 def _place(module: Made, target: pathlib.Path, scratch: pathlib.Path) -> None:

@@ -182,11 +182,6 @@ def without_options(arguments: Sequence[str], unwanted: Iterable[Group]) -> tupl
     return _flat(group for group in option_groups(arguments) if group not in left_out)
 
 
-def can_be_refused(group: Group) -> bool:
-    """Return whether a source may be compiled without an option that the compiler refuses."""
-    return not _NEEDED.fullmatch(group[1] if group[0] == "-Xclang" else group[0])
-
-
 def _direct(words: Iterable[str]) -> Iterator[str]:
     """Yield words, with those for the preprocessor in the place of the option that passes them."""
     rest = iter(words)
@@ -256,6 +251,10 @@ def _value(group: Group) -> str:
     return group[0].removeprefix("-isysroot").rpartition("=")[2]
 
 
+def _name(group: Group) -> str:
+    return group[1] if group[0] == "-Xclang" else group[0]
+
+
 def _flat(groups: Iterable[Group]) -> tuple[str, ...]:
     return tuple(word for group in groups for word in group)
 
@@ -275,7 +274,7 @@ def read_refusals(messages: str, arguments: Sequence[str]) -> list[Refusal]:
         For each error that names one of the options, this option; for an error that names another,
         those of the machine. Never those that say what a source means, such as `-D`.
     """
-    groups = [group for group in option_groups(arguments) if can_be_refused(group)]
+    groups = [group for group in option_groups(arguments) if not _NEEDED.fullmatch(_name(group))]
     refusals = []
     for error in _ERROR.finditer(messages):
         names = [first or second for first, second in _QUOTED.findall(error[1])]
@@ -290,7 +289,7 @@ def read_refusals(messages: str, arguments: Sequence[str]) -> list[Refusal]:
 
 def _named(names: Sequence[str], groups: Iterable[Group]) -> Iterator[Group]:
     """Yield the options that an error names: those with the very name first."""
-    options = [(group[1] if group[0] == "-Xclang" else group[0], group) for group in groups]
+    options = [(_name(group), group) for group in groups]
     for is_meant in (_is_named, _has_feature_or_value, _begins):
         for name in names:
             yield from (group for option, group in options if is_meant(option, name))

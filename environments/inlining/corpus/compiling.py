@@ -25,6 +25,9 @@ from environments.inlining.corpus.units import BitcodeUnit, CompileUnit, NotComp
 
 # Each run without the options that the last one refused; the embedded compiler names one at a time.
 _MAX_RUNS = 100
+# Clang lists the headers that it reads in the file that follows. `-MD -MF` would not do: with them,
+# the embedded compiler writes the list but no bitcode.
+_LIST_HEADERS = ("-Xclang", "-header-include-file", "-Xclang")
 
 Progress = Callable[[int, int, str], None]
 """(sources done, sources in all, name of the one just done) -> None."""
@@ -52,9 +55,8 @@ class Made:
     """The result of one unit: a bitcode file and its facts, or an error.
 
     Attributes:
-        unit: the unit.
         path: the bitcode file; None if there is an error.
-        facts: facts about the bitcode; None if there is an error.
+        facts: about the bitcode; None if there is an error.
         error: first error line of the compiler; "" on success.
         reused: whether the bitcode is that of an earlier build, because nothing has changed.
         key: hash of everything that determines the bitcode; "" for a unit that is a bitcode file.
@@ -162,7 +164,7 @@ class Maker:
         bitcode, headers = scratch / "module.bc", scratch / "headers"
         command = self._compiler.command(
             unit.language,
-            (*arguments, *_list_headers(headers), f"-ffile-prefix-map={unit.root}=."),
+            (*arguments, *_LIST_HEADERS, str(headers), f"-ffile-prefix-map={unit.root}=."),
             unit.source,
             bitcode,
         )
@@ -257,14 +259,6 @@ def _why_unreadable(unit: CompileUnit) -> str:
     if not files.exists(source):
         return f"expected the source {unit.source}, found none; {remedy}"
     return ""
-
-
-def _list_headers(path: pathlib.Path) -> tuple[str, ...]:
-    """Return options that make clang list the headers that it reads.
-
-    `-MD -MF` would not do: with them, the embedded compiler writes the list but no bitcode.
-    """
-    return ("-Xclang", "-header-include-file", "-Xclang", str(path))
 
 
 def _read_dependencies(

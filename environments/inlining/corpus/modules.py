@@ -35,20 +35,12 @@ UNSPECIFIED_COMMAND = ["<UNSPECIFIED>"]
 # The file system limits a name to 255 bytes, of which suffixes take some.
 _MAX_PART_BYTES = 240
 _MAX_NAME_LENGTH = 1000
+_CXX_SUFFIXES = (".cc", ".cpp", ".cxx", ".c++", ".cp")
 _LANGUAGE_OF_SUFFIX = {
     ".c": "c",
-    ".cc": "c++",
-    ".cpp": "c++",
-    ".cxx": "c++",
-    ".c++": "c++",
-    ".cp": "c++",
+    **dict.fromkeys(_CXX_SUFFIXES, "c++"),
     # Compilers take these for C++ in capitals, too; only ".C" is C++ because of them.
-    ".C": "c++",
-    ".CC": "c++",
-    ".CPP": "c++",
-    ".CXX": "c++",
-    ".C++": "c++",
-    ".CP": "c++",
+    **dict.fromkeys((".C", *map(str.upper, _CXX_SUFFIXES)), "c++"),
 }
 
 
@@ -91,7 +83,6 @@ class Corpus:
     """The modules of one directory, sorted by name.
 
     Attributes:
-        directory: directory of the corpus.
         modules: all modules in the directory; after `select`, some of them.
         num_sources: number of all sources of a project, by its name, where the modules are made of
             a sample of them.

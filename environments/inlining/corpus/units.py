@@ -30,7 +30,7 @@ class CompileUnit:
     """A source file to compile.
 
     Attributes:
-        name: module name in the corpus.
+        name: name of the module.
         source: the source file, relative to `directory`, so that the bitcode does not depend on the
             place of the checkout.
         directory: where the compiler runs.
@@ -49,15 +49,15 @@ class CompileUnit:
 
 @dataclasses.dataclass(frozen=True)
 class BitcodeUnit:
-    """A bitcode file to take over as it is.
-
-    Attributes:
-        name: module name in the corpus.
-        path: the file.
-    """
+    """A bitcode file to take over as it is."""
 
     name: str
     path: pathlib.Path
+
+    @property
+    def source(self) -> str:
+        """The file, as messages name it."""
+        return str(self.path)
 
 
 @dataclasses.dataclass(frozen=True)

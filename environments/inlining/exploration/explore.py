@@ -3,11 +3,11 @@
 This is not Algorithm 3 of the BC-Max paper (Marinov et al., D.2), which `successive.py` has. There
 a change is kept, and the next is tried at a later call site of the trajectory that results. Here
 every change starts from the policy's own trajectory, so that its Δbytes is a label for one
-decision. And one compile plays the other action at many call sites that share no function; `credit`
-separates their Δbytes. Both begin where the exploration policy is least certain.
+decision. And one compile plays the other action at many call sites that share no function, whose
+Δbytes `attribute` separates. Both begin where the exploration policy is least certain.
 
 The policy makes all of its departures from LLVM at once, so exploration also takes back several of
-them together (`plans.joint_changes`), and divides the Δbytes evenly among them. The Δbytes of a
+them together (`joint_changes`), and divides the Δbytes evenly among them. The Δbytes of a
 decision is its mean over all variations that it took part in: between what it is worth as the last
 of the policy's departures and as the first. Where all calls of its callee were changed together, it
 is its share of that: a policy mostly decides alike at all of them, and a function goes away only
@@ -29,18 +29,17 @@ from environments.inlining.collection.tasks import Task, perform
 from environments.inlining.collection.variation import SiteKey, Variation, site_keys
 from environments.inlining.compilers.compilation import CompiledModule
 from environments.inlining.compilers.compiler import Compiler
-from environments.inlining.compilers.object_size import read_function_bytes
 from environments.inlining.corpus.modules import Module
-from environments.inlining.exploration.credit import ATTRIBUTION, attribute
-from environments.inlining.exploration.plans import (
-    Planned,
+from environments.inlining.exploration.changes import (
+    ATTRIBUTION,
+    Change,
+    attribute,
     callee_changes,
     joint_changes,
     plan_rounds,
     single_change,
     together,
 )
-from environments.inlining.features import feature_names
 from environments.inlining.heuristics import Policy
 from environments.inlining.linking.objective import OBJECT, Objective
 
@@ -54,7 +53,7 @@ class ExplorationConfig:
       joint_rounds: largest number of compiles that take several departures back together.
       callee_rounds: largest number of compiles that inline all calls of a function together.
       refusals: largest number of compiles that try one call site that LLVM itself inlines.
-      flips_per_round: largest number of changes in one compile; with 1, none needs `credit`.
+      flips_per_round: largest number of changes in one compile; with 1, none needs `attribute`.
       decisions_per_flip: a round is compiled only if it changes at least one decision of this many.
         The first two rounds of each kind are compiled in any case.
       budget_bytes: how much bitcode all variations of a module and policy may compile, so that
@@ -132,9 +131,8 @@ class Explore(Task[Explored]):
 
     def run(self, compiler: Compiler, module: Module) -> Explored:
         """See `Task`."""
-        names = feature_names(compiler.announced)
         base = best = compile_under(self.policy, compiler, module)
-        trajectory, keys = Trajectory.of(module.name, names, base), site_keys(base.names)
+        trajectory, keys = Trajectory.of(module, compiler, base), site_keys(base.names)
         rounds = self._plan(trajectory, keys, module)
         # A compile with a single change needs no calls: the whole difference belongs to it.
         calls = compiler.read_calls(module) if any(len(chosen) > 1 for chosen in rounds) else {}
@@ -148,12 +146,12 @@ class Explore(Task[Explored]):
         for chosen in rounds:
             varied = compile_under(self.policy, compiler, module, together(chosen))
             best = min(best, varied, key=cost)
-            for planned, delta in zip(chosen, compare_fn(chosen, varied), strict=True):
+            for change, delta in zip(chosen, compare_fn(chosen, varied), strict=True):
                 if delta is None:
                     continue
-                share = delta / len(planned.steps)
-                for step in planned.steps:
-                    if planned.variation.callees:
+                share = delta / len(change.steps)
+                for step in change.steps:
+                    if change.variation.callees:
                         delta_with_all[step] = share
                     else:
                         deltas_of_step[step].append(share)
@@ -170,57 +168,55 @@ class Explore(Task[Explored]):
             trajectory,
             np.array(steps, np.int64),
             np.array(deltas, np.float64),
-            Trajectory.of(module.name, names, best),
+            Trajectory.of(module, compiler, best),
         )
 
     def _comparison(
         self, base: CompiledModule, project: str, calls: Mapping[str, Sequence[str]]
-    ) -> Callable[[Sequence[Planned], CompiledModule], list[float | None]]:
+    ) -> Callable[[Sequence[Change], CompiledModule], list[float | None]]:
         """Return a function of changes and a compile that made them, which returns their Δbytes."""
-        worth, table_weight = self.objective.of_project(project), self.objective.table_weight
         base_cost = self.objective.cost(project, base.size)
-        base_bytes = read_function_bytes(base.data, worth, table_weight)
+        base_bytes = self.objective.function_bytes(project, base.data)
 
-        def compare(chosen: Sequence[Planned], varied: CompiledModule) -> list[float | None]:
+        def compare(chosen: Sequence[Change], varied: CompiledModule) -> list[float | None]:
             if len(chosen) == 1:
                 # The whole difference belongs to this change: also constants, jump tables, padding.
                 return [self.objective.cost(project, varied.size) - base_cost]
-            changes = [planned.change for planned in chosen]
-            varied_bytes = read_function_bytes(varied.data, worth, table_weight)
-            deltas = attribute(changes, base_bytes, varied_bytes, calls)
+            varied_bytes = self.objective.function_bytes(project, varied.data)
+            deltas = attribute(chosen, base_bytes, varied_bytes, calls)
             # A site that an earlier change removed was never asked about, so nothing changed there.
             played = {key for key in site_keys(varied.names) if key is not None}
             called = {callee for _, callee, _ in played}
             return [
                 delta
-                if planned.variation.flips <= played
-                and {callee for callee, _ in planned.variation.callees} <= called
+                if change.variation.flips <= played
+                and {callee for callee, _ in change.variation.callees} <= called
                 else None
-                for planned, delta in zip(chosen, deltas, strict=True)
+                for change, delta in zip(chosen, deltas, strict=True)
             ]
 
         return compare
 
     def _plan(
         self, base: Trajectory, keys: Sequence[SiteKey | None], module: Module
-    ) -> list[list[Planned]]:
+    ) -> list[list[Change]]:
         """Return the changes of each compile to make."""
         config = self.config
         ordered = [single_change(step, keys[step]) for step in self._in_order(base)]
-        named = [planned for planned in ordered if not planned.variation.steps]
-        unnamed = [planned for planned in ordered if planned.variation.steps]
+        named = [change for change in ordered if not change.variation.steps]
+        unnamed = [change for change in ordered if change.variation.steps]
 
-        def divide(planned: Sequence[Planned], num_rounds: int) -> list[list[Planned]]:
+        def divide(changes: Sequence[Change], num_rounds: int) -> list[list[Change]]:
             return plan_rounds(
-                planned, num_rounds, config.flips_per_round, config.decisions_per_flip, len(keys)
+                changes, num_rounds, config.flips_per_round, config.decisions_per_flip, len(keys)
             )
 
         rounds = divide(joint_changes(base, keys), config.joint_rounds)
-        tried = {planned.steps[0] for planned in ordered}
+        tried = {change.steps[0] for change in ordered}
         in_scope = [key if step in tried else None for step, key in enumerate(keys)]
         rounds += divide(list(callee_changes(base, in_scope)), config.callee_rounds)
         rounds += divide(named, config.num_rounds)
-        rounds += [[planned] for planned in unnamed[: config.refusals]]
+        rounds += [[change] for change in unnamed[: config.refusals]]
         if config.budget_bytes:
             rounds = rounds[: config.budget_bytes // max(module.path.stat().st_size, 1)]
         return rounds

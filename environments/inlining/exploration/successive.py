@@ -29,7 +29,6 @@ from environments.inlining.collection.variation import Variation
 from environments.inlining.compilers.compiler import Compiler
 from environments.inlining.corpus.modules import Module
 from environments.inlining.exploration.explore import Explore, Explored
-from environments.inlining.features import feature_names
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,11 +43,10 @@ class ExploreSuccessively(Explore):
 
     def run(self, compiler: Compiler, module: Module) -> Explored:
         """See `Task`; no Δbytes are known."""
-        names = feature_names(compiler.announced)
 
         def follow(steps: frozenset[int]) -> Trajectory:
             compiled = compile_under(self.policy, compiler, module, Variation(steps=steps))
-            return Trajectory.of(module.name, names, compiled)
+            return Trajectory.of(module, compiler, compiled)
 
         flips: list[int] = []
         trajectories = [follow(frozenset())]

@@ -32,8 +32,6 @@ _OPTIONS = (
     "--build-id=none",
     "--strip-all",
 )
-_LIBRARY = ("-shared",)
-_PROGRAM = ("-e", "main")
 _TIMEOUT_S = 300.0
 _UNWIND_SECTIONS = (".eh_frame", ".eh_frame_hdr", ".gcc_except_table")
 _OF_DYNAMIC_LINKER = {
@@ -82,7 +80,7 @@ def link(objects: Sequence[pathlib.Path], image: pathlib.Path) -> ImageSize:
       UserError: the linker refuses the objects.
     """
     mains = [path for path in objects if _defines_main(path)]
-    entry = _PROGRAM if len(mains) == 1 else _LIBRARY
+    entry = ("-e", "main") if len(mains) == 1 else ("-shared",)
     # The names go through a file: hundreds of paths can exceed the length of a command line.
     listed = image.with_name(f"{image.name}.objects")
     listed.write_text("".join(f'"{_quoted(path)}"\n' for path in objects), encoding="utf-8")

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from environments.errors import UserError
-from environments.inlining.compilers.object_size import ObjectSize
+from environments.inlining.compilers.object_size import ObjectSize, read_function_bytes
 from environments.inlining.corpus.modules import Module
 
 # Number of objects in the project that hold a COMDAT group -> what a byte of it counts.
@@ -65,6 +65,10 @@ class Objective:
             (1 - worth.get(key, 1.0)) * self._weighed(num_bytes, exec_bytes)
             for key, num_bytes, exec_bytes in size.groups.tolist()
         )
+
+    def function_bytes(self, project: str, data: bytes) -> dict[str, float]:
+        """Return what each function of an object costs; see `read_function_bytes`."""
+        return read_function_bytes(data, self.of_project(project), self.table_weight)
 
     def digest(self, project: str) -> str:
         """Return a hash that changes when an object of the project may cost something else."""
@@ -108,37 +112,35 @@ def read_counted(name: str) -> Counted:
 
 
 def make_objective(
-    copies: str,
+    counted: Counted,
     defaults: Iterable[tuple[Module, ObjectSize]],
-    table_weight: float = 1.0,
     num_sources: Mapping[str, int] | None = None,
 ) -> Objective:
     """Make an objective.
 
     Args:
-      copies: how copies of a function in several objects count, one of `COPIES`.
+      counted: what of an object counts.
       defaults: all modules of the projects, each with the sizes of its plain -Oz object.
-      table_weight: what a byte of unwind tables and read-only data counts beside one of code.
       num_sources: number of all sources of a project, where its modules are a sample of them.
 
     Raises:
       UserError: copies cannot count like that.
     """
+    copies = counted.copies
     if copies not in _WORTH:
         raise UserError(
             f"copies: expected one of {', '.join(COPIES)}, found {copies!r}; name one of them"
         )
-    worth_fn = _WORTH[copies]
     holders: dict[str, collections.Counter[int]] = collections.defaultdict(collections.Counter)
     num_objects: collections.Counter[str] = collections.Counter()
     for module, size in defaults:
         num_objects[module.project] += 1
         holders[module.project].update(size.groups["key"].tolist())
     worth: dict[str, dict[int, float]] = {}
-    for project, counted in holders.items():
+    for project, num_holders in holders.items():
         times = max(1.0, (num_sources or {}).get(project, 0) / num_objects[project])
         # One holder is there for sure; the others stand for those of the sources left out.
-        values = ((key, worth_fn(1 + (n - 1) * times)) for key, n in counted.items())
+        values = ((key, _WORTH[copies](1 + (n - 1) * times)) for key, n in num_holders.items())
         worth[project] = {key: value for key, value in values if value != 1}
     by_project = {project: by_group for project, by_group in worth.items() if by_group}
-    return Objective(by_project, table_weight)
+    return Objective(by_project, counted.table_weight)

@@ -10,7 +10,7 @@ import os
 import pathlib
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from environments.caches.directories import acquire
 from environments.caches.table import PLUGINS
@@ -19,19 +19,9 @@ from environments.inlining.plugin.source import PolicySource
 from environments.inlining.plugin.toolchain import Toolchain
 
 _DIRECTORY = pathlib.Path(__file__).parent
-_ADVISOR = (
-    "advisor.cpp",
-    "files.h",
-    "history.h",
-    "left_callers.h",
-    "margin.h",
-    "policy.h",
-    "recorded_options.h",
-    "recording.h",
-    "row.h",
-    "scope.h",
-)
-_POLICY = ("model.h", "policy.h")
+_ADVISOR = "advisor.cpp"
+# What a policy may include beside policy.h, and the advisor does not.
+_MODEL = "model.h"
 _STEERING = "steer.c"
 _OPTIONS = ("-O3", "-fPIC", "-fvisibility=hidden", "-w")
 _CPP_OPTIONS = (
@@ -57,7 +47,7 @@ def build_plugin(toolchain: Toolchain, policy: PolicySource) -> pathlib.Path:
       UserError: the compiler fails, or the plugin cannot be written.
     """
     command = [toolchain.compiler, *_CPP_OPTIONS, *_OPTIONS]
-    texts = {**_texts(_POLICY), "policy.cpp": policy}
+    texts = {**_texts((_MODEL, "policy.h")), "policy.cpp": policy}
     options = ["-shared", "-I.", "policy.cpp", os.fspath(_build_advisor(toolchain))]
     return _build(f"inliner-{toolchain.major}.so", texts, [*command, *options])
 
@@ -66,9 +56,10 @@ def _build_advisor(toolchain: Toolchain) -> pathlib.Path:
     """Return the part that is the same for all policies, as an object; LLVM's headers take long."""
     define = f"-DTFRL_HIDES_CALLEE_BLOCKS={int(toolchain.facts.hides_callee_blocks)}"
     command = [toolchain.compiler, *_CPP_OPTIONS, *_OPTIONS, define]
-    command += ["-isystem", os.fspath(toolchain.include), "-I.", "-c", _ADVISOR[0]]
+    command += ["-isystem", os.fspath(toolchain.include), "-I.", "-c", _ADVISOR]
+    headers = {path.name for path in _DIRECTORY.glob("*.h")} - {_MODEL}
     name = f"advisor-{toolchain.major}.o"
-    return _build(name, _texts(_ADVISOR), command, toolchain.facts.banner)
+    return _build(name, _texts((_ADVISOR, *headers)), command, toolchain.facts.banner)
 
 
 def build_steering(toolchain: Toolchain) -> pathlib.Path:
@@ -81,7 +72,7 @@ def build_steering(toolchain: Toolchain) -> pathlib.Path:
     return _build("steer.so", _texts((_STEERING,)), command)
 
 
-def _texts(names: Sequence[str]) -> dict[str, str]:
+def _texts(names: Iterable[str]) -> dict[str, str]:
     return {name: (_DIRECTORY / name).read_text(encoding="utf-8") for name in names}
 
 

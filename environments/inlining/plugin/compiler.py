@@ -109,15 +109,15 @@ def _read(
     return dataclasses.replace(compiled, decisions=decisions, features=features, names=called)
 
 
-def make_clang(name: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> SystemClang:
+def make_clang(name: str) -> SystemClang:
     """Make a clang for many compiles: with policies inside, if plugins can be built for it.
 
     Raises:
       UserError: there is no such program, it is not clang, or it is too old.
     """
     if why_no_plugins(name):
-        return SystemClang(name, timeout_s)
-    return PluginClang(find_toolchain(name), timeout_s)
+        return SystemClang(name)
+    return PluginClang(find_toolchain(name))
 
 
 @functools.cache

@@ -75,9 +75,7 @@ def test_in_a_scope_only_its_refused_calls_are_steps(make_environment):
     assert "leaf" not in inlined.values, "it has no call left"
     assert inlined.values["caller"] < refused.values["caller"] < 0
     assert inlined.parts == refused.parts[:2]
-
-
-def test_a_module_without_calls_in_the_scope_has_no_step(make_environment):
+    # Without calls in the scope there is no step.
     environment = make_environment(HAND_WORKED, scope_feature="callee_is_linkonce")
     first, last = play_episode(environment, [1])
     assert first.is_first() and last.is_last() and last.reward == 0
@@ -146,24 +144,6 @@ def test_the_default_is_compiled_once_for_each_module(make_environment, embedded
         play_episode(environment, [0] * 5)
         play_episode(environment, [0] * 4)
     assert counted == ["m0", "m1"]
-
-
-def test_the_seed_decides_the_modules(embedded, tmp_path):
-    modules = [write_module(tmp_path, f"m{number}", many_calls(number)) for number in range(1, 5)]
-
-    def names(environment) -> list[str]:
-        contexts = []
-        for _ in range(6):
-            while not environment.step(np.array(0)).is_last():
-                pass
-            contexts.append(environment.get_info()["context"])
-        return contexts
-
-    with InliningEnvironment(contexts.uniform(modules), Lent(embedded), seed=1) as environment:
-        first = names(environment)
-        reseeded = names(environment)
-        environment.seed(1)
-        assert names(environment) == first != reseeded
 
 
 @pytest.mark.parametrize("action", [2, -1])

@@ -4,12 +4,7 @@ import numpy as np
 import pytest
 
 from environments.errors import UserError
-from environments.inlining.heuristics import (
-    Random,
-    feature_columns,
-    make_heuristic,
-    row_by_row,
-)
+from environments.inlining.heuristics import Random, feature_columns, make_heuristic, row_by_row
 
 NAMES = ("cost_estimate", "inlining_default")
 FEATURES = np.array([[4, 1], [5, 0], [-30, 1], [100, 0]])

@@ -13,11 +13,10 @@ import psutil
 import pytest
 
 from environments.errors import UserError
-from environments.inlining.plugin.compiler import why_no_plugins
 from environments.isolation import guardian
 from tests.environments.inlining.small_modules import many_calls, write_module
 from tests.processes import is_alive, unless_ended, wait_for_end, workers
-from tests.requirements import need_programs, needs_programs, skip_if
+from tests.requirements import needs_programs
 
 # Begins to compile, says so, and is then slow to decide: whatever comes finds it at work.
 HOST = """
@@ -47,23 +46,6 @@ with make_collector(compiler, TrajectoryStore(), collect) as collector:
     played = collector.play([module, module], Slow())
     assert [one.module for one in played] == ["module"] * 2
 print("done", flush=True)
-"""
-
-# Compiles again and again, with the policy inside clang.
-HOST_INSIDE = """
-import os, pathlib, sys
-from environments.inlining.collection.episode import compile_under
-from environments.inlining.corpus.modules import Module
-from environments.inlining.heuristics import make_heuristic
-from environments.inlining.plugin.compiler import make_clang
-
-clang = make_clang(sys.argv[1])
-clang.compile = None  # so that it fails if the channel is used
-module = Module("module", pathlib.Path(sys.argv[2]), ".", "c")
-for number in range(10_000):
-    compile_under(make_heuristic("never"), clang, module)
-    if number == 0:
-        os.write(2, b"at work\\n")
 """
 
 
@@ -106,22 +88,6 @@ def at_work(host: subprocess.Popen, num_workers: int) -> list[psutil.Process]:
     # Compilers and their guardians, and workers where the host itself does not compile.
     assert len(family) >= 2 * num_workers + (num_workers if num_workers > 1 else 0)
     return family
-
-
-def test_sigkill_of_a_host_whose_clang_has_the_policy_inside(plugin_cache, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(plugin_cache))
-    need_programs("clang-22")
-    skip_if(why_no_plugins("clang-22"))
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
-    (tmp_path / "temporary").mkdir()
-    module = write_module(tmp_path, "module", many_calls(30), text=True)
-    command = [sys.executable, "-c", HOST_INSIDE, "clang-22", module.path]
-    with subprocess.Popen(command, stderr=subprocess.PIPE) as host:
-        assert host.stderr.readline() == b"at work\n"
-        time.sleep(0.05)
-        family = psutil.Process(host.pid).children(recursive=True)
-        host.kill()
-    assert_nothing_is_left(tmp_path, family)
 
 
 @pytest.mark.usefixtures("default_signals")

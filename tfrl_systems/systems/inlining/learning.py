@@ -213,7 +213,7 @@ def make_corpus_objective(
     sizes = collector.map(CompilePlainly(), ordered, reporter.task("plain -Oz", len(ordered)))
     pairs = zip(ordered, sizes, strict=True)
     compiled = [(module, size) for module, size in pairs if isinstance(size, ObjectSize)]
-    return make_objective(counted.copies, compiled, counted.table_weight, corpus.num_sources)
+    return make_objective(counted, compiled, corpus.num_sources)
 
 
 def _check(episodes: EpisodeConfig) -> None:

@@ -15,7 +15,6 @@ from tests.environments.inlining.small_modules import (
     HAND_WORKED_SITES,
     NO_CALL_SITES,
     NOTHING,
-    UNREACHABLE_CALL_SITE,
     Replay,
     default,
     many_calls,
@@ -32,8 +31,7 @@ def test_call_sites_come_in_order_with_names_linkage_and_llvms_own_decision(comp
             assert len(site.features) == len(compiler.announced)
             seen.append((site.callee, site.caller, site.default))
             compilation.advise(site.default)
-        compiled = compilation.result()
-        linkage = dict(compilation.linkage)
+        compiled, linkage = compilation.result(), dict(compilation.linkage)
     # Before the decision LLVM names a call site only where its default is not to inline.
     assert seen == [
         (None, None, True) if inlines else (callee, caller, False)
@@ -60,17 +58,6 @@ def test_the_default_gives_the_bytes_of_plain_oz(compiler, tmp_path):
     assert compiles["none"].decisions.tolist() == []
     assert compiles["none"].size.exec_bytes == 4  # push 42, pop, ret
     assert compiles["nothing"].size.text_bytes == 0
-
-
-def test_a_call_site_that_inlining_makes_unreachable_is_not_asked_about(compiler, tmp_path):
-    """Why the default's decisions alone do not always give a plain -Oz."""
-    module = write_module(tmp_path, "module", UNREACHABLE_CALL_SITE, text=True)
-    steered = run_policy(compiler, module, default)
-    assert steered.callees == ("begin", "construct") and steered.decisions.tolist() == [1, 1]
-    # It is asked about where the landing pad stays reachable.
-    refused = run_policy(compiler, module, lambda site: 0)
-    assert refused.callees == ("begin", "construct", "destroy")
-    assert steered.size != compiler.compile_plain(module).size
 
 
 def test_direct_calls_as_written(compiler, hand_worked):

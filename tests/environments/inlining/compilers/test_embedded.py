@@ -16,7 +16,6 @@ from tests.environments.inlining.small_modules import (
     assert_fails_in_one_line,
     default,
     many_calls,
-    num_descriptors,
     write_module,
     youngest_compiler,
 )
@@ -36,21 +35,6 @@ def test_a_worker_that_has_grown_is_replaced(embedded, hand_worked, monkeypatch)
     monkeypatch.setattr("environments.inlining.compilers.embedded._MAX_WORKER_BYTES", 20 << 20)
     assert run_policy(embedded, hand_worked, default).size == first.size
     assert not worker.is_running()
-
-
-def test_no_descriptor_is_leaked_and_memory_stays_bounded(embedded, tmp_path):
-    module = write_module(tmp_path, "module", many_calls(5))
-    run_policy(embedded, module, default)
-    worker = youngest_compiler()
-    for _ in range(10):
-        run_policy(embedded, module, default)
-    descriptors, memory_bytes = num_descriptors(), worker.memory_info().rss
-    worker_descriptors = worker.num_fds()
-    for _ in range(60):
-        run_policy(embedded, module, default)
-    assert num_descriptors() <= descriptors
-    assert worker.num_fds() == worker_descriptors
-    assert worker.memory_info().rss - memory_bytes < 20 << 20
 
 
 def test_a_broken_module_does_not_cost_a_new_worker(embedded, tmp_path, good):

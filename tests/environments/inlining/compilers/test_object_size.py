@@ -6,27 +6,16 @@ import subprocess
 
 from environments.inlining.compilers.compiler import run_policy
 from environments.inlining.compilers.object_size import read_function_bytes, read_object_size
-from tests.environments.inlining.small_modules import (
-    HAND_WORKED,
-    default,
-    write_module,
-)
+from tests.environments.inlining.small_modules import default
 from tests.requirements import need_one_of
 
 
-def test_function_bytes_add_up(compiler, hand_worked):
-    compiled = run_policy(compiler, hand_worked, default)
-    size, by_function = compiled.size, read_function_bytes(compiled.data)
+def test_sizes_are_those_of_the_sections_and_of_the_functions(compiler, hand_worked, tmp_path):
+    data = run_policy(compiler, hand_worked, default).data
+    size, by_function = read_object_size(data), read_function_bytes(data)
     assert set(by_function) == {"leaf", "caller", "other"}  # once is inlined and dropped
     assert size.exec_bytes <= sum(by_function.values()) <= size.text_bytes
-
-
-def test_sizes_are_those_of_the_sections(embedded, tmp_path):
-    module = write_module(tmp_path, "module", HAND_WORKED)
-    data = run_policy(embedded, module, default).data
     (tmp_path / "module.o").write_bytes(data)
-    size = read_object_size(data)
-    assert read_function_bytes(data)
     program = need_one_of("size", "llvm-size-19")
     shown = subprocess.check_output([program, tmp_path / "module.o"], text=True)
     assert int(shown.splitlines()[1].split()[0]) == size.text_bytes

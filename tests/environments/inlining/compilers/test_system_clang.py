@@ -21,7 +21,6 @@ from tests.environments.inlining.small_modules import (
     HAND_WORKED_DEFAULT,
     HAND_WORKED_SITES,
     default,
-    num_descriptors,
 )
 from tests.requirements import need_programs
 
@@ -50,20 +49,10 @@ def test_a_clang_whose_default_cannot_be_asked_for(clang_19, hand_worked, monkey
         while (site := compilation.next_site()) is not None:
             seen.append((site.callee, site.caller, site.default))
             compilation.advise(site.default)
-        compiled = compilation.result()
-        linkage = compilation.linkage
+        compiled, linkage = compilation.result(), compilation.linkage
     assert seen == [(None, None, default) for _, _, default in HAND_WORKED_SITES]
     assert compiled.callees == (None,) * 5 and linkage == {}
     assert "inlining_default" not in compilation.announced
-
-
-def test_clang_leaks_no_descriptor(clang_19, hand_worked):
-    run_policy(clang_19, hand_worked, default)
-    descriptors = num_descriptors()
-    for _ in range(3):
-        run_policy(clang_19, hand_worked, default)
-        clang_19.compile_plain(hand_worked)
-    assert num_descriptors() <= descriptors
 
 
 def script(directory: pathlib.Path, text: str) -> pathlib.Path:
@@ -78,7 +67,7 @@ def script(directory: pathlib.Path, text: str) -> pathlib.Path:
     [
         (None, "found no program 'no-such-clang'; install one"),
         ("echo 'gcc (Debian 12.2.0) 12.2.0'", "found .* that says 'gcc .Debian 12.2.0. 12.2.0'"),
-        ("exit 1", "that says 'nothing'"),
+        ("exit 1", "expected a clang that runs"),
         ("echo 'Debian clang version 14.0.6'", "found .* of version 14.0.6; install a newer one"),
         ("echo 'clang version 21.0.0'", "to ask for inlining advice, found that it does not"),
     ],
@@ -132,16 +121,11 @@ def corpus(clang, tmp_path) -> Corpus:
     return Corpus.load(directory)
 
 
-def test_what_a_module_defines_is_compiled(clang, corpus):
-    compiled = {module.name: clang.compile_plain(module).data for module in corpus.modules}
-    assert set(read_function_bytes(compiled["library"])) == {"_Z6helperi"}
-    assert set(read_function_bytes(compiled["user"])) >= {"_Z4useri"}
-
-
 def test_a_policy_decides_about_imported_functions(clang, corpus, plugin_cache, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(plugin_cache))
     inside = make_clang(clang.executable)
-    module = next(module for module in corpus.modules if module.name == "user")
+    library, module = corpus.modules
+    assert set(read_function_bytes(clang.compile_plain(library).data)) == {"_Z6helperi"}
     sizes = {}
     for name in ("always", "never"):
         policy = make_heuristic(name)

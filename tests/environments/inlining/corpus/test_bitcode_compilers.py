@@ -34,24 +34,19 @@ def test_compiler_that_prints_megabytes_does_not_block(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("script", "message"),
     [
-        ("no-such-clang", "found no program"),
-        ("true", "found 'true"),
-        ("false", "a clang that runs"),
+        (None, "found no program"),
+        ("echo no clang", "found 'no clang'"),
+        ("exit 1", "a clang that runs"),
+        ("echo Debian clang version 14.0.6", "found 'Debian clang version 14.0.6'"),
     ],
 )
-def test_unusable_compilers(name, says):
-    with pytest.raises(UserError, match=says):
-        find_compiler(name)
-
-
-@pytest.mark.parametrize("version", ["14.0.6", "9" * 5000 + ".0.0"])
-def test_a_clang_of_an_old_or_impossible_version_is_refused(tmp_path, version):
-    program = tmp_path / "clang-14"
-    program.write_text(f"#!/bin/sh\necho Debian clang version {version}\n")
-    program.chmod(0o755)
-    message = f"expected a clang >= 17, found 'Debian clang version {version[:2]}"
+def test_unusable_compilers(tmp_path, script, message):
+    program = tmp_path / "clang"
+    if script is not None:
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
     with pytest.raises(UserError, match=message):
         find_compiler(str(program))
 

@@ -39,14 +39,10 @@ AS_TEXT = "expected a command as text or a list of words"
     ("fields", "error"),
     [
         ({"directory": None, "command": "cc a.c"}, "expected directory as text, found none"),
-        ({"file": None, "command": "cc a.c"}, "expected file as text, found none"),
         ({"file": ["a.c"], "command": "cc a.c"}, "expected file as text"),
         ({"file": "a\0.c", "command": "cc"}, "file as a name that a file can have"),
         ({}, AS_TEXT),
-        ({"command": ""}, AS_TEXT),
-        ({"command": None}, AS_TEXT),
         ({"command": "  "}, "expected a command, found none"),
-        ({"arguments": []}, AS_TEXT),
         ({"arguments": ["cc", 1]}, AS_TEXT),
         ({"command": "cc -DX='a a.c"}, "no closing quotation"),
         ({"arguments": ["cc", "\0"]}, "found a zero byte in it"),
@@ -76,11 +72,7 @@ def test_a_database_of_damaged_entries_says_why(tmp_path):
     [
         ("a.S", "cc -c a.S", ".S"),
         ("a.cu", "nvcc -x cu -c a.cu", ".cu"),
-        ("a.m", "clang -c a.m", ".m"),
-        ("a.cppm", "clang++ -x c++-module -c a.cppm", ".cppm"),
-        ("a.f90", "flang -c a.f90", ".f90"),
         ("a.o", "c++ a.o b.o -o app", ".o"),
-        ("a.o", "", ".o"),
         ("a.o", "cc 'a.o", ".o"),
         ("a.o", "cc @missing.rsp", ".o"),
         ("all", "", "without suffix"),
@@ -90,7 +82,6 @@ def test_a_database_of_damaged_entries_says_why(tmp_path):
         ("a.c", "clang -cc1 -emit-obj a.c", "clang -cc1"),
         ("a.c", "clang-cl /TP /c a.c", "clang-cl"),
         ("a.c", "cp a.c b.c", "cp"),
-        ("a.c", "clang-tidy -p . a.c", "clang-tidy"),
     ],
 )
 def test_what_compiles_no_c_is_counted_by_its_kind(tmp_path, file, command, kind):
@@ -101,19 +92,15 @@ def test_what_compiles_no_c_is_counted_by_its_kind(tmp_path, file, command, kind
 @pytest.mark.parametrize(
     ("file", "command", "language"),
     [
-        ("a.c", "cc a.c", "c"),
         ("a.c", "/usr/bin/g++ -c a.c", "c++"),
         ("a.c", "cc -x c++ -c a.c", "c++"),
         ("a.C", "gcc -c a.C", "c++"),
-        ("a.CPP", "gcc -c a.CPP", "c++"),
         ("a.CXX", "gcc -c a.CXX", "c++"),
         ("a.txt", "gcc -xc++ -c a.txt", "c++"),
-        ("a.inc", "gcc -x c -c a.inc", "c"),
         ("a.c", "gcc -x c++ -x none -c a.c", "c"),
         ("a.c", "gcc -c a.c -x c++", "c"),
         ("a.c", "icpx -xHost -c a.c", "c++"),
         ("a.c", "clang --driver-mode=g++ -c a.c", "c++"),
-        ("a.c", "nice -n 10 mpicxx -c a.c", "c++"),
     ],
 )
 def test_the_language_of_an_entry(tmp_path, file, command, language):

@@ -34,12 +34,6 @@ def test_compile_commands_in_both_forms(tmp_path):
     assert a.root == tmp_path / "src"
 
 
-def test_one_source_compiled_twice_gives_two_names(tmp_path):
-    entries = [{"directory": ".", "file": "a.c", "command": f"cc -DN={n} -c a.c"} for n in (1, 2)]
-    units = gather_units([write_database(tmp_path, entries)]).units
-    assert [unit.name for unit in units] == [f"{tmp_path.name}/a.c", f"{tmp_path.name}/a.c-2"]
-
-
 @pytest.mark.parametrize("text", ["{", "{}", "[1]", "[]"])
 def test_damaged_databases(tmp_path, text):
     path = tmp_path / "compile_commands.json"

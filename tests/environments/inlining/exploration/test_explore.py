@@ -24,6 +24,7 @@ from tests.environments.inlining.small_modules import (
 PADDING_BYTES = 4
 PAPER = ExplorationConfig(num_rounds=100, callee_rounds=0, flips_per_round=1)
 ALONE = ExplorationConfig(callee_rounds=0)
+DEFAULT = Default()
 
 
 def pairs(count: int) -> str:
@@ -77,34 +78,39 @@ def module(tmp_path):
     return write_module(tmp_path, "pairs", pairs(3))
 
 
-def deltas_by_step(explored):
+def deltas_of(compiler, module, policy=DEFAULT, config=ALONE, **settings):
+    """The Δbytes found, by call site."""
+    explored = explore(compiler, module, policy, TrajectoryStore(), config, **settings)
     return dict(zip(explored.steps.tolist(), explored.deltas.tolist(), strict=True))
 
 
+def text_bytes(compiler, module, *actions):
+    """Size of the object after these actions and LLVM's own."""
+    return play(compiler, module, Replay(actions), TrajectoryStore()).size.text_bytes
+
+
 def test_one_compile_tells_what_many_would(counting, module):
-    together = explore(counting, module, Default(), TrajectoryStore(), ALONE)
+    together = deltas_of(counting, module)
     # The base and two rounds, because each leaf has two callers; nothing saves bytes.
     assert counting.num_compiles == 3
-    assert np.array_equal(together.best.decisions, together.base.decisions)
-    assert together.best.size == together.base.size
-    alone = explore(counting, module, Default(), TrajectoryStore(), PAPER)
+    alone = deltas_of(counting, module, config=PAPER)
     assert counting.num_compiles == 3 + 1 + 6
     # With one caller left, a leaf goes into that one too and away: no leaf's bytes alone tell.
-    assert sorted(deltas_by_step(alone)) == sorted(deltas_by_step(together)) == list(range(6))
-    base = compile_under(Default(), counting, module)
-    for step, delta in deltas_by_step(alone).items():
+    assert sorted(alone) == sorted(together) == list(range(6))
+    base = compile_under(DEFAULT, counting, module)
+    for step, delta in alone.items():
         assert delta > 0
-        assert abs(deltas_by_step(together)[step] - delta) <= PADDING_BYTES
+        assert abs(together[step] - delta) <= PADDING_BYTES
         # With one site a compile, deltas are those of the object.
         flip = site_keys(base.names)[step]
-        varied = compile_under(Default(), counting, module, Variation(frozenset({flip})))
+        varied = compile_under(DEFAULT, counting, module, Variation(frozenset({flip})))
         assert varied.decisions[step] == 1 - base.decisions[step]
         assert varied.size.text_bytes - base.size.text_bytes == delta
 
 
 def test_what_saves_is_changed_together_and_kept_as_best(counting, tmp_path):
     module = write_module(tmp_path, "saving", SAVING)
-    explored = explore(counting, module, Default(), TrajectoryStore(), ALONE)
+    explored = explore(counting, module, DEFAULT, TrajectoryStore(), ALONE)
     assert explored.base.decisions.tolist() == [0, 0]
     assert sorted(explored.steps.tolist()) == [0, 1] and (explored.deltas < 0).all()
     assert explored.best.decisions.tolist() == [1, 1]
@@ -113,50 +119,37 @@ def test_what_saves_is_changed_together_and_kept_as_best(counting, tmp_path):
 
 
 def test_only_sites_in_scope_are_tried(counting, module):
-    store = TrajectoryStore()
-
-    def steps_within(scope_feature):
-        config = ALONE
-        return explore(counting, module, Default(), store, config, None, scope_feature).steps
-
-    # All callees of the module are internal, and none is C++'s inline function.
-    assert sorted(steps_within("callee_is_local")) == sorted(steps_within("")) == list(range(6))
+    """All callees of the module are internal, and none is C++'s inline function."""
+    local = deltas_of(counting, module, scope_feature="callee_is_local")
+    assert sorted(local) == list(range(6))
     counting.num_compiles = 0
-    assert steps_within("callee_is_linkonce").tolist() == []
+    assert deltas_of(counting, module, scope_feature="callee_is_linkonce") == {}
     assert counting.num_compiles == 1
 
 
 def test_nothing_is_explored_twice(counting, module, tmp_path):
     path = tmp_path / "cache.sqlite"
-    store = TrajectoryStore(path)
-    first = explore(counting, module, Default(), store, ALONE)
+    first = explore(counting, module, DEFAULT, TrajectoryStore(path), ALONE)
     counting.num_compiles = 0
-    store.close()
     store = TrajectoryStore(path)
-    again = explore(counting, module, Default(), store, ALONE)
-    played = play(counting, module, Default(), store)
+    again = explore(counting, module, DEFAULT, store, ALONE)
     assert counting.num_compiles == 0
-    assert deltas_by_step(again) == deltas_by_step(first)
-    for recalled, trajectory in (
-        (again.base, first.base),
-        (again.best, first.best),
-        (played, first.base),
-    ):
-        assert (
-            np.array_equal(recalled.features, trajectory.features)
-            and recalled.size == trajectory.size
-        )
+    for name in ("steps", "deltas"):
+        assert np.array_equal(getattr(again, name), getattr(first, name))
+    for recalled, trajectory in ((again.base, first.base), (again.best, first.best)):
+        assert np.array_equal(recalled.features, trajectory.features)
+        assert recalled.size == trajectory.size
     # How much to explore is part of what is asked for; which modules are small enough is not.
     larger = dataclasses.replace(ALONE, max_bitcode_bytes=1)
-    explore(counting, module, Default(), store, larger)
+    explore(counting, module, DEFAULT, store, larger)
     assert counting.num_compiles == 0
-    explore(counting, module, Default(), store, ExplorationConfig(num_rounds=1, callee_rounds=0))
+    explore(counting, module, DEFAULT, store, ExplorationConfig(num_rounds=1, callee_rounds=0))
     assert counting.num_compiles == 2
 
 
 def test_the_least_certain_sites_come_first(counting, module):
     config = ExplorationConfig(num_rounds=1, callee_rounds=0, flips_per_round=1)
-    names = play(counting, module, Default(), TrajectoryStore()).names
+    names = play(counting, module, DEFAULT, TrajectoryStore()).names
     for wanted in range(6):
 
         def certainty_fn(features, wanted=wanted):
@@ -164,23 +157,13 @@ def test_the_least_certain_sites_come_first(counting, module):
             step = features[:, names.index("decisions_so_far")]
             return np.where(step == wanted, 0.0, 1.0)
 
-        explored = explore(counting, module, Default(), TrajectoryStore(), config, certainty_fn)
-        assert explored.steps.tolist() == [wanted]
-
-
-def test_rounds_that_are_not_worth_a_compile_are_not_played(counting, module):
-    # The third leaf's callers alone in rounds of their own: one site of six, where one of two is
-    # asked for. The first two rounds are played all the same.
-    per_round = {"num_rounds": 6, "flips_per_round": 2, "decisions_per_flip": 2}
-    config = dataclasses.replace(ALONE, **per_round)
-    explored = explore(counting, module, Default(), TrajectoryStore(), config)
-    assert counting.num_compiles == 1 + 2
-    assert len(explored.steps) == 4
+        deltas = deltas_of(counting, module, config=config, certainty_fn=certainty_fn)
+        assert list(deltas) == [wanted]
 
 
 def test_a_module_without_call_sites(counting, tmp_path):
     none = write_module(tmp_path, "none", NO_CALL_SITES)
-    explored = explore(counting, none, Default(), TrajectoryStore(), ALONE)
+    explored = explore(counting, none, DEFAULT, TrajectoryStore(), ALONE)
     assert explored.steps.shape == explored.deltas.shape == (0,)
     assert explored.base.features.shape[0] == 0
 
@@ -206,47 +189,34 @@ define void @both(i32 %x) minsize optsize {
 def test_departures_are_also_taken_back_together(counting, tmp_path):
     module = write_module(tmp_path, "twice", TWICE)
     policy = make_heuristic("always")
-    config = ALONE
-
-    def cost(*actions):
-        played = play(counting, module, Replay(actions), TrajectoryStore())
-        assert played.decisions.tolist() == list(actions)
-        return played.size.text_bytes
-
-    base = cost(1, 1)
-    joint = (cost(0, 0) - base) / 2
-    explored = explore(counting, module, policy, TrajectoryStore(), config)
-    assert deltas_by_step(explored) == {
-        0: (cost(0, 1) - base + joint) / 2,
-        1: (cost(1, 0) - base + joint) / 2,
-    }
+    base = text_bytes(counting, module, 1, 1)
+    joint = (text_bytes(counting, module, 0, 0) - base) / 2
+    first, second = (text_bytes(counting, module, *actions) - base for actions in ((0, 1), (1, 0)))
     # With the leaf in both calls it goes away; with one of them it stays.
-    assert joint < 0 < cost(0, 1) - base
-    alone = dataclasses.replace(config, joint_rounds=0)
-    explored = explore(counting, module, policy, TrajectoryStore(), alone)
-    assert deltas_by_step(explored)[0] == cost(0, 1) - base
+    assert joint < 0 < first
+    expected = {0: (first + joint) / 2, 1: (second + joint) / 2}
+    assert deltas_of(counting, module, policy) == expected
+    alone = dataclasses.replace(ALONE, joint_rounds=0)
+    assert deltas_of(counting, module, policy, alone)[0] == first
 
 
 def test_all_calls_of_a_function_are_tried_together(counting, tmp_path):
-    module = write_module(tmp_path, "twice", TWICE)
-
-    def cost(*actions):
-        return play(counting, module, Replay(actions), TrajectoryStore()).size.text_bytes
-
-    explored = explore(counting, module, Default(), TrajectoryStore(), ExplorationConfig())
+    module, config = write_module(tmp_path, "twice", TWICE), ExplorationConfig()
+    none, first, both = (
+        text_bytes(counting, module, *actions) for actions in ((0, 0), (1, 0), (1, 1))
+    )
     # What each is worth with the other counts, and not what it costs alone.
-    together = (cost(1, 1) - cost(0, 0)) / 2
-    assert deltas_by_step(explored) == {0: together, 1: together}
-    assert 0 < together < cost(1, 0) - cost(0, 0)
+    together = (both - none) / 2
+    assert deltas_of(counting, module, config=config) == {0: together, 1: together}
+    assert 0 < together < first - none
     # A policy that inlines all of them is asked what none would cost.
-    policy = make_heuristic("always")
-    explored = explore(counting, module, policy, TrajectoryStore(), ExplorationConfig())
-    assert deltas_by_step(explored) == {0: -together, 1: -together}
+    always = deltas_of(counting, module, make_heuristic("always"), config)
+    assert always == {0: -together, 1: -together}
 
 
 def test_a_call_that_llvm_inlines_is_tried_as_a_call(counting, tmp_path):
     hand_worked = write_module(tmp_path, "hand", HAND_WORKED)
-    keys = site_keys(compile_under(Default(), counting, hand_worked).names)
+    keys = site_keys(compile_under(DEFAULT, counting, hand_worked).names)
     assert keys == (
         ("caller", "leaf", 1),
         ("caller", "leaf", 2),
@@ -255,17 +225,14 @@ def test_a_call_that_llvm_inlines_is_tried_as_a_call(counting, tmp_path):
         ("other", "caller", 1),
     )
     second = ("caller", "leaf", 2)
-    flipped = compile_under(Default(), counting, hand_worked, Variation(frozenset({second})))
+    flipped = compile_under(DEFAULT, counting, hand_worked, Variation(frozenset({second})))
     assert site_keys(flipped.names)[:3] == keys[:3]
     assert flipped.decisions.tolist()[:3] == [0, 1, 1]
-    base = play(counting, hand_worked, Default(), TrajectoryStore())
-    refused = play(counting, hand_worked, Replay([0, 0, 0]), TrajectoryStore())
-    explored = explore(counting, hand_worked, Default(), TrajectoryStore(), ALONE)
-    delta = refused.size.text_bytes - base.size.text_bytes
-    assert deltas_by_step(explored)[2] == delta != 0
+    refused = text_bytes(counting, hand_worked, 0, 0, 0)
+    delta = refused - text_bytes(counting, hand_worked)
+    assert deltas_of(counting, hand_worked)[2] == delta != 0
     none = dataclasses.replace(ALONE, refusals=0)
-    explored = explore(counting, hand_worked, Default(), TrajectoryStore(), none)
-    assert 2 not in deltas_by_step(explored)
+    assert 2 not in deltas_of(counting, hand_worked, config=none)
 
 
 def test_large_modules_are_tried_as_often_as_the_budget_allows(counting, module):
@@ -274,6 +241,5 @@ def test_large_modules_are_tried_as_often_as_the_budget_allows(counting, module)
         budget_bytes = size * num_trials + size // 2
         config = dataclasses.replace(ALONE, budget_bytes=budget_bytes)
         counting.num_compiles = 0
-        explored = explore(counting, module, Default(), TrajectoryStore(), config)
+        assert len(deltas_of(counting, module, config=config)) == 3 * num_trials
         assert counting.num_compiles == 1 + num_trials
-        assert len(explored.steps) == 3 * num_trials

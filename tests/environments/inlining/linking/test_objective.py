@@ -12,28 +12,31 @@ from environments.inlining.collection.episode import compile_under
 from environments.inlining.collection.store import TrajectoryStore
 from environments.inlining.collection.tasks import WriteObject
 from environments.inlining.compilers.object_size import read_function_bytes
-from environments.inlining.environment import InliningEnvironment
 from environments.inlining.exploration.explore import ExplorationConfig, explore
 from environments.inlining.heuristics import Constant, Default
-from environments.inlining.linking.objective import OBJECT, make_objective, read_counted
+from environments.inlining.linking.objective import OBJECT, Counted, make_objective, read_counted
 from tests.environments.inlining.linking.conftest import one_of_two, sizes_of
-from tests.environments.inlining.small_modules import Lent, write_module
+from tests.environments.inlining.small_modules import write_module
+
+IMAGE = read_counted("image")
 
 
 def test_the_costs_of_a_project_add_up_to_what_a_linker_keeps(compiler, project):
     (_, first), (_, two) = defaults = sizes_of(compiler, project)
     ((key, shared_bytes, _),) = first.groups.tolist()
     assert two.groups.tolist() == first.groups.tolist()
-    objective = make_objective("image", defaults)
+    objective = make_objective(IMAGE, defaults)
     costs = [objective.cost("p", size) for size in (first, two)]
     # Each is charged half of the function that both hold, with its entry in .eh_frame.
     assert costs == [size.text_bytes - shared_bytes / 2 for size in (first, two)]
     assert sum(costs) == first.text_bytes + two.text_bytes - shared_bytes
     # In another project nobody is known to hold it.
     assert objective.cost("other", first) == first.text_bytes
-    between = make_objective("between", defaults).cost("p", first)
+    between = make_objective(Counted("between", 1.0), defaults).cost("p", first)
     assert between == pytest.approx(first.text_bytes - shared_bytes * (1 - 1 / math.sqrt(2)))
-    assert make_objective("object", defaults).cost("p", first) == OBJECT.cost("p", first)
+    assert make_objective(read_counted("object"), defaults).cost("p", first) == OBJECT.cost(
+        "p", first
+    )
     assert objective.digest("p") != objective.digest("other") == OBJECT.digest("p")
 
 
@@ -41,10 +44,10 @@ def test_a_sample_of_a_project_stands_for_all_its_sources(compiler, project):
     (_, first), _ = defaults = sizes_of(compiler, project)
     ((_, shared_bytes, _),) = first.groups.tolist()
     # Two of four sources: of the function's other holders there are two, where one was seen.
-    of_four = make_objective("image", defaults, num_sources={"p": 4, "q": 9})
+    of_four = make_objective(IMAGE, defaults, num_sources={"p": 4, "q": 9})
     assert of_four.cost("p", first) == pytest.approx(first.text_bytes - shared_bytes * 2 / 3)
     for num_sources in ({"p": 2}, {"p": 1}, {}):
-        whole = make_objective("image", defaults, num_sources=num_sources)
+        whole = make_objective(IMAGE, defaults, num_sources=num_sources)
         assert whole.cost("p", first) == first.text_bytes - shared_bytes / 2
 
 
@@ -52,23 +55,14 @@ def test_what_is_not_code_can_count_less(compiler, project):
     (_, first), _ = defaults = sizes_of(compiler, project)
     ((key, shared_bytes, shared_code),) = first.groups.tolist()
     assert 0 < shared_code < shared_bytes
-    code = make_objective("image", defaults, table_weight=0.0)
+    code = make_objective(read_counted("code"), defaults)
     assert code.cost("p", first) == first.exec_bytes - shared_code / 2
-    half = make_objective("object", defaults, table_weight=0.5)
+    half = make_objective(Counted("object", 0.5), defaults)
     assert half.cost("p", first) == (first.exec_bytes + first.text_bytes) / 2
     by_function = read_function_bytes(compiler.compile_plain(project[0]).data, {key: 0.5}, 0.0)
     assert by_function["shared"] == shared_code / 2
     digests = {objective.digest("p") for objective in (code, half, OBJECT)}
     assert len(digests) == 3
-
-
-def test_a_group_counts_with_its_code_and_its_unwind_entry(compiler, project):
-    compiled = compiler.compile_plain(project[0])
-    ((key, shared_bytes, _),) = compiled.size.groups.tolist()
-    by_function = read_function_bytes(compiled.data)
-    assert by_function["shared"] == shared_bytes
-    halved = read_function_bytes(compiled.data, {key: 0.5})
-    assert halved == {**by_function, "shared": shared_bytes / 2}
 
 
 def test_what_of_an_object_counts_is_a_word_or_a_weight():
@@ -79,7 +73,7 @@ def test_what_of_an_object_counts_is_a_word_or_a_weight():
         with pytest.raises(UserError, match="objective: expected image, object, code, or a number"):
             read_counted(name)
     with pytest.raises(UserError, match="expected one of image, between, object, found 'file'"):
-        make_objective("file", [])
+        make_objective(Counted("file", 1.0), [])
 
 
 def test_policies_make_other_objects_and_the_default_the_plain_one(compiler, project, tmp_path):
@@ -102,7 +96,7 @@ def test_exploration_counts_what_is_saved_in_the_image(compiler, project):
         )
         for name in ("one", "two")
     ]
-    objective = make_objective("image", sizes_of(compiler, modules))
+    objective = make_objective(IMAGE, sizes_of(compiler, modules))
     base = compile_under(Default(), compiler, modules[0])
     shared_bytes = read_function_bytes(base.data)["shared"]
     assert objective.cost("p", base.size) == base.size.text_bytes - shared_bytes / 2
@@ -115,18 +109,3 @@ def test_exploration_counts_what_is_saved_in_the_image(compiler, project):
         for counted in (OBJECT, objective)
     )
     assert in_image[0] - in_object[0] == shared_bytes / 2
-
-
-def test_the_reward_follows_the_objective(compiler, project):
-    objective = make_objective("image", sizes_of(compiler, project))
-    rewards = []
-    for counted in (OBJECT, objective):
-        environment = InliningEnvironment(
-            lambda generator: project[0], Lent(compiler), objective=counted
-        )
-        time_step = environment.reset()
-        while not time_step.is_last():
-            time_step = environment.step(0)
-        rewards.append(float(time_step.reward))
-        environment.close()
-    assert rewards == [0, 0]

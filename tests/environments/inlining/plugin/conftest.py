@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import pathlib
 import subprocess
+from typing import NamedTuple
 
 import pytest
 
 from environments.errors import UserError
+from environments.inlining.corpus.modules import Module
 from environments.inlining.plugin.building import build_plugin
+from environments.inlining.plugin.source import heuristic_source
 from environments.inlining.plugin.toolchain import find_toolchain
+from tests.environments.inlining.small_modules import write_module
 
 
 @pytest.fixture
@@ -24,21 +27,31 @@ def toolchain(clang, plugin_cache, monkeypatch):
         pytest.skip(str(error))
 
 
-@pytest.fixture
-def compile_steered(clang, toolchain, tmp_path):
-    """Compiles a module by a plugin's source; returns the object, the log's line and stderr."""
+class Compiled(NamedTuple):
+    """An object, what the plugin tells of its compile ({} for nothing), and stderr."""
 
-    def compile_(module, source: str, **variables: str) -> tuple[bytes, dict, str]:
-        log = pathlib.Path(tmp_path / "log")
+    data: bytes
+    log: dict
+    stderr: str
+
+
+@pytest.fixture
+def compile_by(clang, toolchain, tmp_path):
+    """Compiles a module or IR by a policy: a heuristic's name or a source, "" for plain LLVM."""
+
+    def compile_(module: Module | str, policy: str, *options: str, **variables: str) -> Compiled:
+        if isinstance(module, str):
+            module = write_module(tmp_path, "module", module, text=True)
+        log = tmp_path / "log"
         log.unlink(missing_ok=True)
-        plugin = f"-fpass-plugin={build_plugin(toolchain, source)}"
-        done = subprocess.run(
-            [*clang.command(module)[:-1], str(tmp_path / "object.o"), plugin],
-            env={**os.environ, "TFRL_INLINING_LOG": str(log), **variables},
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr
-        return (tmp_path / "object.o").read_bytes(), json.loads(log.read_text()), done.stderr
+        command = [*clang.command(module)[:-1], str(tmp_path / "object.o"), *options]
+        if policy:
+            source = policy if "\n" in policy else heuristic_source(policy)
+            command.append(f"-fpass-plugin={build_plugin(toolchain, source)}")
+        environment = {**os.environ, "TFRL_INLINING_LOG": str(log), **variables}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0 and ("MARGIN" in done.stderr or not done.stderr), done.stderr
+        line = json.loads(log.read_text()) if log.exists() else {}
+        return Compiled((tmp_path / "object.o").read_bytes(), line, done.stderr)
 
     return compile_

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
-import pathlib
 import shutil
 import subprocess
 
 import pytest
 
-from environments.inlining.corpus.modules import Module
 from environments.inlining.plugin.building import build_plugin
 from environments.inlining.plugin.source import heuristic_source
 from tests.environments.inlining.plugin.samples import MIXED, samples_of
-from tests.environments.inlining.small_modules import (
-    HAND_WORKED,
-    HAND_WORKED_DEFAULT,
-    write_module,
-)
+from tests.environments.inlining.small_modules import HAND_WORKED, HAND_WORKED_DEFAULT
 
 ONCE = """
 define linkonce_odr void @once(i32 %x) minsize optsize {
@@ -28,60 +21,24 @@ define linkonce_odr void @once(i32 %x) minsize optsize {
 """
 
 
-@pytest.fixture
-def plugins(toolchain):
-    """Builds plugins for the clang."""
-
-    def build(name: str, **substitutes: str) -> pathlib.Path:
-        source = heuristic_source(name)
-        for feature, substitute in substitutes.items():
-            source = source.replace(feature, substitute)
-        return build_plugin(toolchain, source)
-
-    return build
-
-
-def compile_with(
-    clang, module: Module, plugin: pathlib.Path | None, out: pathlib.Path, *options: str
-) -> tuple[bytes, list[dict]]:
-    """Return the object, and what the plugin tells."""
-    log = out / "log"
-    log.unlink(missing_ok=True)
-    command = [*clang.command(module)[:-1], str(out / "object.o"), *options]
-    if plugin is not None:
-        command.append(f"-fpass-plugin={plugin}")
-    environment = {**os.environ, "TFRL_INLINING_LOG": str(log)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    lines = log.read_text().splitlines() if log.exists() else []
-    return (out / "object.o").read_bytes(), [json.loads(line) for line in lines]
-
-
-def test_what_was_decided_is_told(clang, plugins, tmp_path):
-    module = write_module(tmp_path, "hand", HAND_WORKED, text=True)
+def test_what_was_decided_is_told(compile_by):
     for name, departures in (("default", 0), ("never", sum(HAND_WORKED_DEFAULT))):
-        _, (log,) = compile_with(clang, module, plugins(name), tmp_path)
+        log = compile_by(HAND_WORKED, name).log
         assert log["steered"] and log["decisions"] == len(HAND_WORKED_DEFAULT)
         assert log["departures"] == departures and log["policy_ns"] > 0
 
 
-def test_llvms_own_decisions_give_llvms_own_objects(clang, plugins, lend, tmp_path):
-    plugin = plugins("default")
+def test_llvms_own_decisions_give_llvms_own_objects(clang, compile_by, lend):
     for module in samples_of(clang, lend).values():
-        plain, nothing = compile_with(clang, module, None, tmp_path)
-        steered, (log,) = compile_with(clang, module, plugin, tmp_path)
-        assert nothing == [] and log["decisions"] > 0
-        assert steered == plain, module.name
+        plain, steered = compile_by(module, ""), compile_by(module, "default")
+        assert plain.log == {} and steered.log["decisions"] > 0
+        assert steered.data == plain.data, module.name
 
 
-def test_only_functions_optimised_for_size_are_steered(clang, plugins, tmp_path):
-    plugin = plugins("always")
-    mixed = write_module(tmp_path, "mixed", MIXED, text=True)
-    _, (log,) = compile_with(clang, mixed, plugin, tmp_path)
+def test_only_functions_optimised_for_size_are_steered(compile_by):
     # HAND_WORKED's five sites and those that inlining makes, but none of @fast.
-    plain = write_module(tmp_path, "plain", HAND_WORKED, text=True)
-    _, (alone,) = compile_with(clang, plain, plugin, tmp_path)
-    assert log["decisions"] == alone["decisions"] >= len(HAND_WORKED_DEFAULT)
+    mixed, alone = compile_by(MIXED, "always").log, compile_by(HAND_WORKED, "always").log
+    assert mixed["decisions"] == alone["decisions"] >= len(HAND_WORKED_DEFAULT)
 
     # CMake's MinSizeRel is -Os.
     no_size = "no function is optimised for size (-Oz)"
@@ -95,14 +52,12 @@ def test_only_functions_optimised_for_size_are_steered(clang, plugins, tmp_path)
         ("-Os", "optsize", use_oz),
     ):
         ir = HAND_WORKED.replace("minsize optsize", attributes)
-        module = write_module(tmp_path, "other", ir, text=True)
-        without, _ = compile_with(clang, module, None, tmp_path, level)
-        steered, (log,) = compile_with(clang, module, plugin, tmp_path, level)
-        assert steered == without
-        assert not log["steered"] and log["reason"] == reason
+        plain, steered = compile_by(ir, "", level), compile_by(ir, "always", level)
+        assert steered.data == plain.data
+        assert not steered.log["steered"] and steered.log["reason"] == reason
 
 
-def test_growth_is_not_limited_as_in_training(clang, plugins, tmp_path):
+def test_growth_is_not_limited_as_in_training(compile_by):
     """LLVM's advisor would stop once the module has doubled, and refuse the rest."""
     lines = "".join(f"  call void @sink(i32 {k})\n" for k in range(30))
     calls = "".join("  call void @large()\n" for _ in range(20))
@@ -111,12 +66,10 @@ def test_growth_is_not_limited_as_in_training(clang, plugins, tmp_path):
         f"define void @large() minsize optsize {{\n{lines}  ret void\n}}\n"
         f"define void @all() minsize optsize {{\n{calls}  ret void\n}}\n"
     )
-    module = write_module(tmp_path, "growing", ir, text=True)
-    _, (log,) = compile_with(clang, module, plugins("always"), tmp_path)
-    assert log["decisions"] == 20
+    assert compile_by(ir, "always").log["decisions"] == 20
     limit = ("-mllvm", "-ml-advisor-size-increase-threshold=2")
-    _, (log,) = compile_with(clang, module, plugins("always"), tmp_path, *limit)
-    assert 0 < log["decisions"] < 20  # whoever gives the option is obeyed
+    # Whoever gives the option is obeyed.
+    assert 0 < compile_by(ir, "always", *limit).log["decisions"] < 20
 
 
 # What is left to LLVM does not depend on its version.
@@ -130,51 +83,43 @@ def calls_of(callee: str, name: str, count: int) -> str:
 
 
 @one_version
-def test_llvm_decides_in_callers_of_very_many_calls(clang, plugins, tmp_path):
+def test_llvm_decides_in_callers_of_very_many_calls(compile_by):
     """There a decision would cost more than it can win."""
-    plugin = plugins("never")
     huge = HAND_WORKED + calls_of("once", "huge", 2000)
-    module = write_module(tmp_path, "huge", huge, text=True)
-    plain, _ = compile_with(clang, module, None, tmp_path)
-    steered, (log,) = compile_with(clang, module, plugin, tmp_path)
+    plain, (steered, log, _) = compile_by(huge, ""), compile_by(huge, "never")
     # The small functions beside it are decided as if it were not there.
     assert (log["decisions"], log["left"]) == (len(HAND_WORKED_DEFAULT), 2000)
-    assert log["departures"] == sum(HAND_WORKED_DEFAULT) and steered != plain
+    assert log["departures"] == sum(HAND_WORKED_DEFAULT) and steered != plain.data
 
-    declared = "declare void @sink(i32)\n" + ONCE + calls_of("once", "huge", 2000)
-    module = write_module(tmp_path, "alone", declared, text=True)
-    plain, _ = compile_with(clang, module, None, tmp_path)
-    steered, (log,) = compile_with(clang, module, plugin, tmp_path)
-    assert steered == plain and (log["decisions"], log["left"]) == (0, 2000)
+    alone = "declare void @sink(i32)\n" + ONCE + calls_of("once", "huge", 2000)
+    plain, (steered, log, _) = compile_by(alone, ""), compile_by(alone, "never")
+    assert steered == plain.data and (log["decisions"], log["left"]) == (0, 2000)
 
 
 @one_version
-def test_a_caller_that_grows_is_left_on_the_way(clang, plugins, tmp_path):
+def test_a_caller_that_grows_is_left_on_the_way(compile_by):
     """A ring of three with ten calls each: inlining brings 100 of the next, then 1,000."""
     ring = "".join(
         calls_of(callee, name, 10).replace("@" + name + "()", "@" + name + "(i32 %x)")
         for name, callee in (("a", "b"), ("b", "c"), ("c", "a"))
     )
-    module = write_module(tmp_path, "growing", ring, text=True)
-    _, (log,) = compile_with(clang, module, plugins("always"), tmp_path)
+    log = compile_by(ring, "always").log
     assert log["decisions"] > 10 and log["left"] > 10
 
 
 @one_version
-def test_llvm_decides_where_a_large_function_has_very_many_users(clang, plugins, tmp_path):
+def test_llvm_decides_where_a_large_function_has_very_many_users(compile_by):
     for users, decisions in ((300, 0), (3, 3)):
         callers = "".join(calls_of("large", f"user{number}", 1) for number in range(users))
         large = calls_of("sink", "large", 600).replace("@large()", "@large(i32 %x)")
         ir = "declare void @sink(i32)\n" + large + callers
-        module = write_module(tmp_path, f"large{users}", ir, text=True)
-        plain, _ = compile_with(clang, module, None, tmp_path)
-        steered, (log,) = compile_with(clang, module, plugins("always"), tmp_path)
+        plain, (steered, log, _) = compile_by(ir, ""), compile_by(ir, "always")
         assert (log["decisions"], log["left"]) == (decisions, users - decisions)
-        assert (steered == plain) == (decisions == 0)
+        assert (steered == plain.data) == (decisions == 0)
 
 
 @one_version
-def test_a_large_local_function_may_still_go_to_its_last_caller(clang, plugins, tmp_path):
+def test_a_large_local_function_may_still_go_to_its_last_caller(compile_by):
     """LLVM inlines it in a caller of its own SCC, and removes it there."""
     ring = (
         "declare void @sink(i32)\n"
@@ -186,10 +131,13 @@ def test_a_large_local_function_may_still_go_to_its_last_caller(clang, plugins, 
         .replace("define void @back()", "define internal void @back(i32 %x)")
         .replace("  ret", "  call void @huge(i32 %x)\n  ret")
     )
-    module = write_module(tmp_path, "ring", ring, text=True)
-    plain, _ = compile_with(clang, module, None, tmp_path)
-    steered, (log,) = compile_with(clang, module, plugins("never"), tmp_path)
-    assert steered == plain and log["left"] >= 3000
+    plain, (steered, log, _) = compile_by(ring, ""), compile_by(ring, "never")
+    assert steered == plain.data and log["left"] >= 3000
+
+
+@pytest.fixture
+def never(toolchain):
+    return build_plugin(toolchain, heuristic_source("never"))
 
 
 OPTIONS = (
@@ -201,11 +149,11 @@ OPTIONS = (
 
 
 @pytest.mark.parametrize("name", ["plain", "with a space"])
-def test_recorded_command_lines_do_not_name_us(clang, plugins, tmp_path, name):
+def test_recorded_command_lines_do_not_name_us(clang, never, tmp_path, name):
     """The plugin is called steer.so here, as in `tfrl build`, and comes from a configuration."""
     directory = tmp_path / name
     directory.mkdir()
-    shutil.copy(plugins("never"), directory / "steer.so")
+    shutil.copy(never, directory / "steer.so")
     (directory / "clang.cfg").write_text(f'-fpass-plugin="{directory}/steer.so"\n')
     (tmp_path / "source.c").write_text("int next(int x) { return x + 1; }\n")
     user = f"--config-user-dir={directory}"
@@ -221,8 +169,8 @@ def test_recorded_command_lines_do_not_name_us(clang, plugins, tmp_path, name):
         assert built[1] == built[2] == built[0], options
 
 
-def test_command_lines_of_others_are_recorded(clang, plugins, tmp_path):
-    shutil.copy(plugins("never"), tmp_path / "inliner.so")
+def test_command_lines_of_others_are_recorded(clang, never, tmp_path):
+    shutil.copy(never, tmp_path / "inliner.so")
     (tmp_path / "source.c").write_text("int next(int x) { return x + 1; }\n")
     own = f"-fpass-plugin={tmp_path}/inliner.so"
     command = [clang.executable, own, "--config-user-dir=/theirs", "-frecord-command-line"]
@@ -233,23 +181,16 @@ def test_command_lines_of_others_are_recorded(clang, plugins, tmp_path):
     assert own.encode() in recorded and b"--config-user-dir=/theirs" in recorded
 
 
-def test_a_feature_that_this_llvm_lacks_means_llvms_own_decisions(clang, plugins, tmp_path):
-    module = write_module(tmp_path, "hand", HAND_WORKED, text=True)
-    plain, _ = compile_with(clang, module, None, tmp_path)
-    plugin = plugins("cost<-20", cost_estimate="no_such_feature")
-    steered, (log,) = compile_with(clang, module, plugin, tmp_path)
-    assert steered == plain
+def test_a_feature_that_this_llvm_lacks_means_llvms_own_decisions(compile_by):
+    source = heuristic_source("cost<-20").replace("cost_estimate", "no_such_feature")
+    plain, (steered, log, _) = compile_by(HAND_WORKED, ""), compile_by(HAND_WORKED, source)
+    assert steered == plain.data
     assert not log["steered"] and log["reason"] == "this clang has no no_such_feature"
 
 
-def test_a_file_that_cannot_be_written_does_not_end_a_compile(clang, plugins, tmp_path):
-    module = write_module(tmp_path, "hand", HAND_WORKED, text=True)
-    command = [*clang.command(module)[:-1], str(tmp_path / "object.o")]
-    command.append(f"-fpass-plugin={plugins('never')}")
-    target = tmp_path / "target"
-    (tmp_path / "link").symlink_to(target)
+def test_a_file_that_cannot_be_written_does_not_end_a_compile(compile_by, tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "target")
     for place in ("/no/such/directory/log", str(tmp_path / "link")):
-        environment = {**os.environ, "TFRL_INLINING_LOG": place, "TFRL_INLINING_ROWS": place}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True)
-        assert (done.returncode, done.stderr) == (0, "")
-    assert not target.exists()  # links are not followed
+        variables = {"TFRL_INLINING_LOG": place, "TFRL_INLINING_ROWS": place}
+        assert compile_by(HAND_WORKED, "never", **variables).data
+    assert not (tmp_path / "target").exists()  # links are not followed

@@ -9,11 +9,7 @@ import pathlib
 import pytest
 
 from environments.inlining.plugin.building import unwritable
-from environments.inlining.plugin.configuration import (
-    Defaults,
-    configuration_texts,
-    read_defaults,
-)
+from environments.inlining.plugin.configuration import Defaults, configuration_texts, read_defaults
 
 OPTION = "-fpass-plugin=<CFGDIR>/steer.so\n"
 LINUX, WASM = "x86_64-pc-linux-gnu", "wasm32-unknown-wasi"

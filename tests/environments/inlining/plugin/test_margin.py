@@ -5,11 +5,7 @@ from __future__ import annotations
 import pytest
 
 from environments.inlining.plugin.source import heuristic_source
-from tests.environments.inlining.small_modules import (
-    HAND_WORKED,
-    HAND_WORKED_DEFAULT,
-    write_module,
-)
+from tests.environments.inlining.small_modules import HAND_WORKED, HAND_WORKED_DEFAULT
 
 # A policy that departs everywhere as long as its margin is below 5; its own is 5.
 SOURCE = (
@@ -22,18 +18,7 @@ SOURCE = (
 EXPECTED = "TFRL_INLINING_MARGIN: expected a whole number from -2^31 to 2^31, found "
 
 
-@pytest.fixture
-def compile_with(compile_steered, tmp_path):
-    """Compiles by a source and a margin; returns the object, the log's line and stderr."""
-    module = write_module(tmp_path, "hand", HAND_WORKED, text=True)
-
-    def compile_(source: str, margin: str) -> tuple[bytes, dict, str]:
-        return compile_steered(module, source, TFRL_INLINING_MARGIN=margin)
-
-    return compile_
-
-
-def test_a_margin_takes_the_place_of_the_policys_own(compile_with):
+def test_a_margin_takes_the_place_of_the_policys_own(compile_by):
     for text, margin, departs in (
         ("", 5, False),
         ("5", 5, False),
@@ -41,21 +26,21 @@ def test_a_margin_takes_the_place_of_the_policys_own(compile_with):
         ("-2147483648", -(2**31), True),
         ("2147483648", 2**31, False),
     ):
-        _, log, stderr = compile_with(SOURCE, text)
+        _, log, stderr = compile_by(HAND_WORKED, SOURCE, TFRL_INLINING_MARGIN=text)
         assert (log["steered"], log["margin"], stderr) == (True, margin, "")
         assert (log["departures"] > 0) == departs
         assert departs or log["decisions"] == len(HAND_WORKED_DEFAULT)
 
 
 @pytest.mark.parametrize("clang", ["clang-22"], indirect=True)
-def test_what_is_no_margin_is_said_and_llvm_decides(compile_with):
-    plain, _, _ = compile_with(heuristic_source("default"), "")
+def test_what_is_no_margin_is_said_and_llvm_decides(compile_by):
+    plain = compile_by(HAND_WORKED, "").data
     texts = ("x", "1.5", " 1", "1 ", "0x1", "+1", "--1", "2147483649", "9" * 30, '"\n7')
     for text in texts:
-        steered, log, stderr = compile_with(SOURCE, text)
+        steered, log, stderr = compile_by(HAND_WORKED, SOURCE, TFRL_INLINING_MARGIN=text)
         assert steered == plain
         shown = text.replace("\n", " ")
         assert not log["steered"] and log["reason"] == f"{EXPECTED}{shown}; until it is unset"
         assert f"warning: {log['reason']}, LLVM decides\n" in stderr
-    _, log, _ = compile_with(heuristic_source("never"), "5")
+    _, log, _ = compile_by(HAND_WORKED, "never", TFRL_INLINING_MARGIN="5")
     assert not log["steered"] and "this policy has no margin" in log["reason"]

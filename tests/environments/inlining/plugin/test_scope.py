@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from environments.inlining.features import DERIVED_FEATURES
 from tests.environments.inlining.plugin.samples import samples_of
-from tests.environments.inlining.small_modules import write_module
 
 # Whatever earlier sites leave behind turns decisions, so that no feature can differ unnoticed.
 FEATURES = ("callee_is_linkonce", *DERIVED_FEATURES, "callee_users", "caller_users")
@@ -63,28 +60,14 @@ define void @last(i32 %x) minsize optsize {{
 """
 
 
-@pytest.fixture
-def compile_with(compile_steered):
-    """Compiles a module with or without the short cut; returns the object and the log's line."""
-
-    def compile_(module, scope: str) -> tuple[bytes, dict]:
-        compiled, line, _ = compile_steered(module, SOURCE.replace("SCOPE", scope))
-        assert line.pop("policy_ns") > 0
-        return compiled, line
-
-    return compile_
-
-
-def test_the_short_cut_changes_nothing(clang, compile_with, lend, tmp_path):
-    modules = {
-        **samples_of(clang, lend),
-        "after": write_module(tmp_path, "after", AFTER, text=True),
-    }
+def test_the_short_cut_changes_nothing(clang, compile_by, lend):
     departures = {}
-    for name, module in modules.items():
-        everywhere, log = compile_with(module, "")
-        assert log["decisions"] > 0
-        assert compile_with(module, "callee_is_linkonce") == (everywhere, log), name
-        departures[name] = log["departures"]
+    for name, module in {**samples_of(clang, lend), "after": AFTER}.items():
+        everywhere = compile_by(module, SOURCE.replace("SCOPE", ""))
+        in_scope = compile_by(module, SOURCE.replace("SCOPE", "callee_is_linkonce"))
+        assert everywhere.log["decisions"] > 0
+        assert everywhere.log.pop("policy_ns") > 0 and in_scope.log.pop("policy_ns") > 0
+        assert in_scope == everywhere, name
+        departures[name] = everywhere.log["departures"]
     # In the others nothing is linkonce.
     assert departures["cpp"] > 0 and departures["after"] > 0

@@ -1,4 +1,4 @@
-"""Which changes are tried together, worked by hand."""
+"""Which changes are tried together, and whose bytes are whose, worked by hand."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 from environments.inlining.collection.store import Trajectory
 from environments.inlining.collection.variation import Variation
 from environments.inlining.compilers.object_size import ObjectSize
-from environments.inlining.exploration.credit import UNKNOWN_PLACE, Change
-from environments.inlining.exploration.plans import (
-    Planned,
+from environments.inlining.exploration.changes import (
+    Change,
+    attribute,
     callee_changes,
     joint_changes,
     plan_rounds,
@@ -44,28 +44,18 @@ DEPARTED = compiled(
 
 
 def test_departures_are_taken_back_by_function_and_by_chain():
-    in_f = Planned(
-        (1, 3), Change(frozenset("f"), frozenset("gh")), Variation(restored=frozenset("f"))
-    )
-    from_f = Planned(
-        (0, 1, 3), Change(frozenset("fg"), frozenset("ghk")), Variation(restored=frozenset("fg"))
-    )
+    f, fg = frozenset("f"), frozenset("fg")
+    in_f = Change((1, 3), f, frozenset("gh"), Variation(restored=f))
+    from_f = Change((0, 1, 3), fg, frozenset("ghk"), Variation(restored=fg))
     # What is taken back in g is one decision alone, and so no joint change.
     assert joint_changes(*DEPARTED) == [in_f, from_f]
-
-
-def test_a_policy_that_follows_llvm_has_nothing_to_take_back():
-    assert joint_changes(*compiled((("f", "g", 1), 0, 0), (None, 1, 1))) == []
 
 
 def test_all_calls_of_a_function_are_inlined_together_or_none():
     (of_k,) = callee_changes(*DEPARTED)
     # g calls k inlined already; the other call follows. Of g, h and x there is one call each.
-    assert of_k == Planned(
-        (5,),
-        Change(frozenset({"other"}), frozenset("k")),
-        Variation(callees=frozenset({("k", 1)})),
-    )
+    variation = Variation(callees=frozenset({("k", 1)}))
+    assert of_k == Change((5,), frozenset({"other"}), frozenset("k"), variation)
     inlined = compiled((("f", "k", 1), 0, 1), (("g", "k", 1), 0, 1), (None, 1, 1))
     (taken_back,) = callee_changes(*inlined)
     assert taken_back.steps == (0, 1)
@@ -79,12 +69,10 @@ def test_recursion_has_an_end():
 
 def test_a_call_site_without_a_name_is_changed_by_its_place():
     keys = DEPARTED[1]
-    assert single_change(5, keys[5]) == Planned(
-        (5,), Change.at("other", "k"), Variation(flips=frozenset({("other", "k", 1)}))
-    )
-    assert single_change(2, keys[2]) == Planned(
-        (2,), UNKNOWN_PLACE, Variation(steps=frozenset({2}))
-    )
+    flip = Variation(flips=frozenset({("other", "k", 1)}))
+    assert single_change(5, keys[5]) == Change((5,), frozenset({"other"}), frozenset("k"), flip)
+    by_place = Variation(steps=frozenset({2}))
+    assert single_change(2, keys[2]) == Change((2,), frozenset(), frozenset(), by_place)
 
 
 @pytest.mark.parametrize(
@@ -141,3 +129,61 @@ def test_rounds_hold_what_shares_no_function_and_is_worth_a_compile():
     assert together([planned[0], planned[2]]) == Variation(
         flips=frozenset({("g", "k", 1), ("f", "h", 1)})
     )
+
+
+FIRST, SECOND = single_change(0, ("f", "g", 1)), single_change(1, ("h", "k", 1))
+
+
+def test_callers_and_callees_belong_to_their_site():
+    # g was inlined into f and went away; h grew smaller without k, which stayed as it was.
+    before = {"f": 100, "g": 40, "h": 80, "k": 10, "other": 7}
+    after = {"f": 130, "h": 70, "k": 10, "other": 7}
+    assert attribute([FIRST, SECOND], before, after, {}) == [30 - 40, -10]
+
+
+CALLS = {
+    "above_f": ["f"],
+    "top": ["above_f"],
+    "above_both": ["f", "h"],
+    "g": ["below_g"],
+    "calls_k": ["k", "x"],
+    "calls_f_and_k": ["k", "f"],
+    "calls_g_and_k": ["k", "g"],
+}
+
+
+@pytest.mark.parametrize(
+    ("function", "deltas"),
+    [
+        # f is inlined into its caller, and that into the next: both reach f's site alone.
+        ("above_f", [-1 + 5, 2]),
+        ("top", [-1 + 5, 2]),
+        # What g calls may have been inlined into g.
+        ("below_g", [-1 + 5, 2]),
+        # f and h may both have been inlined here: nobody knows whose bytes these are.
+        ("above_both", [None, None]),
+        # It calls k, which has one use less than before.
+        ("calls_k", [-1, 2 + 5]),
+        # The same, but f is inlined into it, which matters more.
+        ("calls_f_and_k", [-1 + 5, 2]),
+        ("calls_g_and_k", [None, None]),
+        # Reached by no site: not their doing, as far as can be told.
+        ("elsewhere", [-1, 2]),
+    ],
+)
+def test_another_function_changed_too(function, deltas):
+    before, after = {"f": 10, "h": 10, function: 20}, {"f": 9, "h": 12, function: 25}
+    assert attribute([FIRST, SECOND], before, after, CALLS) == deltas
+
+
+def test_only_the_sites_that_reach_it_become_unknown():
+    third = single_change(2, ("p", "q", 1))
+    before = {"f": 10, "h": 10, "p": 10, "above_both": 20}
+    after = {"f": 11, "h": 11, "p": 14, "above_both": 21}
+    assert attribute([FIRST, SECOND, third], before, after, CALLS) == [None, None, 4]
+
+
+def test_recursion_ends():
+    calls = {"f": ["f", "top"], "top": ["f"]}
+    before, after = {"top": 3}, {"top": 4}
+    assert attribute([FIRST, SECOND], before, after, calls) == [1, 0]

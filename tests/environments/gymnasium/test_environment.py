@@ -10,6 +10,7 @@ import numpy as np
 import psutil
 import pytest
 
+import environments
 from environments.errors import UserError
 from tests.environments.inlining.small_modules import HAND_WORKED, many_calls, write_corpus
 
@@ -204,3 +205,24 @@ def test_names_are_found_as_the_docstring_says():
         "import sys; assert 'tensorflow' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_rows_are_the_batched_environment_s():
+    settings = {"function": "sphere", "dimensions": 3, "episode_length": 2, "reward": "scaled"}
+    vector = gymnasium.make_vec(f"environments.gymnasium:{NAMES[2]}", num_envs=4, **settings)
+    batched = environments.make("learn_to_optimize", batch_size=4, seed=5, **settings)
+    assert vector.observation_space.shape == (4, 3) and vector.action_space.shape == (4, 2)
+    observations, infos = vector.reset(seed=5)
+    assert np.array_equal(observations, batched.reset().observation) and infos == {}
+    actions = np.full((4, 2), 0.5, np.float32)
+    for number in range(5):
+        observations, rewards, terminated, truncated, infos = vector.step(actions)
+        time_step = batched.step(actions)
+        assert np.array_equal(observations, time_step.observation)
+        assert np.array_equal(rewards, time_step.reward) and not truncated.any()
+        # Two steps and the start of the next episodes: every third step begins anew.
+        assert terminated.tolist() == [number % 3 == 1] * 4
+        if terminated.all():
+            assert np.array_equal(infos["cost"], batched.get_info()["cost"])
+            assert infos["_cost"].all()
+    vector.close()

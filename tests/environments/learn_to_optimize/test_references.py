@@ -146,11 +146,6 @@ def test_errors_by_hand():
     assert measured.msle == pytest.approx(math.log(7.5536) ** 2 / 2)
 
 
-def test_errors_clip_as_the_environment_does():
-    objective, c = make_objective("sphere"), np.array([[0.3]])
-    assert errors(objective, np.array([[7.0]]), c) == errors(objective, np.array([[1.0]]), c)
-
-
 def test_a_value_below_the_truth_counts_as_exact(monkeypatch):
     objective, c = searched("sphere"), np.array([[0.5]])
     monkeypatch.setattr(

@@ -112,20 +112,6 @@ def test_uncertainty_by_hand():
     assert uncertainty(2, entropy, 3)(Drawn(), 2).tolist() == [[-0.7, -0.9], [0.4, 0.2]]
 
 
-def test_the_entropy_is_that_of_float32_observations():
-    seen = []
-    sampler = uncertainty(2, lambda rows: seen.append(rows) or rows[:, 0], num_candidates=3)
-    sampler(generator(), 4)
-    (rows,) = seen
-    assert rows.shape == (12, 2) and rows.dtype == np.float32
-
-
-def test_a_spread_that_does_not_depend_on_the_state_makes_it_random():
-    sampler = uncertainty(2, lambda rows: np.ones(len(rows)), num_candidates=3)
-    expected = generator().uniform(-1, 1, (5, 3, 2))[:, 0]
-    assert np.array_equal(sampler(generator(), 5), expected)
-
-
 @pytest.mark.parametrize(
     "entropy_fn, description",
     [

@@ -8,7 +8,6 @@ import types
 
 import numpy as np
 import pytest
-from tf_agents.trajectories import time_step as ts
 
 from environments import contexts
 from environments.errors import UserError
@@ -173,12 +172,6 @@ def test_models_that_nobody_can_improve_end_a_chunk():
     teacher = teacher_of(make_agent(), count=0)
     with pytest.raises(ValueError, match="expected a model that a search makes cheaper"):
         teacher.run(Chunk(0, 0))
-
-
-def test_lessons_are_whole_episodes():
-    steps = teacher_of(make_agent()).run(Chunk(0, 0)).trajectory
-    assert steps.step_type[0].tolist() == [0, 1, 1, 1] and steps.next_step_type[0, -1] == 2
-    assert int(ts.StepType.LAST) == 2 and steps.reward.sum() == pytest.approx(50)
 
 
 @pytest.mark.parametrize(

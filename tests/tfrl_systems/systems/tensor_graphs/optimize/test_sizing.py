@@ -145,24 +145,6 @@ def test_sizes_are_found_by_trying_and_said(optimized):
     assert ran.status == 1 and "?=2" in ran.err and len(ran.err.splitlines()) == 1
 
 
-def test_a_negative_size_is_an_open_one(optimized):
-    model = adapter(batch=-1)
-    ran, *_ = optimized(model, *UNMEASURED)
-    assert ran.json["gain"] and ran.json["sizes"] == [{"x[0]": 1}, {"x[0]": 2}]
-    ran, *_ = optimized(model, *UNMEASURED, "--dimension", "x[0]=3")
-    assert ran.json["gain"] and ran.json["sizes"] == [{"x[0]": 3}]
-
-
-def test_sizes_of_the_users_inputs(optimized, tmp_path):
-    for rows in (5, 7):
-        x = np.random.default_rng(rows).normal(size=(rows, 192)).astype(np.float32)
-        np.savez(tmp_path / f"{rows}.npz", x=x)
-    files = [word for rows in (5, 7) for word in ("--inputs", tmp_path / f"{rows}.npz")]
-    ran, *_ = optimized(adapter(batch="n"), *UNMEASURED, *files)
-    assert ran.json["gain"] and ran.json["sizes"] == [{"n": 5}, {"n": 7}]
-    assert ran.err == ""
-
-
 def test_sizes_and_inputs_fit_the_model(optimized, tmp_path):
     model, file = adapter(batch="n"), tmp_path / "x.npz"
     x = np.random.default_rng(1).normal(size=(5, 192)).astype(np.float32)
@@ -247,13 +229,6 @@ def test_frozen_sizes_are_fixed_ones(optimized):
     np.testing.assert_allclose(run(out, 3), run(path, 3), atol=1e-5)
     with pytest.raises(Exception, match="Expected: 3"):
         run(out, 5)
-
-
-def test_without_freezing_other_sizes_stay_possible(optimized):
-    ran, path, out = optimized(flattened(), *UNMEASURED, "--dimension", "batch=3")
-    assert ran.json["gain"]
-    assert onnx.load(out).graph.input[0].type.tensor_type.shape.dim[0].dim_param == "batch"
-    np.testing.assert_allclose(run(out, 5), run(path, 5), atol=1e-5)
 
 
 def test_a_frozen_copy_has_fixed_sizes_too(optimized):

@@ -32,8 +32,7 @@ class Answers:
 
     Attributes:
       points: (x, c) float64 [M, n] in the function's own units.
-      expected: the expected values, float64 [M].
-      std: their standard deviations, float64 [M].
+      expected, std: expected values and their standard deviations, float64 [M].
       num_tuned: n - k.
       spread: standard deviation of all values that are known.
     """

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from environments.errors import UserError
+from environments.learn_to_optimize.functions import RowFunction
 from tfrl_systems.policies import policy_files
 from tfrl_systems.policies.numpy_actor import load_network
 from tfrl_systems.systems.learn_to_optimize import polishing
@@ -67,7 +68,7 @@ class OptimizerPolicy:
         network: Network,
         num_tuned: int,
         polish: int = 0,
-        function: polishing.RowFunction | None = None,
+        function: RowFunction | None = None,
     ) -> None:
         if bool(polish) != (function is not None) or polish < 0:
             raise UserError(
@@ -84,7 +85,7 @@ class OptimizerPolicy:
         cls,
         directory: pathlib.Path | str,
         polish: int = 0,
-        function: polishing.RowFunction | None = None,
+        function: RowFunction | None = None,
     ) -> OptimizerPolicy:
         """Read a directory that `tfrl train learn_to_optimize` wrote, without TensorFlow.
 
@@ -132,13 +133,9 @@ class OptimizerPolicy:
         points[:, self._num_tuned :] = free
         x = self._network.mode(points)
         if self._function is not None:
-            x = self._polished(x, points[:, self._num_tuned :])
+            polished = [
+                polishing.polish(self._function, row, point[self._num_tuned :], self._polish)
+                for row, point in zip(x, points, strict=True)
+            ]
+            x = np.array(polished, np.float32)
         return x[0] if free.ndim == 1 else x
-
-    def _polished(self, x: np.ndarray, c: np.ndarray) -> np.ndarray:
-        assert self._function is not None
-        polished = [
-            polishing.polish(self._function, row, free, self._polish)
-            for row, free in zip(x, c, strict=True)
-        ]
-        return np.array(polished, np.float32)

@@ -11,8 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-RowFunction = Callable[[np.ndarray], np.ndarray]
-"""f: rows (x, c) float64 [N, n] of the box [-1, 1]^n -> values [N]."""
+from environments.learn_to_optimize.functions import RowFunction
 
 # How far COBYQA looks at first, in a box from -1 to 1: a policy's answers are about as far off.
 _RADIUS, _LAST_RADIUS = 0.03, 1e-8
@@ -22,7 +21,7 @@ def polish(function: RowFunction, x: np.ndarray, c: np.ndarray, evaluations: int
     """Return the best of the points that are evaluated, x first.
 
     Args:
-      function: f.
+      function: f, over the box [-1, 1]^n.
       x: [m], the point to begin at, in the box.
       c: [k], the free parameters.
       evaluations: the most evaluations of f, 1 or more. Values that are no finite number are worse

@@ -175,9 +175,9 @@ class TensorGraphs(System):
 
     def bench(self, request: Benchmarks, reporter: Reporter) -> dict[str, Any]:
         """See `System.bench`."""
-        from tfrl_systems.systems.tensor_graphs.benchmarks import bench
+        from tfrl_systems.systems.tensor_graphs import benchmarks
 
-        return bench.measure(self, request, reporter)
+        return benchmarks.measure(self, request, reporter)
 
     def checks(self) -> list[Check]:
         """See `System.checks`."""

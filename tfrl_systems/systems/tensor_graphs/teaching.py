@@ -78,13 +78,7 @@ class Teaching:
 
 
 class Path(NamedTuple):
-    """Steps from one graph to a cheaper one.
-
-    Attributes:
-      start: the state where they begin.
-      steps: the steps, up to the cheapest graph.
-      end: the state with that graph.
-    """
+    """Steps from one state to one with a cheaper graph."""
 
     start: Any
     steps: tuple[Step, ...]
@@ -103,7 +97,7 @@ class Teacher:
       environment: draws the contexts. Its own patience is 0, as paths may need more.
       actor: the policy.
       teaching: who teaches.
-      patience: as in the environment's settings, for the policy's episodes; 0 for no such end.
+      patience: as in the environment's settings, for the policy's episodes.
       has_regrets: whether lessons say what other steps cost.
       num_contexts: number of contexts of a chunk.
     """

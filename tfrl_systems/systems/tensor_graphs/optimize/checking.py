@@ -39,13 +39,7 @@ def why_not(task: Task, proposals: Proposals) -> str:
 
 
 class Checker:
-    """Compares states with the model; of those that are refused, it tries parts.
-
-    Args:
-      task: the model.
-      directory: where candidates are written.
-      reporter: is told why one is refused.
-    """
+    """Compares states with the model, as files in a directory; of those refused it tries parts."""
 
     def __init__(self, task: Task, directory: pathlib.Path, reporter: Reporter) -> None:
         self._task = task
@@ -57,12 +51,8 @@ class Checker:
     def run(self, proposed: Sequence[Visited], early: Sequence[Candidate] = ()) -> list[Candidate]:
         """Return the proposed states as candidates, followed by what else was tried.
 
-        Args:
-          proposed: the states, the likeliest first.
-          early: candidates that were compared before; they are not compared again.
-
-        Returns:
-          All that was compared with the model; those that differ have a refusal.
+        The likeliest state comes first. `early` candidates are not compared again. Those that
+        differ from the model have a refusal.
         """
         by_graph = {candidate.visited.state.graph: candidate for candidate in early}
         states = [state for state in proposed if state.state.graph not in by_graph]

@@ -32,10 +32,7 @@ _EARLY = 0.3
 class Judge:
     """Checks and measures candidates: shortly while the search goes on, and in the end at length.
 
-    Args:
-      task: the model, and what is asked for.
-      directory: where candidates are written.
-      reporter: is told why one is refused.
+    They are written to the directory.
     """
 
     def __init__(self, task: Task, directory: pathlib.Path, reporter: Reporter) -> None:

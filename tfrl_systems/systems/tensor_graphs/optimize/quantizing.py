@@ -66,14 +66,7 @@ def quantize(
     directory: pathlib.Path,
     reporter: Reporter,
 ) -> Quantized:
-    """Quantise the model that was selected, or the given one.
-
-    Args:
-      task: the model and what is asked for.
-      own: the user's samples.
-      selection: what is written without quantising.
-      directory: where files are written.
-      reporter: receives the progress.
+    """Quantise the model that was selected, or the given one, by the user's `own` samples.
 
     Raises:
       UserError: this onnxruntime cannot quantise.

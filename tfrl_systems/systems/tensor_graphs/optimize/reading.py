@@ -28,8 +28,6 @@ class Reading(NamedTuple):
     """What the user's files hold.
 
     Attributes:
-      original: the model.
-      inputs: the user's inputs.
       policy: the policy that leads the search; None for a search without one.
       walker: the policy whose likeliest steps are tried before any search: the one that comes with
         the installation, where no other is named and costs are those that it learned from.

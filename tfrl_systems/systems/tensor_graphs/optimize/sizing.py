@@ -25,15 +25,13 @@ class Task:
     """A model that can be run, and all that is needed to optimise it.
 
     Attributes:
-      request: what the user asks for.
       problem: the graph, the rules and the objective, at the chosen sizes.
       trials: the inputs to compare and measure candidates on.
       reference: what candidates are compared with.
       levels: the backend at the levels that take the model, with less and less optimisation.
-      policy: the policy that leads the search; None for a search without one.
-      walker: the policy whose likeliest steps are tried before any search; None for none of them.
-      single: the backend on one thread, where it otherwise runs on several; else None.
+      policy, walker: see `Reading`.
       began_s: when everything began, by `time.monotonic`.
+      single: the backend on one thread, where it otherwise runs on several; else None.
     """
 
     request: Optimization
@@ -81,8 +79,15 @@ def make_task(request: Optimization, reading: Reading, reporter: Reporter, began
     if choice.chosen:
         reporter.say(f"sizes: {choice.points[0]}; to change what was chosen: {options_of(choice)}")
     original.compute_ahead(trials)
-    inputs = trials.measured[0].inputs
-    problem = GraphProblem.at(original, request, choice, request.strict, inputs, request.threads)
+    problem = GraphProblem.at(
+        original,
+        request,
+        choice,
+        request.strict,
+        request.contrib,
+        trials.measured[0].inputs,
+        request.threads,
+    )
     return Task(
         request,
         problem,

@@ -61,12 +61,8 @@ def write(
 ) -> None:
     """Copy a model's file and the one with its data, if it has one: both, or nothing.
 
-    Args:
-      source: the model to copy.
-      output: path of the file; one that is there is replaced, with the data that belong to it
-        alone.
-      original: the model that was given.
-      shapes: the shapes of the copy's inputs by name; None to leave them as they are.
+    A file that is there is replaced, with the data that belong to it alone. `original` is the model
+    that was given, `shapes` those of the copy's inputs; None leaves them as they are.
 
     Raises:
       UserError: a file cannot be written, or onnxruntime does not load what was written, although

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from tf_agents.trajectories import time_step as ts
 
-import environments
 from environments.errors import UserError
 from environments.learn_to_optimize.environment import LearnToOptimizeEnvironment
 from environments.learn_to_optimize.functions import FUNCTIONS
-from environments.learn_to_optimize.samplers import LatinHypercube, make_samplers, random
+from environments.learn_to_optimize.samplers import make_samplers, random
 from environments.learn_to_optimize.settings import Settings
 from environments.testing import EnvironmentContractTest
 from tests.environments.learn_to_optimize.user_modules import write_module
@@ -308,11 +307,3 @@ def test_actions_and_points_of_another_shape():
 def test_wrong_settings(wrong, message):
     with pytest.raises(UserError, match=message):
         LearnToOptimizeEnvironment(**wrong)
-
-
-def test_it_is_made_by_its_name():
-    environment = environments.make(
-        "learn_to_optimize", function="shifted_ackley", sampler=LatinHypercube(2, 8), batch_size=8
-    )
-    assert environment.objective.name == "shifted_ackley"
-    assert environment.reset().observation.shape == (8, 2)

@@ -10,7 +10,7 @@ import pytest
 
 from environments.caches.cache import Cache
 from environments.errors import UserError
-from environments.learn_to_optimize import functions, solvers
+from environments.learn_to_optimize import solvers
 from environments.learn_to_optimize.functions import make_objective
 from environments.learn_to_optimize.references import reference_points, truth
 from tests.environments.caches.entries import contents, execute
@@ -123,14 +123,6 @@ def test_other_functions_points_and_sources_are_other_entries(users_module, cach
     assert len(contents(file)) == 4
 
 
-def test_a_cache_that_cannot_be_written(tmp_path, caplog):
-    (tmp_path / "file").write_text("")
-    cache = Cache(tmp_path / "file" / "minima.db", 1_000_000, 1)
-    solution = truth(make_objective("rosenbrock"), reference_points(1), cache)
-    assert np.array_equal(solution.x, truth(make_objective("rosenbrock"), reference_points(1)).x)
-    assert "going on without it" in caplog.text
-
-
 def test_points_of_another_number_of_free_parameters():
     with pytest.raises(ValueError, match=r"expected c \[M, 1\], found \(21,\)"):
         truth(make_objective("sphere"), np.array(GRID))
@@ -169,12 +161,3 @@ def test_errors_of_negative_values(users_module, tmp_path):
     )
     measured = errors(make_objective(f"{name}:f"), np.array([[1.0]]), np.array([[0.0]]))
     assert measured.msle == pytest.approx(1)
-
-
-def test_functions_are_told_apart_by_their_identity():
-    names = [
-        make_objective(name, *shape).identity
-        for name in functions.FUNCTIONS
-        for shape in ((2, 1), (3, 1), (3, 2))
-    ]
-    assert len(set(names)) == len(names)

@@ -82,17 +82,6 @@ def test_each_point_is_in_an_interval_that_holds_the_fewest(num_strata):
             counts[interval] += 1
 
 
-def test_the_intervals_are_drawn_and_so_are_the_points_in_them():
-    """Eq. 5.2 breaks ties by chance: of 3 intervals each of the 6 orders is as likely."""
-    points = LatinHypercube(1, 3)(generator(), 3 * 6_000).reshape(-1, 3)
-    scaled = (points + 1) / 2 * 3
-    orders, numbers = np.unique(np.floor(scaled), axis=0, return_counts=True)
-    # The standard deviation of each number is 29, that of each share 0.0037.
-    assert len(orders) == 6 and np.abs(numbers - 1000).max() < 120
-    shares = np.histogram(scaled % 1, bins=4, range=(0, 1))[0] / scaled.size
-    assert np.abs(shares - 0.25).max() < 0.015
-
-
 def test_uncertainty_by_hand():
     """Eq. 5.3, for a policy whose action is normal around anything with standard deviation |c|.
 

@@ -155,11 +155,10 @@ def in_both_branches(model: onnx.ModelProto) -> onnx.ModelProto:
     return outer
 
 
-@pytest.mark.parametrize("yes", [True, False])
-def test_a_model_that_is_one_if_becomes_faster(yes, optimized, tmp_path):
+def test_a_model_that_is_one_if_becomes_faster(optimized, tmp_path):
     """Two products out of three go, in both branches."""
     x = np.random.default_rng(1).normal(size=(64, 192)).astype(np.float32)
-    np.savez(tmp_path / "inputs.npz", x=x, yes=np.array(yes))
+    np.savez(tmp_path / "inputs.npz", x=x, yes=np.array(True))
     ran, path, out = optimized(
         in_both_branches(adapter()),
         *("--inputs", tmp_path / "inputs.npz", "--measure-seconds", "0.4"),

@@ -24,8 +24,7 @@ from environments.tensor_graphs.selection.selection import Selection
 from tfrl_systems.reporting import Reporter
 from tfrl_systems.settings import make
 from tfrl_systems.systems.tensor_graphs.evaluating import bound_of
-from tfrl_systems.systems.tensor_graphs.optimize.checking import why_not
-from tfrl_systems.systems.tensor_graphs.optimize.measuring import Judge, limits_of
+from tfrl_systems.systems.tensor_graphs.optimize.judging import Judge, limits_of, why_not
 from tfrl_systems.systems.tensor_graphs.optimize.outcome import Outcome
 from tfrl_systems.systems.tensor_graphs.optimize.page import Report
 from tfrl_systems.systems.tensor_graphs.optimize.quantizing import quantize

@@ -61,22 +61,6 @@ def test_gymnasium_checks_it_without_a_warning(make, name):
         check_env(environment)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_seed_decides_the_episodes(make, name):
-    episodes = []
-    for environment in (make(name), make(name)):
-        generator = np.random.default_rng(0)
-        observation, _ = environment.reset(seed=7)
-        episodes.append([observation.tolist()])
-        is_over = False
-        while not is_over:
-            observation, reward, terminated, truncated, _ = act(environment, generator)
-            is_over = terminated or truncated
-            episodes[-1] += [observation.tolist(), reward]
-        episodes[-1].append(environment.reset()[0].tolist())
-    assert episodes[0] == episodes[1]
-
-
 @pytest.mark.parametrize(
     "name, context",
     [(NAMES[0], "p/many.cc"), (NAMES[1], "bert-tiny"), (NAMES[2], (0.25, -0.5, 0.75))],
@@ -156,21 +140,6 @@ def test_the_last_decision_in_words(make):
     function = make(NAMES[2], render_mode="ansi")
     function.reset(seed=0, options={"context": (0.25, -0.5, 0.75)})
     assert function.render() == "x = (0.25, -0.5) at c = (0.75)"
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_fork_goes_on_alone(make, name):
-    environment = make(name)
-    environment.reset(seed=3)
-    *_, terminated, truncated, _ = act(environment, np.random.default_rng(0))
-    assert not terminated and not truncated
-    fork = environment.unwrapped.fork()
-    rest = [act(each, np.random.default_rng(1)) for each in (environment, fork)]
-    assert rest[0][0].tolist() == rest[1][0].tolist() and rest[0][1:4] == rest[1][1:4]
-    fork.close()
-    # The environment goes on after its fork has ended.
-    environment.reset()
-    act(environment, np.random.default_rng(2))
 
 
 def test_forks_leave_nothing_open(make):

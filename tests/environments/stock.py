@@ -7,11 +7,17 @@ from __future__ import annotations
 
 import tensorflow as tf
 from tf_agents.agents.dqn import dqn_agent
+from tf_agents.agents.ppo import ppo_clip_agent
 from tf_agents.agents.reinforce import reinforce_agent
 from tf_agents.drivers import py_driver
 from tf_agents.environments import batched_py_environment
 from tf_agents.metrics import py_metrics
-from tf_agents.networks import actor_distribution_network, mask_splitter_network, q_network
+from tf_agents.networks import (
+    actor_distribution_network,
+    mask_splitter_network,
+    q_network,
+    value_network,
+)
 from tf_agents.policies import py_tf_eager_policy, random_py_policy
 from tf_agents.replay_buffers import tf_uniform_replay_buffer
 from tf_agents.specs import tensor_spec
@@ -27,7 +33,7 @@ class Stock:
     """A stock agent that learns in one of the environments.
 
     Args:
-      agent: "reinforce" or "dqn".
+      agent: "ppo", "reinforce" or "dqn".
       system: name of the system.
       **settings: arguments of `environments.make`.
     """
@@ -39,7 +45,7 @@ class Stock:
         self._environment = batched_py_environment.BatchedPyEnvironment([flat])
         self._time_step_spec = tensor_spec.from_spec(flat.time_step_spec())
         self._action_spec = tensor_spec.from_spec(flat.action_spec())
-        self.agent = {"reinforce": self._reinforce, "dqn": self._dqn}[agent]()
+        self.agent = {"ppo": self._ppo, "reinforce": self._reinforce, "dqn": self._dqn}[agent]()
         self.agent.initialize()
         self._train = common.function(self.agent.train, reduce_retracing=True)
         self._buffer = tf_uniform_replay_buffer.TFUniformReplayBuffer(
@@ -100,19 +106,38 @@ class Stock:
         spec = self._time_step_spec.observation
         return self._splitter(spec)[0] if self._splitter else spec
 
-    def _reinforce(self):
-        actor = actor_distribution_network.ActorDistributionNetwork(
+    def _masked(self, network, passes_mask: bool):
+        if not self._splitter:
+            return network
+        return mask_splitter_network.MaskSplitterNetwork(
+            self._splitter,
+            network,
+            passthrough_mask=passes_mask,
+            input_tensor_spec=self._time_step_spec.observation,
+        )
+
+    def _actor(self):
+        network = actor_distribution_network.ActorDistributionNetwork(
             self._vector_spec(), self._action_spec, fc_layer_params=LAYERS
         )
-        if self._splitter:
-            actor = mask_splitter_network.MaskSplitterNetwork(
-                self._splitter,
-                actor,
-                passthrough_mask=True,
-                input_tensor_spec=self._time_step_spec.observation,
-            )
+        return self._masked(network, passes_mask=True)
+
+    def _ppo(self):
+        value = value_network.ValueNetwork(self._vector_spec(), fc_layer_params=LAYERS)
+        return ppo_clip_agent.PPOClipAgent(
+            self._time_step_spec,
+            self._action_spec,
+            optimizer=_optimizer(),
+            actor_net=self._actor(),
+            value_net=self._masked(value, passes_mask=False),
+            num_epochs=5,
+            # It would also normalise the mask.
+            normalize_observations=False,
+        )
+
+    def _reinforce(self):
         return reinforce_agent.ReinforceAgent(
-            self._time_step_spec, self._action_spec, actor, _optimizer()
+            self._time_step_spec, self._action_spec, self._actor(), _optimizer()
         )
 
     def _dqn(self):

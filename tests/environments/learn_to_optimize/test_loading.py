@@ -14,13 +14,6 @@ from scipy import optimize
 from environments.errors import UserError
 from environments.learn_to_optimize.functions import make_objective
 from environments.learn_to_optimize.loading import read_bounds, to_domain
-from tests.environments.learn_to_optimize.user_modules import write_module
-
-
-@pytest.fixture
-def write(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(tmp_path)
-    return lambda text: write_module(tmp_path, text)
 
 
 def make(write, body: str, dimensions: int = 2, free: int = 1, bounds=(0, 10)):

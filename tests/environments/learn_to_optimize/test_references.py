@@ -16,7 +16,6 @@ from environments.learn_to_optimize.references import reference_points, truth
 from tests.environments.caches.entries import contents, execute
 from tests.environments.learn_to_optimize.policy_errors import errors
 from tests.environments.learn_to_optimize.test_solvers import searched
-from tests.environments.learn_to_optimize.user_modules import write_module
 
 GRID = [number / 10 for number in range(-10, 11)]
 
@@ -49,9 +48,8 @@ COUNTING = """
 
 
 @pytest.fixture
-def users_module(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(tmp_path)
-    return write_module(tmp_path, COUNTING)
+def users_module(write):
+    return write(COUNTING)
 
 
 def count_calls(name: str, act) -> int:
@@ -154,10 +152,8 @@ def test_errors_of_what_is_no_answer():
         errors(objective, np.zeros((2, 1)), c)
 
 
-def test_errors_of_negative_values(users_module, tmp_path):
+def test_errors_of_negative_values(write):
     """L is odd, so that a function may be negative: from -(e - 1) to 0 is one step of L."""
-    name = write_module(
-        tmp_path, "def f(p):\n    return (2.718281828459045 - 1) * (p[:, 0] - 1) / 2"
-    )
+    name = write("def f(p):\n    return (2.718281828459045 - 1) * (p[:, 0] - 1) / 2")
     measured = errors(make_objective(f"{name}:f"), np.array([[1.0]]), np.array([[0.0]]))
     assert measured.msle == pytest.approx(1)

@@ -93,13 +93,8 @@ class Teacher:
       learned_cost: of the cheapest graph in the last policy's greedy episode, in microseconds; NaN
         if there is no learned policy yet.
 
-    Args:
-      environment: draws the contexts. Its own patience is 0, as paths may need more.
-      actor: the policy.
-      teaching: who teaches.
-      patience: as in the environment's settings, for the policy's episodes.
-      has_regrets: whether lessons say what other steps cost.
-      num_contexts: number of contexts of a chunk.
+    The environment draws the contexts. Its own patience is 0, as paths may need more; `patience`
+    is that of the policy's episodes. With `has_regrets`, lessons say what other steps cost.
     """
 
     def __init__(

@@ -71,13 +71,10 @@ def optimize_in_memory(
     fields: Mapping[str, Any],
     reporter: Reporter,
 ) -> Report:
-    """Optimise a model that is in memory, not in a file.
+    """Optimise a model that is in memory, with all of its weights, and does not change.
 
-    Args:
-      model: the model, with all of its weights; it does not change.
-      output: file to write the faster model to as well; None for none.
-      fields: further fields of `Optimization`.
-      reporter: receives the progress.
+    The faster model is written to `output` as well, if that is given. `fields` are further ones of
+    `Optimization`.
 
     Returns:
       What `tfrl optimize --json` prints, with the graph's name as "model", and "optimized": the

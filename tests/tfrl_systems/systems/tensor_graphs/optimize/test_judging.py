@@ -43,9 +43,6 @@ NEAR = np.float32([[1.7e9 + 256, 5e6 + 3], [1.7e9 - 1024, 5e6]])
         """g (float[n,2] x) => (float[n,2] y)
         <float[2] far = {-1.7e9, -5e6}, float[2] s = {1e3, 10}, float[2,2] w = {1, 2, 3, -1}>
         { c = Add(far, x) d = Div(c, s) y = MatMul(d, w) }""",
-        """g (float[n,2] x) => (float[n,2] y)
-        <float[2] far = {1.7e9, 5e6}, float[2] s = {0.001, 0.1}, float[2] b = {1, 2}>
-        { c = Sub(x, far) d = Mul(c, s) y = Add(d, b) }""",
     ],
 )
 def test_digits_of_large_numbers_are_not_lost(optimized, text):
@@ -190,34 +187,18 @@ def test_a_model_that_is_one_if_becomes_faster(optimized, tmp_path):
         np.testing.assert_allclose(rewritten, expected, atol=1e-4 * np.abs(expected).max())
 
 
-def of_few_types(dtype: str) -> onnx.ModelProto:
-    """Relu, twice, after a product in float16, or after one of int8 weights."""
-    if dtype == "float16":
-        text = """g (float16[4,8] x, float16[8,8] w) => (float16[4,8] y)
-            { m = MatMul(x, w) a = Relu(m) y = Relu(a) }"""
-        weight = np.eye(8, dtype=np.float16)
-    else:
-        text = """g (float[4,8] x, int8[8,8] w) => (float[4,8] y)
-            <float s = {0.05}, uint8 z = {128}, float t = {0.02}, int8 zero = {0}> {
-                q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z)
-                v = DequantizeLinear(w, t, zero) m = MatMul(d, v) a = Relu(m) y = Relu(a)
-            }"""
-        weight = np.arange(-32, 32, dtype=np.int8).reshape(8, 8)
-    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}')
-    del model.graph.input[1]
-    model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
-    return model
-
-
-@pytest.mark.parametrize("dtype", ["float16", "int8"])
-def test_types_that_few_models_have(dtype, optimized):
-    ran, _, out = optimized(of_few_types(dtype), "--no-measure", *QUICK)
-    assert ran.status == 0, ran.err
-    assert ran.json["gain"] is True
+def test_weights_of_int8_stay_so(optimized):
+    text = """g (float[4,2] x) => (float[4,2] y)
+        <float s = {0.05}, uint8 z = {128}, float t = {0.02}, int8 zero = {0},
+         int8[2,2] w = {-32, 7, 1, 31}> {
+            q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z)
+            v = DequantizeLinear(w, t, zero) m = MatMul(d, v) a = Relu(m) y = Relu(a) }"""
+    ran, _, out = optimized(text, "--no-measure", *QUICK)
+    assert ran.status == 0 and ran.json["gain"] is True, ran.err
     fast = onnx.load(out)
     assert [node.op_type for node in fast.graph.node].count("Relu") == 1
     types = {tensor.name: tensor.data_type for tensor in fast.graph.initializer}
-    assert types["w"] == (onnx.TensorProto.FLOAT16 if dtype == "float16" else onnx.TensorProto.INT8)
+    assert types["w"] == onnx.TensorProto.INT8
 
 
 def test_strict_keeps_nan(optimized):

@@ -2,8 +2,8 @@
 
 request        what may be asked for
 optimization   the road, a step a line; also for a model that is not in a file
-  reading      the model, the user's inputs, the policy
-  sizing       sizes that the model leaves open, and inputs to compare and measure on
+  task         the model, the user's inputs, the policy; sizes that the model leaves open, and
+               inputs to compare and measure on
   searching    states that cost less, within the time that there is
   checkpoint   the file to go on from, if the search is killed
   judging      which of them compute the same, which is faster, and what each of its rules saves

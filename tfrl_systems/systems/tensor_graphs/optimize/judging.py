@@ -24,7 +24,7 @@ from environments.tensor_graphs.selection.selection import (
 )
 from tfrl_systems.reporting import Reporter
 from tfrl_systems.systems.tensor_graphs.optimize.searching import Proposals
-from tfrl_systems.systems.tensor_graphs.optimize.sizing import Task
+from tfrl_systems.systems.tensor_graphs.optimize.task import Task
 
 # Share of the time that is left, for comparing each group of candidates.
 _CHECKING = 0.3

@@ -6,7 +6,7 @@ import dataclasses
 import pathlib
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import onnx
@@ -16,7 +16,6 @@ from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.execution.choosing import Choice
 from environments.tensor_graphs.execution.inputs import NoInputsError
 from environments.tensor_graphs.execution.sizes import NONE_OPEN
-from environments.tensor_graphs.execution.trials import Trial
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.onnx_io import scopes
 from environments.tensor_graphs.rewriting.engine import Engine
@@ -28,14 +27,13 @@ from tfrl_systems.systems.tensor_graphs.optimize.judging import Judge, limits_of
 from tfrl_systems.systems.tensor_graphs.optimize.outcome import Outcome
 from tfrl_systems.systems.tensor_graphs.optimize.page import Report
 from tfrl_systems.systems.tensor_graphs.optimize.quantizing import quantize
-from tfrl_systems.systems.tensor_graphs.optimize.reading import read
 from tfrl_systems.systems.tensor_graphs.optimize.request import Optimization
 from tfrl_systems.systems.tensor_graphs.optimize.searching import (
     Proposals,
     nothing_to_search,
     search,
 )
-from tfrl_systems.systems.tensor_graphs.optimize.sizing import Task, make_task
+from tfrl_systems.systems.tensor_graphs.optimize.task import Task, make_task, read
 from tfrl_systems.systems.tensor_graphs.optimize.writing import write_outcome
 
 _BOUND_S = 60.0
@@ -61,7 +59,7 @@ def optimize(request: Optimization, reporter: Reporter) -> Outcome:
                 raise
             outcome = _untried(request, reading.original.graph, str(error))
         else:
-            outcome = _find_faster(task, reading.inputs, pathlib.Path(name), reporter)
+            outcome = _find_faster(task, pathlib.Path(name), reporter)
         return write_outcome(outcome, began_s)
 
 
@@ -109,9 +107,7 @@ def optimize_in_memory(
     return report
 
 
-def _find_faster(
-    task: Task, own: Sequence[Trial], directory: pathlib.Path, reporter: Reporter
-) -> Outcome:
+def _find_faster(task: Task, directory: pathlib.Path, reporter: Reporter) -> Outcome:
     request = task.request
     account, quantized = None, None
     judge = Judge(task, directory, reporter)
@@ -124,7 +120,7 @@ def _find_faster(
     if not reason:
         selection, account = judge.leave_out(judge.select(proposals.states))
     if request.quantize:
-        quantized = quantize(task, own, selection, directory, reporter)
+        quantized = quantize(task, selection, directory, reporter)
     note = task.trials.note
     if note:
         note += "; --inputs FILE.npz compares on yours"

@@ -21,7 +21,7 @@ from tfrl_systems.reporting import format_table, percent
 from tfrl_systems.systems.tensor_graphs.optimize.quantizing import Quantized
 from tfrl_systems.systems.tensor_graphs.optimize.request import Optimization
 from tfrl_systems.systems.tensor_graphs.optimize.searching import Proposals
-from tfrl_systems.systems.tensor_graphs.optimize.sizing import options_of
+from tfrl_systems.systems.tensor_graphs.optimize.task import options_of
 from tfrl_systems.systems.tensor_graphs.problem import num_operators
 
 

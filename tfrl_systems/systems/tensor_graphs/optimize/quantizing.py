@@ -12,7 +12,6 @@ from typing import Any
 
 from environments.errors import UserError
 from environments.tensor_graphs.execution.measuring import Bench, Comparison
-from environments.tensor_graphs.execution.trials import Trial
 from environments.tensor_graphs.selection.quantization import (
     KINDS,
     Attempt,
@@ -23,7 +22,7 @@ from environments.tensor_graphs.selection.quantization import (
 )
 from environments.tensor_graphs.selection.selection import Selection
 from tfrl_systems.reporting import Reporter
-from tfrl_systems.systems.tensor_graphs.optimize.sizing import Task
+from tfrl_systems.systems.tensor_graphs.optimize.task import Task
 
 _NUM_PROCESSES = 3
 # Share of the time of a final measurement that one elsewhere takes.
@@ -60,20 +59,16 @@ class Quantized:
 
 
 def quantize(
-    task: Task,
-    own: Sequence[Trial],
-    selection: Selection,
-    directory: pathlib.Path,
-    reporter: Reporter,
+    task: Task, selection: Selection, directory: pathlib.Path, reporter: Reporter
 ) -> Quantized:
-    """Quantise the model that was selected, or the given one, by the user's `own` samples.
+    """Quantise the model that was selected, or the given one, by the user's samples.
 
     Raises:
       UserError: this onnxruntime cannot quantise.
     """
     request = task.request
     model = selection.chosen.path if selection.chosen else request.model
-    inputs = [trial.inputs for trial in own]
+    inputs = [trial.inputs for trial in task.reading.inputs]
     samples = Samples(inputs, [task.reference.program.run(arrays) for arrays in inputs])
     assert request.max_error is not None
     with reporter.status() as tell:

@@ -17,7 +17,7 @@ from environments.tensor_graphs.execution.isolation import remote
 from environments.tensor_graphs.search import INTERRUPTED
 from tfrl_systems.systems.tensor_graphs.optimize.outcome import Outcome
 from tfrl_systems.systems.tensor_graphs.optimize.page import make_page
-from tfrl_systems.systems.tensor_graphs.optimize.reading import data_of
+from tfrl_systems.systems.tensor_graphs.optimize.task import data_of
 
 Shapes = Mapping[str, Sequence[int]]
 """Shapes of a model's inputs, by name."""

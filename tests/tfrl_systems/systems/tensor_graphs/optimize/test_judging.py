@@ -23,7 +23,7 @@ from tfrl_systems.reporting import Reporter
 from tfrl_systems.systems.tensor_graphs.optimize import optimization
 from tfrl_systems.systems.tensor_graphs.optimize.judging import Judge
 from tfrl_systems.systems.tensor_graphs.optimize.request import Optimization
-from tfrl_systems.systems.tensor_graphs.optimize.sizing import Task
+from tfrl_systems.systems.tensor_graphs.optimize.task import Reading, Task
 from tfrl_systems.systems.tensor_graphs.original import Original
 from tfrl_systems.systems.tensor_graphs.problem import GraphProblem
 
@@ -240,7 +240,8 @@ def task_of(path, began_s):
     original = Original("m", path, levels)
     choice = original.choose({})
     problem, trials = GraphProblem.at(original, request, choice), original.make_trials(choice)
-    return Task(request, problem, trials, original.reference, levels, None, began_s)
+    reading = Reading(original, (), None)
+    return Task(request, reading, problem, trials, original.reference, levels, began_s)
 
 
 def test_what_was_looked_at_early_is_chosen_though_all_time_is_over(tmp_path, monkeypatch):

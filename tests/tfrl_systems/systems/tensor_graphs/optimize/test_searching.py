@@ -29,7 +29,7 @@ from tfrl_systems.reporting import Reporter
 from tfrl_systems.systems.tensor_graphs.optimize import searching
 from tfrl_systems.systems.tensor_graphs.optimize.request import Optimization
 from tfrl_systems.systems.tensor_graphs.optimize.searching import search
-from tfrl_systems.systems.tensor_graphs.optimize.sizing import Task
+from tfrl_systems.systems.tensor_graphs.optimize.task import Reading, Task
 from tfrl_systems.systems.tensor_graphs.original import Original
 from tfrl_systems.systems.tensor_graphs.problem import GraphProblem, Rewriting
 
@@ -73,7 +73,8 @@ def run(problem, seconds=60.0, began_s=None, early=None, walker=None, ratio=2.0,
     request = Optimization(model=model, output=model, seconds=seconds, expansions=200, **fields)
     began_s = time.monotonic() if began_s is None else began_s
     # Neither is anything run nor written.
-    task = Task(request, problem, None, None, (), None, began_s, walker)
+    reading = Reading(None, (), None, walker)
+    task = Task(request, reading, problem, None, None, (), began_s)
     reporter, early = Lines(), [] if early is None else early
     proposals = search(task, reporter, lambda state: early.append(state) or ratio)
     return proposals, list(dict.fromkeys(line.split(":")[0] for line in reporter.lines))

@@ -46,18 +46,6 @@ def test_its_bounds_may_be_its_attribute(write):
     assert given_instead(np.ones((1, 3))).tolist() == [3]
 
 
-def test_a_method_of_an_object(write):
-    name = write(
-        """
-        class Plant:
-            def cost(self, points):
-                return points[:, 0]
-        plant = Plant()
-        """
-    )
-    assert make_objective(f"{name}:plant.cost")(np.array([[0.5, 0]])).tolist() == [0.5]
-
-
 def test_what_it_does_to_its_points_stays_with_it(write):
     objective = make(write, "points *= 0\nreturn points[:, 0]")
     rows = np.ones((3, 2))

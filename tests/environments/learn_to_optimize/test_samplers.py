@@ -10,7 +10,6 @@ from environments.learn_to_optimize.samplers import (
     NAMES,
     LatinHypercube,
     make_samplers,
-    random,
     uncertainty,
 )
 
@@ -50,24 +49,6 @@ def test_many_points_are_as_many_single_ones(counts, seed):
         alone = [sampler(again, 1) for _ in range(len(stream))]
         assert np.array_equal(stream, np.array(alone).reshape(-1, 3))
         assert (np.abs(stream) <= 1).all()
-
-
-def test_a_new_generator_begins_a_new_stream():
-    for sampler in all_samplers():
-        sampler(generator(7), 3)
-        fresh = sampler(generator(8), 5)
-        assert np.array_equal(sampler(generator(8), 5), fresh)
-        assert not np.array_equal(sampler(generator(9), 5), fresh)
-
-
-def test_random_is_uniform():
-    """Eq. 5.1: each x_i is rand(-1, 1)."""
-    points = random(2)(generator(), 20_000)
-    # The standard error of the mean is 0.004, that of each of ten bins 0.0021.
-    assert np.abs(points.mean(axis=0)).max() < 0.02
-    for column in points.T:
-        shares = np.histogram(column, bins=10, range=(-1, 1))[0] / len(column)
-        assert np.abs(shares - 0.1).max() < 0.01
 
 
 @pytest.mark.parametrize("num_strata", [1, 2, 30])

@@ -10,7 +10,7 @@ import dataclasses
 import math
 import pathlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from environments.tensor_graphs.search import OUT_OF_TIME, Visited
 from environments.tensor_graphs.selection.candidates import Candidate, verify
@@ -23,7 +23,7 @@ from environments.tensor_graphs.selection.selection import (
     first_right,
 )
 from tfrl_systems.reporting import Reporter
-from tfrl_systems.systems.tensor_graphs.optimize.searching import Proposals
+from tfrl_systems.systems.tensor_graphs.optimize.searching import Proposals, Tell
 from tfrl_systems.systems.tensor_graphs.optimize.task import Task
 
 # Share of the time that is left, for comparing each group of candidates.
@@ -193,7 +193,7 @@ class Judge:
                 break
         return checked
 
-    def _select(self, candidates: Sequence[Candidate], tell: Callable[[str], None]) -> Selection:
+    def _select(self, candidates: Sequence[Candidate], tell: Tell) -> Selection:
         task = self._task
         if not task.request.measure:
             return first_right(task.reference, candidates, task.trials.others, task.levels[0])

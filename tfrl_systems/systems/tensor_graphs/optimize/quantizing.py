@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from environments.errors import UserError
@@ -15,20 +15,18 @@ from environments.tensor_graphs.execution.measuring import Bench, Comparison
 from environments.tensor_graphs.selection.quantization import (
     KINDS,
     Attempt,
-    Judgement,
     Quantizer,
     Samples,
     time_of,
 )
 from environments.tensor_graphs.selection.selection import Selection
 from tfrl_systems.reporting import Reporter
+from tfrl_systems.systems.tensor_graphs.optimize.searching import Tell
 from tfrl_systems.systems.tensor_graphs.optimize.task import Task
 
 _NUM_PROCESSES = 3
 # Share of the time of a final measurement that one elsewhere takes.
 _ELSEWHERE = 0.25
-
-Tell = Callable[[str], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,13 +133,12 @@ def _finally(task: Task, bench: Bench, attempt: Attempt) -> Comparison:
 
 
 def _attempt(attempt: Attempt) -> dict[str, Any]:
-    judgement: Judgement = attempt.judgement
     compared = attempt.over_float
     return {
         "kind": attempt.kind,
         "nodes": len(attempt.nodes),
-        "relative_error": judgement.error,
-        "agreement": judgement.agreement,
+        "relative_error": attempt.judgement.error,
+        "agreement": attempt.judgement.agreement,
         "over_float_ratio": compared and compared.ratio.value,
         "over_float_ratio_interval": compared and [compared.ratio.low, compared.ratio.high],
     }

@@ -190,6 +190,15 @@ def test_it_is_never_worse_nor_asks_more_nor_leaves_the_box(start, evaluations, 
     assert np.abs(polished - centre).sum() <= np.abs(x - centre).sum()
 
 
+def test_few_evaluations_look_around():
+    bowl = Counted([0.2, -0.2])
+    x = polish_point(bowl, np.array([0.18, -0.2]), np.zeros(1), 3)
+    # One evaluation for the answer itself, two for steps up and down along the first axis.
+    expected = [[0.18, -0.2], [0.21, -0.2], [0.15, -0.2]]
+    np.testing.assert_allclose([row[:2] for row in bowl.rows], expected)
+    np.testing.assert_allclose(x, [0.21, -0.2])
+
+
 @pytest.mark.parametrize("evaluations", [1, 4, 12])
 def test_values_that_are_no_numbers_are_passed_by(evaluations):
     hole = Counted([0.0], lambda x: float("nan") if x[0] > 0.105 else float(x[0] ** 2))

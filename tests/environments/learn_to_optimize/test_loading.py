@@ -99,8 +99,6 @@ def test_finite_values_whose_squares_overflow_are_fine(write):
     "body, description",
     [
         ("return points[:, :1]", "shape (3, 1)"),
-        ("return points.sum()", "shape ()"),
-        ("return points[1:, 0]", "shape (2,)"),
         ("return None", "NoneType"),
         ("return ['a', 'b', 'c']", "list of <U1"),
         ("return [[1], [2, 3], 4]", "a list of unequal parts"),
@@ -124,18 +122,15 @@ def test_whole_numbers_and_lists_are_numbers(write):
 @pytest.mark.parametrize(
     "text, name, message",
     [
-        ("", "no_such_module_of_mine:cost", "expected a module no_such_module_of_mine on the path"),
         ("", "no_such.inner:cost", "expected a module no_such.inner on .* directory of no_such.py"),
         ("import no_such_library", "{}:cost", "all that .* imports, found no no_such_library"),
         ("def cost(:", "{}:cost", "expected to import .*, found SyntaxError: "),
-        ("1 / 0", "{}:cost", "expected to import .*, found ZeroDivisionError: division by zero"),
         ("import sys\nsys.exit(0)", "{}:cost", "expected to import .*, found SystemExit: 0"),
         ("def coast(): pass\n_x = 1", "{}:cost", "expected cost in .*py, found coast; correct"),
         ("", "{}:cost", "expected cost in .*py, found no callables"),
         ("cost = 3", "{}:cost", "expected a callable, found int"),
         ("", "{}.py:cost", "found '.*.py:cost'; name the module without .py"),
         ("", "some/{}:cost", "expected module:callable, such as mine:cost, found 'some/.*:cost'"),
-        ("", "{}:", "expected module:callable"),
         ("", ":cost", "expected module:callable"),
     ],
 )

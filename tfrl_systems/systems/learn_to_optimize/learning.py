@@ -171,16 +171,12 @@ def _plan(run: TrainingRun, levels: Levels, num_points: int) -> str:
     )
 
 
-def _evaluate_command(function: str | None) -> list[str]:
-    """Return how to evaluate a policy; nothing for what was learned from a log alone."""
-    command = "tfrl evaluate learn_to_optimize --policy DIR --function"
-    return [f"{command} {function}"] if function else []
-
-
 def online_task(run: TrainingRun) -> OnlineTask:
     """Make the task of all agents."""
     task = _Task(run)
-    described = run.problem.describe()
+    described, function = run.problem.describe(), run.problem.function
+    # What was learned from a log alone has no function to be evaluated on.
+    evaluate = f"tfrl evaluate learn_to_optimize --policy DIR --function {function}"
     return OnlineTask(
         *task.specs(),
         task.make_runner,
@@ -193,7 +189,7 @@ def online_task(run: TrainingRun) -> OnlineTask:
         about={
             **{name: value for name, value in described.items() if name != "sampler"},
             "use": [
-                *_evaluate_command(run.problem.function),
+                *([evaluate] if function else []),
                 "tfrl_systems.systems.learn_to_optimize.OptimizerPolicy.load(DIR)(c)",
                 "tf.saved_model.load(DIR)",
             ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import pathlib
 import tempfile
@@ -94,7 +95,7 @@ def optimize_in_memory(
         except UserError as error:
             raise type(error)(str(error).replace(str(source), "the model")) from None
         has_changed = outcome.has_gain or request.freeze
-        optimized = onnx.load(target) if has_changed else _copy(model)
+        optimized = onnx.load(target) if has_changed else copy.deepcopy(model)
     # The page names files that are there when it is read.
     named = pathlib.Path(f"{pathlib.PurePosixPath(model.graph.name).name or 'model'}.onnx")
     request = dataclasses.replace(request, model=named, output=output)
@@ -163,10 +164,5 @@ def _save(model: onnx.ModelProto, path: pathlib.Path) -> None:
         path.write_bytes(model.SerializeToString())
         return
     # This moves the weights out of the model that it is given.
-    onnx.save(_copy(model), path, save_as_external_data=True, location="weights.bin")
-
-
-def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
-    copied = onnx.ModelProto()
-    copied.CopyFrom(model)
-    return copied
+    copied = copy.deepcopy(model)
+    onnx.save(copied, path, save_as_external_data=True, location="weights.bin")

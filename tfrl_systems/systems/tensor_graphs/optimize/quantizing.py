@@ -37,14 +37,12 @@ class Quantized:
       reason: why the written model is not quantised; "" if it is.
       plain: models of each kind with all their nodes quantised.
       chosen: the model that is written; None for none.
-      content: its file's content.
       compared: its time over the given model's; None if it was not measured.
     """
 
     reason: str
     plain: tuple[Attempt, ...] = ()
     chosen: Attempt | None = None
-    content: bytes = b""
     compared: Comparison | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -105,7 +103,7 @@ def _fastest(task: Task, right: Sequence[Attempt], model: pathlib.Path, tell: Te
             return Quantized(f"the best takes {compared.ratio} of the model's time")
     if slower := _slower_elsewhere(task, fastest, tell):
         return Quantized(slower)
-    return Quantized("", (), fastest, fastest.path.read_bytes(), compared)
+    return Quantized("", (), fastest, compared)
 
 
 def _slower_elsewhere(task: Task, attempt: Attempt, tell: Tell) -> str:

@@ -99,14 +99,13 @@ def read(request: Optimization) -> Reading:
       UsageError: the method needs a policy and there is none, or it takes none.
     """
     _check_places(request)
-    policy = _load_policy(request)
+    policy, walker = _load_policies(request)
     levels = levels_of(request.objective, request.threads)
     # It imports the backend while the model is read here.
     remote.start()
     exact_s = min(EXACT_S, _EXACT * request.seconds)
     original = Original(str(request.model), request.model, levels, exact_s)
-    trials = original.load_trials(request.inputs)
-    return Reading(original, trials, policy, _walker(request))
+    return Reading(original, original.load_trials(request.inputs), policy, walker)
 
 
 def make_task(request: Optimization, reading: Reading, reporter: Reporter, began_s: float) -> Task:
@@ -173,25 +172,20 @@ def _check_places(request: Optimization) -> None:
         used.append(place)
 
 
-def _load_policy(request: Optimization) -> GraphPolicy | None:
+def _load_policies(request: Optimization) -> tuple[GraphPolicy | None, GraphPolicy | None]:
+    """Return the policy that leads the search, and the walker; see `Reading`."""
     method, path = request.method, request.policy
     if method == "policy" and path is None:
         raise UsageError("--method policy: expected --policy DIR with it, found none; give one")
     if path is None:
-        return None
+        is_walked = method == "regions" and request.objective in _ON_CPU
+        return None, GraphPolicy.load(shipped.DIRECTORY) if is_walked else None
     if method not in _WITH_POLICY:
         raise UsageError(
             f"--policy: expected --method {' or '.join(_WITH_POLICY)} with it, found {method}; "
             "give one of them"
         )
-    return GraphPolicy.load(path)
-
-
-def _walker(request: Optimization) -> GraphPolicy | None:
-    is_on_cpu = request.objective in _ON_CPU
-    if request.method != "regions" or request.policy is not None or not is_on_cpu:
-        return None
-    return GraphPolicy.load(shipped.DIRECTORY)
+    return GraphPolicy.load(path), None
 
 
 def _freeze(reading: Reading, choice: Choice) -> Choice:

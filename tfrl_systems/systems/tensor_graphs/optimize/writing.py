@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import pathlib
 import re
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 
@@ -35,11 +34,8 @@ def write_outcome(outcome: Outcome, began_s: float) -> Outcome:
     request = outcome.request
     shapes = dict(outcome.choice.points[0].shapes) if request.freeze else None
     chosen = outcome.selection.chosen
-    if outcome.quantized is not None and outcome.quantized.content:
-        with tempfile.TemporaryDirectory(prefix="tfrl-") as name:
-            source = pathlib.Path(name) / "quantised.onnx"
-            source.write_bytes(outcome.quantized.content)
-            write(source, request.place, request.model, shapes)
+    if outcome.quantized is not None and outcome.quantized.chosen is not None:
+        write(outcome.quantized.chosen.path, request.place, request.model, shapes)
     elif chosen is not None:
         write(chosen.path, request.place, request.model)
     else:

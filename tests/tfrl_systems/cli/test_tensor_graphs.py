@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.environments.tensor_graphs.small_models import adapter, convolutions, write
-from tfrl_systems.systems.tensor_graphs import benchmarks
+from tfrl_systems.systems.tensor_graphs import benchmarks as bench
 from tfrl_systems.training.system import System
 
 QUICK = ("--objective", "analytic", "--expansions", "60")
@@ -78,35 +78,35 @@ STEP_BENCHMARKS = (
 def test_what_a_step_costs(model, tfrl, monkeypatch):
     """Of each model that is named; what learning costs is measured in the next test."""
     monkeypatch.setattr(
-        benchmarks, "measure_learning", lambda *_: ([2.0] * 32, [1.0] * 32, [5.0, 7.0, 6.0])
+        bench, "measure_learning", lambda *_: ([2.0] * 32, [1.0] * 32, [5.0, 7.0, 6.0])
     )
-    monkeypatch.setattr(benchmarks, "measure_dreaming", lambda system, request, name: len(name))
+    monkeypatch.setattr(bench, "measure_dreaming", lambda system, request, name: len(name))
     arguments = ("bench", "tensor_graphs", "--model", model, "--model", "bert-tiny")
     ran = tfrl(*arguments, "--steps", "20", "--json")
     assert ran.status == 0, ran.err
-    measured = {benchmark["name"]: benchmark for benchmark in ran.json["benchmarks"]}
-    assert measured.keys() == {
+    benchmarks = {benchmark["name"]: benchmark for benchmark in ran.json["benchmarks"]}
+    assert benchmarks.keys() == {
         f"{name}_{model_name}" for model_name in (model, "bert-tiny") for name in STEP_BENCHMARKS
     } | {"dream_steps_per_second"}
-    step = measured["engine_step_ms_bert-tiny"]
+    step = benchmarks["engine_step_ms_bert-tiny"]
     assert 0 < step["value"] < 50 and step["unit"] == "ms" and "--steps 20" in step["command"]
-    ratio = measured["incremental_over_full_match_bert-tiny"]
+    ratio = benchmarks["incremental_over_full_match_bert-tiny"]
     assert ratio["ratio"] == pytest.approx(ratio["theirs_ms"] / ratio["ours_ms"])
     assert ratio["ratio"] > 1 and ratio["against"]
-    assert 0 < measured["environment_step_ms_bert-tiny"]["value"] < 100
-    assert abs(measured["memory_growth_mib_bert-tiny"]["value"]) < 200
-    policy, update = measured["policy_ms_bert-tiny"], measured["train_step_ms_bert-tiny"]
-    assert measured["policy_again_ms_bert-tiny"]["value"] == 1
+    assert 0 < benchmarks["environment_step_ms_bert-tiny"]["value"] < 100
+    assert abs(benchmarks["memory_growth_mib_bert-tiny"]["value"]) < 200
+    policy, update = benchmarks["policy_ms_bert-tiny"], benchmarks["train_step_ms_bert-tiny"]
+    assert benchmarks["policy_again_ms_bert-tiny"]["value"] == 1
     assert (policy["value"], update["value"]) == (2, 6) and "32 graphs" in update["of"]
     # Dreams are of the first model.
-    assert measured["dream_steps_per_second"]["value"] == len(str(model))
+    assert benchmarks["dream_steps_per_second"]["value"] == len(str(model))
 
 
 @pytest.mark.ci
 def test_what_learning_costs(model, tfrl, monkeypatch):
     """An untrained policy is asked and trained, and dreams are made; all by small networks."""
-    monkeypatch.setattr(benchmarks, "NUM_DREAMS", 8)
-    monkeypatch.setattr(benchmarks, "DREAM_STEPS", 4)
+    monkeypatch.setattr(bench, "NUM_DREAMS", 8)
+    monkeypatch.setattr(bench, "DREAM_STEPS", 4)
 
     def plan(self, agent, seed, settings, problem, usual=System.plan):
         small = {**settings, "graph_width": 4, "graph_rounds": 1}
@@ -115,11 +115,11 @@ def test_what_learning_costs(model, tfrl, monkeypatch):
     monkeypatch.setattr(System, "plan", plan)
     ran = tfrl("bench", "tensor_graphs", "--model", model, "--steps", "5", "--json")
     assert ran.status == 0, ran.err
-    measured = {benchmark["name"]: benchmark for benchmark in ran.json["benchmarks"]}
-    assert measured.keys() == {f"{name}_{model}" for name in STEP_BENCHMARKS} | {
+    benchmarks = {benchmark["name"]: benchmark for benchmark in ran.json["benchmarks"]}
+    assert benchmarks.keys() == {f"{name}_{model}" for name in STEP_BENCHMARKS} | {
         "dream_steps_per_second"
     }
-    policy, update = measured[f"policy_ms_{model}"], measured[f"train_step_ms_{model}"]
+    policy, update = benchmarks[f"policy_ms_{model}"], benchmarks[f"train_step_ms_{model}"]
     assert 0 < policy["value"] < update["value"] and " graphs" in update["of"]
-    dreams = measured["dream_steps_per_second"]
+    dreams = benchmarks["dream_steps_per_second"]
     assert dreams["value"] > 0 and "8 dreams" in dreams["of"] and "4 steps" in dreams["of"]

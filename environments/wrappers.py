@@ -49,9 +49,7 @@ class Flat(py_environment.PyEnvironment):
       a box stay as they are.
 
     Rewards, ends and `get_info` stay as they are. So do batches, where observations are arrays.
-
-    Args:
-      environment: the environment. Closing this one closes it.
+    Closing this one closes the environment.
     """
 
     def __init__(self, environment: py_environment.PyEnvironment) -> None:

@@ -20,7 +20,7 @@ other step the engine says how much dearer it makes the graph at once (`regrets`
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -271,8 +271,7 @@ def regrets_of(
     return np.clip(regrets, 0, _MAX_REGRET_PERCENT)
 
 
-def _experience(rows: Iterable[_Row]) -> Experience:
-    lessons = list(rows)
+def _experience(lessons: Sequence[_Row]) -> Experience:
     steps = trajectory.Trajectory(
         *tree.map_structure(
             lambda *arrays: np.stack(arrays), *(step for row in lessons for step in row.steps)

@@ -43,9 +43,6 @@ def sequential(contexts: Sequence[Context]) -> ContextSampler[Context]:
 class Named(Generic[Context]):
     """Contexts that have names; as a sampler, it draws each with the same probability.
 
-    Args:
-      contexts: the contexts, by name.
-
     Raises:
       UserError: there are no contexts.
     """

@@ -62,11 +62,7 @@ def sha256(path: str | os.PathLike[str]) -> str:
 
 
 def read_json(path: str | os.PathLike[str], errors: str = "surrogatepass") -> Any:
-    """Read a file of JSON; NaN and infinity are none.
-
-    Args:
-      path: the file.
-      errors: what to do with bytes that are no text; see `bytes.decode`.
+    """Read a file of JSON; NaN and infinity are none. `errors` is that of `bytes.decode`.
 
     Raises:
       OSError: see `read_bytes`.

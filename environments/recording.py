@@ -24,9 +24,7 @@ class Recorder(Flat):
         …  # play an episode: by hand, or with a driver of TF-Agents
         recorder.save_trajectory("mine.json", author="me")
 
-    Args:
-      system: name of the system.
-      **settings: arguments of `environments.make` for this system.
+    The settings are those of `environments.make` for the system of that name.
 
     Raises:
       UserError: the settings cannot be used, or ask for episodes side by side.

@@ -55,7 +55,7 @@ def replay(
 
     Args:
       trajectory: what was saved.
-      context: the context's name here, if it has another one, such as the path of a model.
+      context: the context's name, if it has another one here, such as the path of a model.
       **overrides: settings that replace the trajectory's, such as where the corpus lies here. A
         compiler or a function of the trajectory's own is only run if it is named here again, since
         the file may be a stranger's.

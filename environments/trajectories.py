@@ -47,18 +47,9 @@ _DIGEST_DIGITS = 16
 class Trajectory:
     """An episode, or its beginning, and the environment that it was played in.
 
-    Attributes:
-      system: name of the system.
-      settings: arguments of `environments.make`, as JSON has them.
-      context: name of the context, as `reset_at` takes it.
-      digest: what the context held; "" if its name says it all.
-      actions: actions of `wrappers.Flat`, one for each step.
-      rewards: the reward of each step.
-      observations: digests of the flat observations, one more than actions.
-      is_finished: whether the episode ended with the last action.
-      info: what `get_info` told then; empty if the episode did not end.
-      author: whose decisions these are.
-      versions: versions of `PACKAGES`; "" for one that is not installed.
+    The attributes are the fields of the file. `digest` is "" if the context's name says it all,
+    `info` is empty if the episode did not end, and a version is "" if a package of `PACKAGES` is
+    not installed.
     """
 
     system: str

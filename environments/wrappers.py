@@ -49,15 +49,15 @@ class Flat(py_environment.PyEnvironment):
       a box stay as they are.
 
     Rewards, ends and `get_info` stay as they are. So do batches, where observations are arrays.
-
-    Args:
-      environment: the environment. Closing this one closes it.
+    Closing this one closes the environment.
     """
 
     def __init__(self, environment: py_environment.PyEnvironment) -> None:
         super().__init__()
         self.environment = environment
-        self._seen = environment.observation_spec()
+        self._seen = seen = environment.observation_spec()
+        # The spec of each array, in a fixed order; an array alone has no name.
+        self._specs = dict(seen) if isinstance(seen, Mapping) else {"": seen}
         self._own_action = action = environment.action_spec()
         self._is_discrete = np.issubdtype(action.dtype, np.integer)
         self._least = np.broadcast_to(action.minimum, action.shape)
@@ -97,8 +97,7 @@ class Flat(py_environment.PyEnvironment):
         """Return the spec of the vector, or of the vector and the mask."""
         if self._is_unit_box:
             return self._seen
-        seen = self._seen if isinstance(self._seen, Mapping) else {"": self._seen}
-        empty = {name: np.zeros(spec.shape, spec.dtype) for name, spec in seen.items()}
+        empty = {name: np.zeros(spec.shape, spec.dtype) for name, spec in self._specs.items()}
         size = len(self._vector(empty))
         vector = array_spec.BoundedArraySpec((size,), np.float32, -LIMIT, LIMIT, "observation")
         if not self.is_masked:
@@ -199,20 +198,16 @@ class Flat(py_environment.PyEnvironment):
                 masks = arrays[self._mask_name]
                 parts.append(masks.reshape(len(masks), -1).sum(axis=1))
         else:
-            parts = [np.asarray(arrays[name]).ravel() for name, _ in self._leaves()]
+            names = (name for name in self._specs if name != self._mask_name)
+            parts = [np.asarray(arrays[name]).ravel() for name in names]
         values = np.concatenate([part.astype(np.float64) for part in parts])
         squashed = np.sign(values) * np.log1p(np.abs(values))
         return np.clip(squashed, -LIMIT, LIMIT).astype(np.float32)
 
-    def _leaves(self) -> list[tuple[str, array_spec.ArraySpec]]:
-        """Return the spec of each array by its name, in a fixed order."""
-        seen = self._seen if isinstance(self._seen, Mapping) else {"": self._seen}
-        return [(name, spec) for name, spec in seen.items() if name != self._mask_name]
-
     def _find_mask(self) -> str | None:
         """Return the name of the array that says of each action whether it is allowed."""
-        for name, spec in self._seen.items() if isinstance(self._seen, Mapping) else ():
-            if spec.dtype == np.bool_ and spec.shape == self._sizes:
+        for name, spec in self._specs.items():
+            if name and spec.dtype == np.bool_ and spec.shape == self._sizes:
                 return name
         return None
 

@@ -118,15 +118,7 @@ class SystemEnvironment(gymnasium.Env[np.ndarray, Any]):
         return self._environment.views()
 
     def save_trajectory(self, path: pathlib.Path | str, author: str = "") -> None:
-        """Write the episode so far to a file, which `tfrl replay` plays again.
-
-        Args:
-          path: a file, by custom NAME.json.
-          author: whose decisions these are, for the table of `tfrl replay`.
-
-        Raises:
-          UserError: no episode has begun, or it cannot be saved; see `recording.Recorder`.
-        """
+        """Write the episode so far to a file; see `Recorder.save_trajectory`."""
         self._environment.save_trajectory(path, author)
 
     def close(self) -> None:
@@ -150,12 +142,7 @@ class BatchedEnvironment(gymnasium.vector.VectorEnv):
 
     After the end, the next `step` begins the next episodes and ignores its actions, as Gymnasium's
     "next step" autoreset does. When episodes end, `infos` has what the system's `get_info` tells,
-    each an array with a row for each episode.
-
-    Args:
-      num_envs: number of episodes side by side.
-      system: name of the system.
-      **settings: arguments of `environments.make` for this system.
+    each an array with a row for each episode. The settings are those of `environments.make`.
     """
 
     metadata = {"autoreset_mode": getattr(gymnasium.vector, "AutoresetMode", None)}

@@ -185,22 +185,16 @@ class LearnToOptimizeEnvironment(py_environment.PyEnvironment):
             "start_cost": float(start_values[0]),
         }
 
-    def seed(self, seed: int | np.random.Generator) -> None:
+    def seed(self, seed: int) -> None:
         """Start over, like a new environment with this seed.
 
         `get_info` still describes the episodes that ended last.
-
-        Args:
-          seed: an integer, or a generator to draw from. Making a generator takes as long as a step.
         """
         self._generator = np.random.default_rng(seed)
         self._current_time_step = None
 
     def reset_at(self, context: Sequence[float] | str) -> ts.TimeStep:
-        """Start an episode at a point; not for batches.
-
-        Args:
-          context: the n coordinates, x first and c last, or the same as `get_info` writes it.
+        """Start an episode at a point (x, c), or one as `get_info` writes it; not for batches.
 
         Raises:
           UserError: it is no point of the box.

@@ -30,8 +30,6 @@ class IsolatedFunction:
     """A user's function; a copy that is sent to another process starts one of its own there.
 
     Args:
-      name: `module:callable`.
-      dimensions, free: n and k.
       bounds: the function's domain, as {"low": …, "high": …}; None for its attribute.
       pickled: the function itself, if others cannot import it.
       source_sha256: what the function must be; None for whatever it is.

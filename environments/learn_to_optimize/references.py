@@ -45,8 +45,7 @@ class Errors(NamedTuple):
 
     Attributes:
       mse: mean over c of (f(policy(c), c) - min f(., c))^2.
-      msle: the same for L(f), L(v) = sign(v) log(1 + |v|), for functions that span orders of
-        magnitude.
+      msle: the same of `signed_log1p` of both, for functions that span orders of magnitude.
     """
 
     mse: float
@@ -79,16 +78,10 @@ def reference_points(num_free: int, count: int = 1000) -> np.ndarray:
 
 
 def truth(objective: Objective, free: np.ndarray, cache: Cache | None = None) -> Solution:
-    """Return the least value of an objective for each c, and where it lies.
+    """Return the least value of an objective for each c [M, k], and where it lies, read-only.
 
-    Args:
-      objective: the function.
-      free: c, [M, k].
-      cache: where solutions are kept; None to keep them in memory only. A kept solution is solved
-        again if the function gives other values there.
-
-    Returns:
-      The minima; their arrays are read-only.
+    Solutions are kept in memory, and in the cache if there is one. A kept one is solved again if
+    the function gives other values there.
 
     Raises:
       UserError: the function fails.

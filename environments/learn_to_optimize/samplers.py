@@ -122,8 +122,8 @@ def make_samplers(
     Args:
       name: one of `NAMES`; "heterogeneous" stands for one of each of the others.
       dimensions: n.
-      num_strata: intervals of the Latin hypercube.
-      num_candidates: candidates for each point of uncertainty sampling.
+      num_strata: see `LatinHypercube`.
+      num_candidates: see `uncertainty`.
       entropy_fn: the policy's entropy; needed by "uncertainty" and "heterogeneous".
 
     Raises:

@@ -156,12 +156,6 @@ except UserError as error:
     assert issubclass(stack.MissingTfAgentsError, UserError)
 
 
-def test_other_missing_modules_are_pythons_own_business():
-    with pytest.raises(ModuleNotFoundError, match="No module named 'tf_agents_of_mine'") as caught:
-        __import__("tf_agents_of_mine")
-    assert not isinstance(caught.value, UserError)
-
-
 def test_preparing_twice_changes_nothing():
     stack.prepare()
     shown, finders = warnings.showwarning, list(sys.meta_path)

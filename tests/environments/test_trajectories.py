@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from environments.errors import UserError
-from environments.trajectories import PACKAGES, Trajectory, digest_of, versions
+from environments.trajectories import Trajectory, digest_of
 from tests.environments.small_episodes import GOLDEN, SYSTEMS
 
 TEXT = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S")), max_size=5)
@@ -82,23 +82,17 @@ def test_any_other_value_is_refused_in_one_line_or_is_right(tmp_path, data):
 DAMAGES = [
     ("format", "chess", "expected a file of the format 'tfrl trajectory', found another one"),
     ("version", 2, "expected version 1 of the format, found 2"),
-    ("version", [], r"expected version 1 of the format, found \[\]"),
     ("system", 3, "expected system as text, found 3"),
     ("settings", [], "expected settings as an object"),
-    ("context", None, "expected context as text, found null"),
     ("context", "a\nb", "expected context as text"),
-    ("actions", [0, "1", 0, 0], "expected actions as a list"),
     ("actions", [True, 0, 0, 0], "expected actions as a list"),
-    ("actions", [-1, 0, 0, 0], "expected actions as a list"),
     ("actions", [2**63, 0, 0, 0], "expected actions as a list"),
     ("actions", [0, [0.5], 0, 0], "expected actions as a list"),
     ("actions", [[0.1], [0.5], [0.5], [0.5]], "of lists of float32, found"),
     ("actions", [[1e300], [0.5], [0.5], [0.5]], "of lists of float32, found"),
     ("actions", [0, 0, 0], "expected 3 rewards of 3 actions, found 4"),
     ("rewards", [0, 0, 0, 10**400], "expected rewards as a list of finite numbers"),
-    ("rewards", [0, 0, 0, None], "expected rewards as a list of finite numbers"),
     ("observations", ["0" * 16] * 4, "expected 5 observations of 4 actions, found 4"),
-    ("observations", ["0" * 15] * 5, "expected observations as a list of 16 hexadecimal"),
     ("observations", ["x" * 16] * 5, "expected observations as a list of 16 hexadecimal"),
     ("finished", 1, "expected finished as true or false, found 1"),
     ("info", {"cost": None}, "expected info as an object of text and finite numbers"),
@@ -178,11 +172,6 @@ def test_the_digest_is_of_the_vector_and_the_mask():
     assert digest_of(vector) == "d7eef6bf96282033"
     assert digest_of({"observation": vector, "mask": mask}) == "3c57c9939515e5db"
     assert digest_of({"observation": vector, "mask": 0 * mask}) != "3c57c9939515e5db"
-
-
-def test_versions_of_all_packages_are_told():
-    assert tuple(versions()) == PACKAGES
-    assert versions()["numpy"] == np.__version__
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

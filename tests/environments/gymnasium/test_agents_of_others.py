@@ -54,46 +54,24 @@ def chance(environment) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [INLINING, FUNCTIONS])
-def test_ppo_of_stable_baselines3(problems, name):
+@pytest.mark.parametrize(
+    "ppo, name",
+    [
+        (stable_baselines3.PPO, INLINING),
+        (stable_baselines3.PPO, FUNCTIONS),
+        (sb3_contrib.MaskablePPO, INLINING),
+        (sb3_contrib.MaskablePPO, GRAPHS),
+    ],
+)
+def test_ppo_of_stable_baselines3_and_its_contrib(problems, ppo, name):
     with gymnasium.make(name, **problems[name]) as environment:
-        model = stable_baselines3.PPO(
-            "MlpPolicy", environment, n_steps=128, batch_size=64, learning_rate=1e-3, seed=0
-        )
-        model.learn(1500)
-        learned = mean_return(
-            environment, lambda seen, _: model.predict(seen, deterministic=True)[0]
-        )
-        assert learned > chance(environment)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [INLINING, GRAPHS])
-def test_maskable_ppo_of_sb3_contrib(problems, name):
-    with gymnasium.make(name, **problems[name]) as environment:
-        model = sb3_contrib.MaskablePPO(
+        model = ppo(
             "MlpPolicy", environment, n_steps=128, batch_size=64, learning_rate=1e-3, seed=0
         )
         model.learn(1500)
 
         def choose(seen, mask):
-            return model.predict(seen, action_masks=mask, deterministic=True)[0]
+            masks = {"action_masks": mask} if ppo is sb3_contrib.MaskablePPO else {}
+            return model.predict(seen, deterministic=True, **masks)[0]
 
         assert mean_return(environment, choose) > chance(environment)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:max_locations")
-def test_without_a_mask_ppo_learns_what_is_allowed(problems):
-    """Stable-Baselines3's PPO knows no mask; what is not allowed has a reward of -100."""
-    few = problems[GRAPHS] | {"max_locations": 1}
-    with gymnasium.make(GRAPHS, **few) as environment:
-        generator = np.random.default_rng(0)
-        at_random = mean_return(
-            environment, lambda *_: int(generator.integers(environment.action_space.n))
-        )
-        model = stable_baselines3.PPO(
-            "MlpPolicy", environment, n_steps=256, batch_size=64, learning_rate=1e-3, seed=0
-        )
-        model.learn(3000)
-        assert mean_return(environment, lambda seen, _: model.predict(seen)[0]) > at_random

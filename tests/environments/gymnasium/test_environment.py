@@ -10,6 +10,7 @@ import numpy as np
 import psutil
 import pytest
 
+import environments
 from environments.errors import UserError
 from tests.environments.inlining.small_modules import HAND_WORKED, many_calls, write_corpus
 
@@ -58,22 +59,6 @@ def test_gymnasium_checks_it_without_a_warning(make, name):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_env(environment)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_seed_decides_the_episodes(make, name):
-    episodes = []
-    for environment in (make(name), make(name)):
-        generator = np.random.default_rng(0)
-        observation, _ = environment.reset(seed=7)
-        episodes.append([observation.tolist()])
-        is_over = False
-        while not is_over:
-            observation, reward, terminated, truncated, _ = act(environment, generator)
-            is_over = terminated or truncated
-            episodes[-1] += [observation.tolist(), reward]
-        episodes[-1].append(environment.reset()[0].tolist())
-    assert episodes[0] == episodes[1]
 
 
 @pytest.mark.parametrize(
@@ -157,21 +142,6 @@ def test_the_last_decision_in_words(make):
     assert function.render() == "x = (0.25, -0.5) at c = (0.75)"
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_fork_goes_on_alone(make, name):
-    environment = make(name)
-    environment.reset(seed=3)
-    *_, terminated, truncated, _ = act(environment, np.random.default_rng(0))
-    assert not terminated and not truncated
-    fork = environment.unwrapped.fork()
-    rest = [act(each, np.random.default_rng(1)) for each in (environment, fork)]
-    assert rest[0][0].tolist() == rest[1][0].tolist() and rest[0][1:4] == rest[1][1:4]
-    fork.close()
-    # The environment goes on after its fork has ended.
-    environment.reset()
-    act(environment, np.random.default_rng(2))
-
-
 def test_forks_leave_nothing_open(make):
     environment = make(NAMES[0])
     environment.reset(seed=0, options={"context": "p/hand.cc"})
@@ -204,3 +174,24 @@ def test_names_are_found_as_the_docstring_says():
         "import sys; assert 'tensorflow' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_rows_are_the_batched_environment_s():
+    settings = {"function": "sphere", "dimensions": 3, "episode_length": 2, "reward": "scaled"}
+    vector = gymnasium.make_vec(f"environments.gymnasium:{NAMES[2]}", num_envs=4, **settings)
+    batched = environments.make("learn_to_optimize", batch_size=4, seed=5, **settings)
+    assert vector.observation_space.shape == (4, 3) and vector.action_space.shape == (4, 2)
+    observations, infos = vector.reset(seed=5)
+    assert np.array_equal(observations, batched.reset().observation) and infos == {}
+    actions = np.full((4, 2), 0.5, np.float32)
+    for number in range(5):
+        observations, rewards, terminated, truncated, infos = vector.step(actions)
+        time_step = batched.step(actions)
+        assert np.array_equal(observations, time_step.observation)
+        assert np.array_equal(rewards, time_step.reward) and not truncated.any()
+        # Two steps and the start of the next episodes: every third step begins anew.
+        assert terminated.tolist() == [number % 3 == 1] * 4
+        if terminated.all():
+            assert np.array_equal(infos["cost"], batched.get_info()["cost"])
+            assert infos["_cost"].all()
+    vector.close()

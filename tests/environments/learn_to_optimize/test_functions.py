@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from environments.errors import UserError
-from environments.learn_to_optimize import functions
 from environments.learn_to_optimize.functions import FUNCTIONS, make_objective
 
 COSINE, SINE = math.sqrt(3) / 2, 1 / 2
@@ -23,21 +22,15 @@ def at(name: str, *points, free: int = 1) -> list[float]:
 @pytest.mark.parametrize(
     "name, half_width, own_point, value",
     [
-        # -20 exp(0) - exp(1) + e + 20
-        ("ackley", 32.768, (0, 0), 0),
         # All cosines are 1 at whole numbers: -20 exp(-0.2) - e + e + 20
         ("ackley", 32.768, (1, -1), 3.625384938440363),
         # sqrt(0.5 (0.25 + 0.25)) = 0.5, cosines -1: -20 exp(-0.1) - exp(-1) + e + 20
         ("ackley", 32.768, (0.5, 0.5), 4.253654026568412),
         ("ackley", 32.768, (0, 0, 0, 3, 0), 20 - 20 * math.exp(-0.2 * math.sqrt(9 / 5))),
-        ("rosenbrock", 2.048, (1, 1), 0),
         # (1 - 0)^2 + 100 (1 - 0)^2
         ("rosenbrock", 2.048, (0, 1), 101),
-        # (1 + 1)^2 + 100 (-2 - 1)^2
-        ("rosenbrock", 2.048, (-1, -2), 904),
         # The pairs (0, 1) and (1, 2): 1 + 100 and 0 + 100
         ("rosenbrock", 2.048, (0, 1, 2), 201),
-        ("sphere", 5.12, (3, 4), 25),
         ("sphere", 5.12, (1, 2, 3, -4), 30),
         # R = [[cos, -sin], [sin, cos]] takes (cos + sin, cos - sin) to (1, 1).
         ("rotated_rosenbrock", 2.048, (COSINE + SINE, COSINE - SINE), 0),
@@ -54,7 +47,6 @@ def at(name: str, *points, free: int = 1) -> list[float]:
         # c = 1 shifts by sin(pi / 2) / 2 = 1/2, c = 1/3 by sin(pi / 6) / 2 = 1/4; c^2 remains.
         ("shifted_sphere", 1, (0.5, 1), 26.2144),
         ("shifted_sphere", 1, (0.25, 1 / 3), 26.2144 / 9),
-        ("shifted_sphere", 1, (0.5, 0), 26.2144 / 4),
     ],
 )
 def test_values_worked_by_hand(name, half_width, own_point, value):
@@ -75,16 +67,10 @@ def test_each_row_has_its_own_value(name, seed, dimensions):
     rows = np.random.default_rng(seed).uniform(-1, 1, (9, dimensions))
     objective = make_objective(name, dimensions, 1)
     alone = [objective(row[np.newaxis])[0] for row in rows]
-    assert objective(rows) == pytest.approx(alone, rel=1e-12)
-    assert objective(rows[:0]).shape == (0,)
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_points_stay_as_they_were(name):
-    rows = np.random.default_rng(0).uniform(-1, 1, (5, 3))
     before = rows.copy()
-    make_objective(name, 3)(rows)
+    assert objective(rows) == pytest.approx(alone, rel=1e-12)
     assert np.array_equal(rows, before)
+    assert objective(rows[:0]).shape == (0,)
 
 
 def test_the_argmin_of_the_variants_moves_with_c():
@@ -96,12 +82,6 @@ def test_the_argmin_of_the_variants_moves_with_c():
             for c in (-0.9, -0.3, 0.3, 0.9)
         }
         assert len(best) == (1 if name in ("ackley", "sphere") else 4), name
-
-
-def test_join_puts_x_first_and_c_last():
-    objective = make_objective("sphere", 3, 2)
-    joined = objective.join(np.array([[0.1], [0.2]]), np.array([0.3, 0.4]))
-    assert joined.tolist() == [[0.1, 0.3, 0.4], [0.2, 0.3, 0.4]]
 
 
 def test_a_point_that_is_no_point_is_named_in_the_functions_own_units():
@@ -129,8 +109,3 @@ def test_points_of_another_dimension():
 def test_what_cannot_be_made(arguments, message):
     with pytest.raises(UserError, match=message):
         make_objective(*arguments)
-
-
-def test_the_scale_of_the_msle_by_hand():
-    values = functions.signed_log1p(np.array([0, math.e - 1, -(math.e**2 - 1)]))
-    assert values == pytest.approx([0, 1, -2])

@@ -14,16 +14,9 @@ import pytest
 from environments.errors import UserError
 from environments.learn_to_optimize.functions import make_objective
 from environments.learn_to_optimize.isolated import isolated_objective
-from tests.environments.learn_to_optimize.user_modules import write_module
 
 ROOT = pathlib.Path(__file__).parents[3]
 ZERO = np.zeros((1, 2))
-
-
-@pytest.fixture
-def write(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(tmp_path)
-    return lambda text: write_module(tmp_path, text)
 
 
 def test_it_gives_what_the_function_gives_here(write):
@@ -126,14 +119,8 @@ import threading
 from environments.learn_to_optimize.isolated import isolated_objective
 import numpy as np
 
-class Plant:
-    def cost(self, p):
-        return helper(p) + 1
-
 def helper(p):
     return 3 * p[:, 0]
-
-plant = Plant()
 
 def cost(p):
     return [helper(row[np.newaxis])[0] + 1 for row in p]
@@ -143,7 +130,7 @@ def holding(p):
     with held:
         return p[:, 0]
 
-for name in ("cost", "plant.cost", "holding", "nothing"):
+for name in ("cost", "holding", "nothing"):
     try:
         print(isolated_objective(f"__main__:{name}")(np.array([[0.5, 0.0]])))
     except Exception as error:
@@ -155,7 +142,7 @@ def test_a_function_of_a_script_goes_to_its_process(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
     command = [sys.executable, tmp_path / "script.py"]
     done = subprocess.run(command, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
-    function, method, held, missing = done.stdout.splitlines()
-    assert function == method == "[2.5]"
+    function, held, missing = done.stdout.splitlines()
+    assert function == "[2.5]"
     assert "expected a function that can be sent to another process, found TypeError" in held
     assert "expected nothing in this notebook or script, found none; run the cell" in missing

@@ -28,7 +28,7 @@ def rewards_of(objective: Objective, **settings: str) -> np.ndarray:
     return environment.step(np.zeros((4, 1), np.float32)).reward
 
 
-@pytest.mark.parametrize("factor", [1e-300, 1e-200, 1e-5, 1e5, 1e200, 1e306])
+@pytest.mark.parametrize("factor", [1e-300, 1e5, 1e306])
 @pytest.mark.parametrize("reference", ["mean", "old"])
 def test_scaled_rewards_do_not_depend_on_the_unit(factor, reference):
     settings = {"reward": "scaled", "reference": reference}

@@ -9,17 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import optimize
 
 from environments.errors import UserError
 from environments.learn_to_optimize.functions import make_objective
-from environments.learn_to_optimize.loading import to_domain
-from tests.environments.learn_to_optimize.user_modules import write_module
-
-
-@pytest.fixture
-def write(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(tmp_path)
-    return lambda text: write_module(tmp_path, text)
+from environments.learn_to_optimize.loading import read_bounds, to_domain
 
 
 def make(write, body: str, dimensions: int = 2, free: int = 1, bounds=(0, 10)):
@@ -37,12 +31,6 @@ def fault(objective, rows) -> str:
     return message.partition(": ")[2]
 
 
-def test_it_sees_points_of_its_own_domain(write):
-    """From -1 to 1 is from 0 to 10: the middle is 5, and 0.2 is 6."""
-    objective = make(write, "return points[:, 0] + 100 * points[:, 1]")
-    assert objective(np.array([[-1, -1], [0, 0.2], [1, 1]])).tolist() == [0, 605, 1010]
-
-
 def test_its_bounds_may_be_its_attribute(write):
     name = write(
         """
@@ -56,23 +44,6 @@ def test_its_bounds_may_be_its_attribute(write):
     assert objective.describe(np.array([1, 1, 1])) == "x = (1, 2), c = (9)"
     given_instead = make_objective(f"{name}:cost", 3, 1, (0, 1))
     assert given_instead(np.ones((1, 3))).tolist() == [3]
-
-
-def test_without_bounds_its_domain_is_the_box(write):
-    objective = make(write, "return points[:, 0]", bounds=None)
-    assert objective(np.array([[0.25, 0]])).tolist() == [0.25]
-
-
-def test_a_method_of_an_object(write):
-    name = write(
-        """
-        class Plant:
-            def cost(self, points):
-                return points[:, 0]
-        plant = Plant()
-        """
-    )
-    assert make_objective(f"{name}:plant.cost")(np.array([[0.5, 0]])).tolist() == [0.5]
 
 
 def test_what_it_does_to_its_points_stays_with_it(write):
@@ -128,8 +99,6 @@ def test_finite_values_whose_squares_overflow_are_fine(write):
     "body, description",
     [
         ("return points[:, :1]", "shape (3, 1)"),
-        ("return points.sum()", "shape ()"),
-        ("return points[1:, 0]", "shape (2,)"),
         ("return None", "NoneType"),
         ("return ['a', 'b', 'c']", "list of <U1"),
         ("return [[1], [2, 3], 4]", "a list of unequal parts"),
@@ -153,18 +122,15 @@ def test_whole_numbers_and_lists_are_numbers(write):
 @pytest.mark.parametrize(
     "text, name, message",
     [
-        ("", "no_such_module_of_mine:cost", "expected a module no_such_module_of_mine on the path"),
         ("", "no_such.inner:cost", "expected a module no_such.inner on .* directory of no_such.py"),
         ("import no_such_library", "{}:cost", "all that .* imports, found no no_such_library"),
         ("def cost(:", "{}:cost", "expected to import .*, found SyntaxError: "),
-        ("1 / 0", "{}:cost", "expected to import .*, found ZeroDivisionError: division by zero"),
         ("import sys\nsys.exit(0)", "{}:cost", "expected to import .*, found SystemExit: 0"),
         ("def coast(): pass\n_x = 1", "{}:cost", "expected cost in .*py, found coast; correct"),
         ("", "{}:cost", "expected cost in .*py, found no callables"),
         ("cost = 3", "{}:cost", "expected a callable, found int"),
         ("", "{}.py:cost", "found '.*.py:cost'; name the module without .py"),
         ("", "some/{}:cost", "expected module:callable, such as mine:cost, found 'some/.*:cost'"),
-        ("", "{}:", "expected module:callable"),
         ("", ":cost", "expected module:callable"),
     ],
 )
@@ -218,3 +184,43 @@ def test_the_corners_of_the_box_are_exactly_the_bounds(first, second):
     assert to_domain(np.array([1.0]), low, high) == high
     middle = to_domain(np.array([0.0]), low, high)
     assert low <= middle <= high
+
+
+@pytest.mark.parametrize(
+    "dimensions, bounds, low, high",
+    [
+        (3, (-1, 2), [-1, -1, -1], [2, 2, 2]),
+        (3, (-1, [1, 2, 9]), [-1, -1, -1], [1, 2, 9]),
+        (2, ([-5, -5], [5, 5]), [-5, -5], [5, 5]),
+        (2, [(-5, 5), (0, 3)], [-5, 0], [5, 3]),
+        (2, [(-5, 5), (-5, 5)], [-5, -5], [5, 5]),
+        (3, [(-5, 5), (0, 3), (1, 2)], [-5, 0, 1], [5, 3, 2]),
+        (1, [(-5, 5)], [-5], [5]),
+        (2, np.array([[-5, 5], [0, 3]]), [-5, 0], [5, 3]),
+        (2, optimize.Bounds([0, 2], [1, 3]), [0, 2], [1, 3]),
+        (3, optimize.Bounds(0, 1), [0, 0, 0], [1, 1, 1]),
+        (2, {"low": [0, 2], "high": [1, 3]}, [0, 2], [1, 3]),
+    ],
+)
+def test_forms_of_bounds(dimensions, bounds, low, high):
+    domain = read_bounds("f", dimensions, bounds)
+    assert [side.tolist() for side in domain] == [low, high]
+
+
+def test_two_pairs_that_could_be_sides_are_refused():
+    """From (0, 2) to (1, 3), or from 0 to 1 and from 2 to 3?"""
+    with pytest.raises(UserError, match="may be .low, high. or two pairs; write scipy"):
+        read_bounds("f", 2, [(0, 1), (2, 3)])
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        *[(1, -1), (0, 0), (-1, np.inf), (np.nan, 1), 3, (1, 2, 3), ("low", "high"), None],
+        *[([0, 0], [1, 1]), [(0, 1)] * 4, [(0, 1), (0, 1), (1, 0)], [(0, 1), (0, 1), (0,)]],
+        *[{}, {"low": 0}, optimize.Bounds(1, 0), optimize.Bounds()],
+    ],
+)
+def test_what_are_no_bounds_of_three_dimensions(bounds):
+    with pytest.raises(UserError, match=r"f: expected bounds \(low, high\), each .* 3 of them"):
+        read_bounds("f", 3, bounds)

@@ -10,7 +10,6 @@ from environments.learn_to_optimize.samplers import (
     NAMES,
     LatinHypercube,
     make_samplers,
-    random,
     uncertainty,
 )
 
@@ -52,24 +51,6 @@ def test_many_points_are_as_many_single_ones(counts, seed):
         assert (np.abs(stream) <= 1).all()
 
 
-def test_a_new_generator_begins_a_new_stream():
-    for sampler in all_samplers():
-        sampler(generator(7), 3)
-        fresh = sampler(generator(8), 5)
-        assert np.array_equal(sampler(generator(8), 5), fresh)
-        assert not np.array_equal(sampler(generator(9), 5), fresh)
-
-
-def test_random_is_uniform():
-    """Eq. 5.1: each x_i is rand(-1, 1)."""
-    points = random(2)(generator(), 20_000)
-    # The standard error of the mean is 0.004, that of each of ten bins 0.0021.
-    assert np.abs(points.mean(axis=0)).max() < 0.02
-    for column in points.T:
-        shares = np.histogram(column, bins=10, range=(-1, 1))[0] / len(column)
-        assert np.abs(shares - 0.1).max() < 0.01
-
-
 @pytest.mark.parametrize("num_strata", [1, 2, 30])
 def test_each_point_is_in_an_interval_that_holds_the_fewest(num_strata):
     """The printed line of eq. 5.2, point by point, over three hypercubes and a part of one."""
@@ -80,17 +61,6 @@ def test_each_point_is_in_an_interval_that_holds_the_fewest(num_strata):
         for interval in column:
             assert counts[interval] == min(counts)
             counts[interval] += 1
-
-
-def test_the_intervals_are_drawn_and_so_are_the_points_in_them():
-    """Eq. 5.2 breaks ties by chance: of 3 intervals each of the 6 orders is as likely."""
-    points = LatinHypercube(1, 3)(generator(), 3 * 6_000).reshape(-1, 3)
-    scaled = (points + 1) / 2 * 3
-    orders, numbers = np.unique(np.floor(scaled), axis=0, return_counts=True)
-    # The standard deviation of each number is 29, that of each share 0.0037.
-    assert len(orders) == 6 and np.abs(numbers - 1000).max() < 120
-    shares = np.histogram(scaled % 1, bins=4, range=(0, 1))[0] / scaled.size
-    assert np.abs(shares - 0.25).max() < 0.015
 
 
 def test_uncertainty_by_hand():
@@ -110,20 +80,6 @@ def test_uncertainty_by_hand():
         return np.log(np.abs(rows[:, 1]) * np.sqrt(2 * np.pi * np.e))
 
     assert uncertainty(2, entropy, 3)(Drawn(), 2).tolist() == [[-0.7, -0.9], [0.4, 0.2]]
-
-
-def test_the_entropy_is_that_of_float32_observations():
-    seen = []
-    sampler = uncertainty(2, lambda rows: seen.append(rows) or rows[:, 0], num_candidates=3)
-    sampler(generator(), 4)
-    (rows,) = seen
-    assert rows.shape == (12, 2) and rows.dtype == np.float32
-
-
-def test_a_spread_that_does_not_depend_on_the_state_makes_it_random():
-    sampler = uncertainty(2, lambda rows: np.ones(len(rows)), num_candidates=3)
-    expected = generator().uniform(-1, 1, (5, 3, 2))[:, 0]
-    assert np.array_equal(sampler(generator(), 5), expected)
 
 
 @pytest.mark.parametrize(

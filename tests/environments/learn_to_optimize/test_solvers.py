@@ -35,30 +35,6 @@ def test_the_search_finds_the_known_minima_among_the_ripples(dimensions, free):
     assert solution.x == pytest.approx(exact.x, abs=1e-6)
 
 
-def test_rosenbrock_against_the_roots_of_its_derivative():
-    """d/dz of (1 - z)^2 + 100 (c - z^2)^2: 400 z^3 + (2 - 400 c) z - 2 = 0."""
-    c = reference_points(1)
-    _, values = truth(make_objective("rosenbrock"), c)
-    for value, own_c in zip(values, 2.048 * c.ravel(), strict=True):
-        roots = np.roots([400, 0, 2 - 400 * own_c, -2])
-        real = roots[np.abs(roots.imag) < 1e-9].real
-        assert value == pytest.approx(min((1 - real) ** 2 + 100 * (own_c - real**2) ** 2), rel=1e-9)
-
-
-def test_the_rotated_sphere_against_linear_algebra():
-    """u' A u with A = 5.12^2 (S R)' S R is least at x = -A_xx^-1 A_xc c, here inside the box."""
-    c = 0.3 * reference_points(2)[::40]
-    objective = make_objective("rotated_sphere", 5, 2)
-    unit = np.eye(5)
-    # By polarisation: u' A v = (f(u + v) - f(u) - f(v)) / 2.
-    single = objective(unit)
-    matrix = np.array([objective(unit + row) for row in unit])
-    matrix = (matrix - single - single[:, np.newaxis]) / 2
-    expected = -np.linalg.solve(matrix[:3, :3], matrix[:3, 3:] @ c.T).T
-    assert np.abs(expected).max() < 1
-    assert truth(objective, c).x == pytest.approx(expected, abs=1e-6)
-
-
 def test_no_other_method_finds_less_of_rotated_rosenbrock():
     """Scipy's differential evolution, polished, in 5 dimensions with 2 free parameters."""
     from scipy import optimize

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.environments.tensor_graphs.small_models import adapter, convolutions, write
-from tfrl_systems.systems.tensor_graphs.benchmarks import bench, learning
+from tfrl_systems.systems.tensor_graphs import benchmarks as bench
 from tfrl_systems.training.system import System
 
 QUICK = ("--objective", "analytic", "--expansions", "60")
@@ -80,7 +80,7 @@ def test_what_a_step_costs(model, tfrl, monkeypatch):
     monkeypatch.setattr(
         bench, "measure_learning", lambda *_: ([2.0] * 32, [1.0] * 32, [5.0, 7.0, 6.0])
     )
-    monkeypatch.setattr(bench, "measure_dreaming", lambda system, problem, name, seed: len(name))
+    monkeypatch.setattr(bench, "measure_dreaming", lambda system, request, name: len(name))
     arguments = ("bench", "tensor_graphs", "--model", model, "--model", "bert-tiny")
     ran = tfrl(*arguments, "--steps", "20", "--json")
     assert ran.status == 0, ran.err
@@ -105,9 +105,8 @@ def test_what_a_step_costs(model, tfrl, monkeypatch):
 @pytest.mark.ci
 def test_what_learning_costs(model, tfrl, monkeypatch):
     """An untrained policy is asked and trained, and dreams are made; all by small networks."""
-    for module in (bench, learning):
-        monkeypatch.setattr(module, "NUM_DREAMS", 8)
-        monkeypatch.setattr(module, "DREAM_STEPS", 4)
+    monkeypatch.setattr(bench, "NUM_DREAMS", 8)
+    monkeypatch.setattr(bench, "DREAM_STEPS", 4)
 
     def plan(self, agent, seed, settings, problem, usual=System.plan):
         small = {**settings, "graph_width": 4, "graph_rounds": 1}

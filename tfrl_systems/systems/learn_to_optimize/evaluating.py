@@ -113,12 +113,10 @@ def _training_of(name: str) -> dict[str, Any]:
 
 
 def evaluate(name: str, choose: Choose, objective: Objective, judge: str) -> dict[str, Any]:
-    """Measure one policy.
+    """Measure one policy: its figures in `evaluate_policies`, those of `judging.judge` among them.
 
-    Returns:
-      `policy`; `evaluations` of the function that its answers took; `learned_from`, those that it
-      was learned from, and `learning_seconds`; the figures of `judging.judge`; and
-      `microseconds_per_query`, the median wall time of one answer.
+    `evaluations` are those that its answers took, `learned_from` those that it was learned from;
+    `microseconds_per_query` is the median wall time of one answer.
     """
     free = references.reference_points(objective.num_free)
     before, began_s = objective.evaluations.count, time.perf_counter()

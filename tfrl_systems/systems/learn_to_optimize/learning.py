@@ -15,7 +15,7 @@ from tfrl_systems.drivers.episode_runner import EpisodeRunner
 from tfrl_systems.policies.numpy_actor import NumpyActor
 from tfrl_systems.reporting import Reporter
 from tfrl_systems.systems.learn_to_optimize import judging
-from tfrl_systems.systems.learn_to_optimize.answers import Answers, Landscape
+from tfrl_systems.systems.learn_to_optimize.answers import Answers
 from tfrl_systems.systems.learn_to_optimize.judging import Judging
 from tfrl_systems.systems.learn_to_optimize.optimizer_policy import OptimizerPolicy
 from tfrl_systems.systems.learn_to_optimize.problem import Resolved
@@ -122,8 +122,7 @@ class _Task:
         """Judge the policy's answers for c [M, k] by the agent's model, without an evaluation.
 
         `cost` is the mean of the expected values, `uncertainty` of their standard deviations, and
-        `unsure` the share of c where that is large. answers.csv has them for each c. `landscape` is
-        a picture of what the model knows around the answers.
+        `unsure` the share of c where that is large. answers.csv has them for each c.
         """
         x = policy(free)
         rows = self._objective.join(x, free)
@@ -132,12 +131,10 @@ class _Task:
         answers.write(self._workdir.path / "answers.csv")
         if line := answers.describe():
             self._reporter.say(line)
-        landscape = Landscape.of(self._objective, policy, agent.expected)
         return {
             "cost": float(answers.expected.mean()),
             "uncertainty": float(answers.std.mean()),
             "unsure": float(answers.is_unsure.mean()),
-            **({} if landscape is None else {"landscape": landscape}),
         }
 
     def _introduction(self) -> list[str]:
@@ -174,16 +171,12 @@ def _plan(run: TrainingRun, levels: Levels, num_points: int) -> str:
     )
 
 
-def _evaluate_command(function: str | None) -> list[str]:
-    """Return how to evaluate a policy; nothing for what was learned from a log alone."""
-    command = "tfrl evaluate learn_to_optimize --policy DIR --function"
-    return [f"{command} {function}"] if function else []
-
-
 def online_task(run: TrainingRun) -> OnlineTask:
     """Make the task of all agents."""
     task = _Task(run)
-    described = run.problem.describe()
+    described, function = run.problem.describe(), run.problem.function
+    # What was learned from a log alone has no function to be evaluated on.
+    evaluate = f"tfrl evaluate learn_to_optimize --policy DIR --function {function}"
     return OnlineTask(
         *task.specs(),
         task.make_runner,
@@ -196,7 +189,7 @@ def online_task(run: TrainingRun) -> OnlineTask:
         about={
             **{name: value for name, value in described.items() if name != "sampler"},
             "use": [
-                *_evaluate_command(run.problem.function),
+                *([evaluate] if function else []),
                 "tfrl_systems.systems.learn_to_optimize.OptimizerPolicy.load(DIR)(c)",
                 "tf.saved_model.load(DIR)",
             ],

@@ -22,12 +22,7 @@ _ACTIVATIONS = {"tanh": "Tanh", "relu": "Relu"}
 def to_onnx(network: Network, num_free: int) -> onnx.ModelProto:
     """Return a model that computes what `OptimizerPolicy` does.
 
-    Args:
-      network: network of a policy from points (x, c) to the next x.
-      num_free: k, the number of free parameters.
-
-    Returns:
-      A model with the input c, float32 [N, k], and the output x, float32 [N, n - k].
+    Its input is c, float32 [N, k], its output x, float32 [N, n - k]; `num_free` is k.
     """
     builder = _Model()
     num_tuned = network.num_actions

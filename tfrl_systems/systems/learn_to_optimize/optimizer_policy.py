@@ -3,28 +3,33 @@
 learn_to_optimize trains a policy over points s = (x, c) of the box [-1, 1]^n. The likeliest action
 is the next x, and its value does not depend on the x before it. A user gives only c: x = π(0, c).
 
-A caller who has the function can have each answer polished by a few evaluations of it.
+A caller who has the function can have each answer polished by a few evaluations of it, by SciPy's
+COBYQA (T. Ragonneau, Z. Zhang: Model-Based Derivative-Free Optimization Methods and Software,
+2022). It fits a quadratic to the values that it has seen, and asks next where that is least within
+a radius that it adapts. It needs no gradient and stays in the box.
 """
 
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from environments.errors import UserError
+from environments.learn_to_optimize.functions import RowFunction
 from tfrl_systems.policies import policy_files
 from tfrl_systems.policies.numpy_actor import load_network
-from tfrl_systems.systems.learn_to_optimize import polishing
 
 if TYPE_CHECKING:
     import onnx
 
     from tfrl_systems.systems.learn_to_optimize.onnx_policy import Network
 
-
 _KINDS = ("actor", "controller", "mixture")
+# How far COBYQA looks at first, in a box from -1 to 1: a policy's answers are about as far off.
+_RADIUS, _LAST_RADIUS = 0.03, 1e-8
 
 
 def load_description(directory: pathlib.Path | str) -> dict[str, Any]:
@@ -67,7 +72,7 @@ class OptimizerPolicy:
         network: Network,
         num_tuned: int,
         polish: int = 0,
-        function: polishing.RowFunction | None = None,
+        function: RowFunction | None = None,
     ) -> None:
         if bool(polish) != (function is not None) or polish < 0:
             raise UserError(
@@ -84,7 +89,7 @@ class OptimizerPolicy:
         cls,
         directory: pathlib.Path | str,
         polish: int = 0,
-        function: polishing.RowFunction | None = None,
+        function: RowFunction | None = None,
     ) -> OptimizerPolicy:
         """Read a directory that `tfrl train learn_to_optimize` wrote, without TensorFlow.
 
@@ -132,13 +137,66 @@ class OptimizerPolicy:
         points[:, self._num_tuned :] = free
         x = self._network.mode(points)
         if self._function is not None:
-            x = self._polished(x, points[:, self._num_tuned :])
+            polished = [
+                polish_point(self._function, row, point[self._num_tuned :], self._polish)
+                for row, point in zip(x, points, strict=True)
+            ]
+            x = np.array(polished, np.float32)
         return x[0] if free.ndim == 1 else x
 
-    def _polished(self, x: np.ndarray, c: np.ndarray) -> np.ndarray:
-        assert self._function is not None
-        polished = [
-            polishing.polish(self._function, row, free, self._polish)
-            for row, free in zip(x, c, strict=True)
-        ]
-        return np.array(polished, np.float32)
+
+def polish_point(
+    function: RowFunction, x: np.ndarray, c: np.ndarray, evaluations: int
+) -> np.ndarray:
+    """Return the best of the points that are evaluated, x first.
+
+    Args:
+      function: f, over the box [-1, 1]^n.
+      x: [m], the point to begin at, in the box.
+      c: [k], the free parameters.
+      evaluations: the most evaluations of f, 1 or more. Values that are no finite number are worse
+        than all others.
+
+    Returns:
+      float64 [m], in the box; never worse than x.
+    """
+    from scipy import optimize
+
+    start = np.asarray(x, np.float64)
+    best_x, best_value = start, np.inf
+
+    def value_of(point: np.ndarray) -> float:
+        nonlocal best_x, best_value
+        inside = np.clip(point, -1.0, 1.0)
+        value = float(function(np.concatenate([inside, c])[np.newaxis])[0])
+        if np.isfinite(value) and value < best_value:
+            best_x, best_value = inside.copy(), value
+        return value
+
+    # The first quadratic needs this many values.
+    if evaluations <= 2 * len(start) + 1:
+        _look_around(value_of, start, evaluations)
+        return best_x
+    optimize.minimize(
+        value_of,
+        start,
+        method="COBYQA",
+        bounds=[(-1.0, 1.0)] * len(start),
+        options={
+            "maxfev": evaluations,
+            "initial_tr_radius": _RADIUS,
+            "final_tr_radius": _LAST_RADIUS,
+        },
+    )
+    return best_x
+
+
+def _look_around(
+    value_of: Callable[[np.ndarray], float], start: np.ndarray, evaluations: int
+) -> None:
+    """Evaluate the start, and then steps along the axes, in turn up and down."""
+    value_of(start)
+    for number in range(evaluations - 1):
+        point = start.copy()
+        point[number // 2] += _RADIUS if number % 2 == 0 else -_RADIUS
+        value_of(point)

@@ -160,11 +160,8 @@ class Problem(Function):
     ) -> list[LearnToOptimizeEnvironment]:
         """Make one environment for each sampler.
 
-        Args:
-          settings: settings of the environments.
-          actor: the actor whose entropy guides uncertainty sampling; None if there is none.
-          batch_size: number of episodes side by side; None for environments that are not batched.
-          levels: the function's levels; None to measure them now.
+        The actor's entropy guides uncertainty sampling. Without a `batch_size`, the number of
+        episodes side by side, environments are not batched. Levels are measured if not given.
         """
         from environments.learn_to_optimize.environment import LearnToOptimizeEnvironment
 
@@ -228,20 +225,11 @@ class Resolved(Problem):
 
 @dataclasses.dataclass(frozen=True)
 class _Unknown:
-    """A function of which there is only a log.
-
-    Attributes:
-      log: the log.
-    """
+    """A function of which there is only a log; it refuses to be evaluated."""
 
     log: str
 
     def __call__(self, rows: np.ndarray) -> np.ndarray:
-        """Refuse to evaluate.
-
-        Raises:
-          UserError: always.
-        """
         raise UserError(
             f"{self.log}: expected a function to evaluate, found a log; give --function"
         )

@@ -28,13 +28,12 @@ VALUE = "value"
 
 @dataclasses.dataclass(frozen=True)
 class LoggedTrials:
-    """The rows of a file.
+    """The rows of a file, and its digest.
 
     Attributes:
       points: (x, c) float64 [N, n], in the function's own units.
       values: float64 [N]; NaN where a trial failed.
       num_free: k.
-      sha256: digest of the file.
     """
 
     points: np.ndarray
@@ -136,12 +135,9 @@ def _number(path: pathlib.Path, place: int, row: list[str], column: int) -> floa
 
 
 class RunLog:
-    """The trials of a run, as a file that grows with each of them.
+    """The trials of a run, as a file that is made with the first of them and grows with each.
 
-    Args:
-      path: the file; it is made with the first trial.
-      num_tuned: m.
-      low, high: the domain, float64 [n] each.
+    `num_tuned` is m; `low` and `high`, float64 [n], are the domain.
     """
 
     def __init__(

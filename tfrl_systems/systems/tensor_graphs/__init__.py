@@ -13,7 +13,7 @@ from environments.tensor_graphs.settings import Settings as EnvironmentSettings
 from tfrl_systems.reporting import Reporter, percent
 from tfrl_systems.settings import Settings
 from tfrl_systems.systems.tensor_graphs import shipped, texts
-from tfrl_systems.systems.tensor_graphs.evaluating import Evaluation, evaluate, model_tables
+from tfrl_systems.systems.tensor_graphs.evaluating import Evaluation, evaluate, model_table
 from tfrl_systems.systems.tensor_graphs.problem import Benchmarks, Problem
 from tfrl_systems.training.system import FLOAT_SETTINGS, Check, System
 from tfrl_systems.training.training_run import TrainingRun
@@ -175,9 +175,9 @@ class TensorGraphs(System):
 
     def bench(self, request: Benchmarks, reporter: Reporter) -> dict[str, Any]:
         """See `System.bench`."""
-        from tfrl_systems.systems.tensor_graphs.benchmarks import bench
+        from tfrl_systems.systems.tensor_graphs import benchmarks
 
-        return bench.measure(self, request, reporter)
+        return benchmarks.measure(self, request, reporter)
 
     def checks(self) -> list[Check]:
         """See `System.checks`."""
@@ -202,7 +202,7 @@ class TensorGraphs(System):
 
     def table(self, evaluation: Mapping[str, Any]) -> str:
         """See `System.table`."""
-        return model_tables(evaluation)
+        return "\n".join(map(model_table, evaluation["models"]))
 
 
 def _with_head(run: TrainingRun) -> TrainingRun:

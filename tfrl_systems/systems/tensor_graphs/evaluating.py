@@ -146,12 +146,8 @@ def _to_json(
     }
 
 
-def model_tables(evaluation: Mapping[str, Any]) -> str:
-    """Format what each policy makes of each model: a table for each model."""
-    return "\n".join(map(_model_table, evaluation["models"]))
-
-
-def _model_table(model: Mapping[str, Any]) -> str:
+def model_table(model: Mapping[str, Any]) -> str:
+    """Format for people what each policy makes of a model."""
     header = [model["model"], "estimate ms", "change", "steps", "expansions", "of best", "seconds"]
     before_ms = model["estimated_ms_before"]
     rows = [["(the model)", f"{before_ms:.4f}", "", "", "", "", ""]]

@@ -68,10 +68,7 @@ def make_environment(
 ) -> TensorGraphEnvironment:
     """Make an environment whose episodes begin at the models, each with the same probability.
 
-    Args:
-      problem: the models, the rules and the objective.
-      settings: settings of the environment, with room for the models.
-      sampler: draws the model of each episode, if it is not to be one of the problem's.
+    The settings have room for the models. A `sampler` draws other ones than the problem's.
 
     Raises:
       UserError: a model, the rules, the objective or a setting cannot be used.
@@ -88,10 +85,7 @@ def make_environment(
 def _counts(problem: Problem, settings: Settings, name: str) -> dict[str, int]:
     """Count what first observations hold at most, by name of the size that bounds it.
 
-    Args:
-      problem: the rules.
-      settings: settings with room for any model.
-      name: a model, or a family, of which some members are looked at.
+    The settings have room for any model. Of a family some members are looked at.
     """
     models = families.members(name, 0, _NUM_SIZED) or (name,)
     remaining = iter(models)
@@ -200,9 +194,7 @@ def _evaluator(problem: Problem, settings: Settings, agent: Any) -> EvaluateFn:
 def sampler_of(names: Sequence[str]) -> ContextSampler[Model]:
     """Make a sampler that draws a name, each with the same probability, and then a model of it.
 
-    Args:
-      names: models, as `Model.load` takes them, and families. A family has another member in each
-        episode, with a number below `families.FIRST_UNSEEN`.
+    A family has another member in each episode, with a number below `families.FIRST_UNSEEN`.
 
     Raises:
       UserError: a model cannot be read.

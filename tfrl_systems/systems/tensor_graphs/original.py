@@ -42,7 +42,6 @@ class Original:
     Attributes:
       name: name of the model, for messages.
       source: the model, or its file.
-      graph: its graph.
       open_sizes: the sizes that it leaves open.
     """
 
@@ -174,12 +173,9 @@ class Original:
     def make_trials(
         self, choice: Choice, own: Sequence[Trial] = (), freezes: bool = False
     ) -> Trials:
-        """Make the inputs to compare and measure candidates on.
+        """Make the inputs to compare and measure candidates on, the user's `own` among them.
 
-        Args:
-          choice: the sizes.
-          own: the user's inputs.
-          freezes: whether candidates run at the chosen sizes only.
+        `freezes` says whether candidates run at the chosen sizes only.
 
         Raises:
           NoInputsError: none are given, and none can be drawn on which the model runs.
@@ -191,9 +187,7 @@ class Original:
     def with_inner_sizes(self, sizes: Sizes, inputs: Arrays | None = None) -> Sizes:
         """Return sizes with those of inner values, as a run of the model shows them.
 
-        Args:
-          sizes: sizes of the model's inputs.
-          inputs: inputs of these sizes; random ones if not given.
+        It runs on inputs of these sizes, random ones if none are given.
         """
         if inputs is None:
             try:

@@ -24,10 +24,7 @@ _MOST_RETURNS = 24
 class PolicyPlayer:
     """A policy that plays on one model (`search.rollouts.Player`).
 
-    Args:
-      policy: the policy.
-      name: name of the model.
-      start: the model, with rules that the policy may have learned with.
+    The rules of `start`, the model, are those that the policy may have learned with.
     """
 
     def __init__(self, policy: GraphPolicy, name: str, start: State) -> None:

@@ -42,9 +42,6 @@ class GraphPolicy:
       settings: settings of the environment that the policy was trained in, and the network's
         `head`, if it has one; `make_episodes` needs them.
       seed: seed of the actions that are drawn.
-
-    Attributes:
-      network, settings: see above.
     """
 
     def __init__(
@@ -80,8 +77,7 @@ class GraphPolicy:
     def make_episodes(self, start: State) -> Episodes:
         """Prepare episodes on a model, which may be larger than those that it was trained on.
 
-        Args:
-          start: the model; the episodes have its engine.
+        They have the engine of `start`.
 
         Raises:
           UserError: the policy knows rules by their numbers, and these are other rules.
@@ -117,13 +113,11 @@ class GraphPolicy:
             )
 
     def play(self, episode: Episode, number: int = 0) -> Iterator[tuple[Match, State]]:
-        """Play an episode, step by step as the caller asks for items.
+        """Play an episode that has just begun, step by step as the caller asks for items.
 
-        Args:
-          episode: the episode, which has just begun.
-          number: index of the episode. In episode 0, the policy takes its likeliest actions, and
-            where it comes back to a graph, the likeliest of those that it has not taken there; in
-            the others it draws them, with random numbers that depend on the seed and the index.
+        In the episode of index 0, the policy takes its likeliest actions, and where it comes back
+        to a graph, the likeliest of those that it has not taken there. In the others it draws
+        them, with random numbers that depend on the seed and the index.
 
         Yields:
           Each match that is applied, with the state after it.

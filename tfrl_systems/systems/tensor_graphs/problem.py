@@ -101,9 +101,8 @@ class Rewriting:
     ) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
         """Load the rules of searches and policies, and those of `selection.blocking`.
 
-        Args:
-          strict: whether to leave out those that may change NaN or infinity, or may lose digits.
-          contrib: whether to add those for operators that onnxruntime alone has.
+        `strict` leaves out those that may change NaN or infinity, or may lose digits; `contrib`
+        adds those for operators that onnxruntime alone has.
 
         Raises:
           UserError: the rules cannot be used.
@@ -186,10 +185,7 @@ class GraphProblem:
     """One model's graph, with the rules and the objective to optimise it by.
 
     Attributes:
-      name: name of the model.
-      graph: graph of the model.
       rules: rules that a search may apply.
-      objective: cost to minimise.
       choice: the sizes that it is optimised at.
       sizes: those that costs are estimated at: the first of the choice, with those of inner values.
       block_rules: rules that are applied all at once in the end; see `selection.blocking`.
@@ -222,24 +218,21 @@ class GraphProblem:
         rewriting: Rewriting,
         choice: Choice,
         strict: bool = False,
+        contrib: bool = False,
         inputs: Arrays | None = None,
         threads: int = 1,
     ) -> GraphProblem:
         """Make the problem of a model that was read, at the sizes that were chosen.
 
-        Args:
-          original: the model.
-          rewriting: rules and objective.
-          choice: the sizes.
-          strict: whether to leave out rules that may change NaN or infinity in this model, or may
-            lose digits.
-          inputs: what to run the model on for the sizes of inner values; random ones if not given.
-          threads: how many threads each operator runs on, where costs are measured.
+        `strict` leaves out rules that may change NaN or infinity in this model, or may lose digits;
+        `contrib` is that of `Rewriting.load_rules`. The model is run on `inputs`, or on random
+        ones, for the sizes of inner values. Where costs are measured, each operator runs on so many
+        `threads`.
 
         Raises:
           UserError: the rules or the objective cannot be used.
         """
-        rules, block_rules = rewriting.load_rules(strict)
+        rules, block_rules = rewriting.load_rules(strict, contrib)
         if strict and not _has_finite_constants(original.graph):
             # Rules with variables that must be constants were shown to keep NaN and infinity only
             # for finite constants.
@@ -296,14 +289,10 @@ class GraphProblem:
         num_rollouts: int = 64,
         **others: Any,
     ) -> Result:
-        """Search for the cheapest graph.
+        """Search for the cheapest graph, by one of `search.METHODS` or "policy".
 
-        Args:
-          method: one of `search.METHODS`, or "policy".
-          budget: limits of the search.
-          policy: the method "policy" needs one; it leads "regions" if there is one.
-          num_rollouts: number of episodes that the policy plays; see `search.follow`.
-          **others: further arguments of `search.search` or `search.follow`.
+        The latter needs a policy; one leads "regions" if it is given. It plays `num_rollouts`
+        episodes. Further arguments are those of `search.search` or `search.follow`.
         """
         if policy is None:
             return search(self.start, method, budget, **others)
@@ -322,11 +311,9 @@ class GraphProblem:
 
 
 def sizes_of_models(names: Sequence[str], dimensions: Dimensions) -> Sizes:
-    """Return the sizes at which the costs of several models are estimated.
+    """Return the sizes at which the costs of several models or families are estimated.
 
-    Args:
-      names: the models, as `find_model` takes them, or families.
-      dimensions: the sizes that are given; each must be open in one of the models.
+    Each of the sizes that are given must be open in one of the models.
 
     Raises:
       UserError: a model, or a size, cannot be used.

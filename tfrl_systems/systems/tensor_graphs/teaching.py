@@ -20,7 +20,7 @@ other step the engine says how much dearer it makes the graph at once (`regrets`
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,13 +78,7 @@ class Teaching:
 
 
 class Path(NamedTuple):
-    """Steps from one graph to a cheaper one.
-
-    Attributes:
-      start: the state where they begin.
-      steps: the steps, up to the cheapest graph.
-      end: the state with that graph.
-    """
+    """Steps from one state to one with a cheaper graph."""
 
     start: Any
     steps: tuple[Step, ...]
@@ -99,13 +93,8 @@ class Teacher:
       learned_cost: of the cheapest graph in the last policy's greedy episode, in microseconds; NaN
         if there is no learned policy yet.
 
-    Args:
-      environment: draws the contexts. Its own patience is 0, as paths may need more.
-      actor: the policy.
-      teaching: who teaches.
-      patience: as in the environment's settings, for the policy's episodes; 0 for no such end.
-      has_regrets: whether lessons say what other steps cost.
-      num_contexts: number of contexts of a chunk.
+    The environment draws the contexts. Its own patience is 0, as paths may need more; `patience`
+    is that of the policy's episodes. With `has_regrets`, lessons say what other steps cost.
     """
 
     def __init__(
@@ -282,8 +271,7 @@ def regrets_of(
     return np.clip(regrets, 0, _MAX_REGRET_PERCENT)
 
 
-def _experience(rows: Iterable[_Row]) -> Experience:
-    lessons = list(rows)
+def _experience(lessons: Sequence[_Row]) -> Experience:
     steps = trajectory.Trajectory(
         *tree.map_structure(
             lambda *arrays: np.stack(arrays), *(step for row in lessons for step in row.steps)

@@ -69,15 +69,6 @@ def test_there_is_room_for_a_larger_model_than_those_that_it_learned_on(head, lo
     assert specs["location_masks"].shape[1] == locations
 
 
-def test_a_model_that_is_larger_still_has_room_for_twice_what_it_needs():
-    start = problem_of("bert-tiny").start
-    small = {"max_nodes": 8, "max_edges": 8, "max_locations": 2, "max_actions": 4}
-    policy = GraphPolicy(Chance(), {**SETTINGS, **small, "head": "local"})
-    specs = policy.make_episodes(start).observer.specs()
-    assert specs["nodes"].shape[0] == 2 * len(start.graph.nodes) + 1
-    assert specs["action_mask"].shape == (2 * (len(start.matches) + 1),)
-
-
 def test_a_path_through_several_episodes_can_be_replayed():
     problem = problem_of("bert-tiny")
     policy = GraphPolicy(Chance(), SETTINGS)

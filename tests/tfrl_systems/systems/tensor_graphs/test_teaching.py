@@ -8,7 +8,6 @@ import types
 
 import numpy as np
 import pytest
-from tf_agents.trajectories import time_step as ts
 
 from environments import contexts
 from environments.errors import UserError
@@ -16,7 +15,6 @@ from environments.tensor_graphs.environment import TensorGraphEnvironment
 from tests.tfrl_systems import graph_problems
 from tests.tfrl_systems.graph_problems import data_of, greedy_return
 from tfrl_systems.agents import bc_max
-from tfrl_systems.drivers.collect import Collect, Supervision, make_pool
 from tfrl_systems.drivers.jobs import Chunk
 from tfrl_systems.drivers.pipes.messages import pickled, unpickled
 from tfrl_systems.policies.numpy_actor import NumpyActor
@@ -139,46 +137,25 @@ def test_where_the_policy_gives_up_a_search_goes_on():
     np.testing.assert_allclose(lessons.info["cost"], [2000])
 
 
-CHUNKS = [Chunk(iteration, 0) for iteration in (0, 1)]
-
-
-def taught(agent, collect):
-    """Hashes of the lessons of some chunks."""
-    make = functools.partial(make_teacher, NumpyActor.from_policy(agent.collect_policy))
-    with make_pool(collect, make, Supervision(num_spares=0)) as pool:
-        pool.broadcast(data_of(agent))
-        return [lessons.sha256() for lessons in pool.map(CHUNKS)]
-
-
 def test_teachers_that_are_made_elsewhere_teach_the_same():
     """Each of two teaches one chunk, the last one first, as two workers would."""
     agent = make_agent()
+    chunks = [Chunk(iteration, 0) for iteration in (0, 1)]
+    teacher = teacher_of(agent)
+    expected = [teacher.run(chunk).sha256() for chunk in chunks]
     hashes = []
-    for chunk in reversed(CHUNKS):
+    for chunk in reversed(chunks):
         actor = NumpyActor.from_policy(agent.collect_policy)
         teacher = unpickled(pickled(functools.partial(make_teacher, actor)))()
         teacher.load(data_of(agent))
         hashes.append(teacher.run(chunk).sha256())
-    assert hashes[::-1] == taught(agent, Collect())
-
-
-@pytest.mark.slow
-def test_two_workers_teach_the_same():
-    """Dear, because the workers import this file, and TensorFlow with it."""
-    agent = make_agent()
-    assert taught(agent, Collect("pipes", 2)) == taught(agent, Collect())
+    assert hashes[::-1] == expected
 
 
 def test_models_that_nobody_can_improve_end_a_chunk():
     teacher = teacher_of(make_agent(), count=0)
     with pytest.raises(ValueError, match="expected a model that a search makes cheaper"):
         teacher.run(Chunk(0, 0))
-
-
-def test_lessons_are_whole_episodes():
-    steps = teacher_of(make_agent()).run(Chunk(0, 0)).trajectory
-    assert steps.step_type[0].tolist() == [0, 1, 1, 1] and steps.next_step_type[0, -1] == 2
-    assert int(ts.StepType.LAST) == 2 and steps.reward.sum() == pytest.approx(50)
 
 
 @pytest.mark.parametrize(

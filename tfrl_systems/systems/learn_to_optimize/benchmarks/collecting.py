@@ -71,14 +71,10 @@ CollectFn = Callable[[], object]
 
 
 class Setup:
-    """What all ways share: the problem to collect on, and the policy to collect with.
+    """What all ways share: the function to collect on, and PPO, untrained, to collect with.
 
-    Attributes:
-      reporter: receives the names of what is left out.
-      problem: the function to collect on.
-      agent: PPO, untrained.
-      packer: reads and writes all variables of the agent's collect policy.
-      actor: the collect policy in NumPy, still without variables.
+    The packer reads and writes all variables of its collect policy. The actor is that policy in
+    NumPy, still without variables. The reporter receives the names of what is left out.
     """
 
     def __init__(self, reporter: Reporter, config: ppo.Config = _CONFIG) -> None:

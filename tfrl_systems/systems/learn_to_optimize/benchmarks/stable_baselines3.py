@@ -16,13 +16,7 @@ from environments.learn_to_optimize.functions import Objective
 
 
 class GymnasiumEnvironment(gymnasium.Env):
-    """`LearnToOptimizeEnvironment` as a user of Gymnasium would write it, without any wrapper.
-
-    Args:
-      objective: the function to minimise.
-      episode_length: number of steps in an episode.
-      seed: seed of the start points.
-    """
+    """`LearnToOptimizeEnvironment` as a user of Gymnasium would write it, without any wrapper."""
 
     def __init__(self, objective: Objective, episode_length: int, seed: int) -> None:
         self._objective = objective
@@ -52,13 +46,7 @@ class GymnasiumEnvironment(gymnasium.Env):
 
 
 class VectorEnvironment(vec_env.VecEnv):
-    """The same environment for many episodes at once, which all begin and end together.
-
-    Args:
-      objective: the function to minimise.
-      episode_length: number of steps in an episode.
-      num_episodes: number of rows.
-    """
+    """The same environment for many episodes at once, which all begin and end together."""
 
     def __init__(self, objective: Objective, episode_length: int, num_episodes: int) -> None:
         self._objective = objective

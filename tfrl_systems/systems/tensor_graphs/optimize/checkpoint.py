@@ -15,13 +15,7 @@ _VERSION = 1
 
 
 class Checkpoint:
-    """A file of the path from a model to the best graph so far.
-
-    Args:
-      path: the file; None to keep nothing.
-      method: name of the search.
-      start: the state where the search begins.
-    """
+    """A file of the path from a model to the best graph so far; None keeps nothing."""
 
     def __init__(self, path: pathlib.Path | None, method: str, start: State) -> None:
         self._path, self._method, self._start = path, method, start

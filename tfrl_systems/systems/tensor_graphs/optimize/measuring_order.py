@@ -11,10 +11,8 @@ from environments.tensor_graphs.graph.graph import Graph
 def measuring_order(start: Any, cheaper: Sequence[Any]) -> list[tuple[Graph, int]]:
     """Return nodes, each with its graph, in the order in which they are worth measuring.
 
-    Args:
-      start: the state of the model, with costs by formula.
-      cheaper: states that are cheaper by formula, or to which a policy led; what differs in them
-        comes first.
+    `start` is the state of the model, with costs by formula. `cheaper` states are so by formula, or
+    a policy led to them; what differs in them comes first.
     """
     return [pair for state in cheaper for pair in _changed(start, state)] + _near(start)
 

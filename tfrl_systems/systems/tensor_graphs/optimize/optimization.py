@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import pathlib
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import onnx
@@ -16,7 +17,6 @@ from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.execution.choosing import Choice
 from environments.tensor_graphs.execution.inputs import NoInputsError
 from environments.tensor_graphs.execution.sizes import NONE_OPEN
-from environments.tensor_graphs.execution.trials import Trial
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.onnx_io import scopes
 from environments.tensor_graphs.rewriting.engine import Engine
@@ -24,19 +24,17 @@ from environments.tensor_graphs.selection.selection import Selection
 from tfrl_systems.reporting import Reporter
 from tfrl_systems.settings import make
 from tfrl_systems.systems.tensor_graphs.evaluating import bound_of
-from tfrl_systems.systems.tensor_graphs.optimize.checking import why_not
-from tfrl_systems.systems.tensor_graphs.optimize.measuring import Judge, limits_of
+from tfrl_systems.systems.tensor_graphs.optimize.judging import Judge, limits_of, why_not
 from tfrl_systems.systems.tensor_graphs.optimize.outcome import Outcome
 from tfrl_systems.systems.tensor_graphs.optimize.page import Report
 from tfrl_systems.systems.tensor_graphs.optimize.quantizing import quantize
-from tfrl_systems.systems.tensor_graphs.optimize.reading import read
 from tfrl_systems.systems.tensor_graphs.optimize.request import Optimization
 from tfrl_systems.systems.tensor_graphs.optimize.searching import (
     Proposals,
     nothing_to_search,
     search,
 )
-from tfrl_systems.systems.tensor_graphs.optimize.sizing import Task, make_task
+from tfrl_systems.systems.tensor_graphs.optimize.task import Task, make_task, read
 from tfrl_systems.systems.tensor_graphs.optimize.writing import write_outcome
 
 _BOUND_S = 60.0
@@ -62,7 +60,7 @@ def optimize(request: Optimization, reporter: Reporter) -> Outcome:
                 raise
             outcome = _untried(request, reading.original.graph, str(error))
         else:
-            outcome = _find_faster(task, reading.inputs, pathlib.Path(name), reporter)
+            outcome = _find_faster(task, pathlib.Path(name), reporter)
         return write_outcome(outcome, began_s)
 
 
@@ -72,13 +70,10 @@ def optimize_in_memory(
     fields: Mapping[str, Any],
     reporter: Reporter,
 ) -> Report:
-    """Optimise a model that is in memory, not in a file.
+    """Optimise a model that is in memory, with all of its weights, and does not change.
 
-    Args:
-      model: the model, with all of its weights; it does not change.
-      output: file to write the faster model to as well; None for none.
-      fields: further fields of `Optimization`.
-      reporter: receives the progress.
+    The faster model is written to `output` as well, if that is given. `fields` are further ones of
+    `Optimization`.
 
     Returns:
       What `tfrl optimize --json` prints, with the graph's name as "model", and "optimized": the
@@ -100,7 +95,7 @@ def optimize_in_memory(
         except UserError as error:
             raise type(error)(str(error).replace(str(source), "the model")) from None
         has_changed = outcome.has_gain or request.freeze
-        optimized = onnx.load(target) if has_changed else _copy(model)
+        optimized = onnx.load(target) if has_changed else copy.deepcopy(model)
     # The page names files that are there when it is read.
     named = pathlib.Path(f"{pathlib.PurePosixPath(model.graph.name).name or 'model'}.onnx")
     request = dataclasses.replace(request, model=named, output=output)
@@ -113,9 +108,7 @@ def optimize_in_memory(
     return report
 
 
-def _find_faster(
-    task: Task, own: Sequence[Trial], directory: pathlib.Path, reporter: Reporter
-) -> Outcome:
+def _find_faster(task: Task, directory: pathlib.Path, reporter: Reporter) -> Outcome:
     request = task.request
     account, quantized = None, None
     judge = Judge(task, directory, reporter)
@@ -128,7 +121,7 @@ def _find_faster(
     if not reason:
         selection, account = judge.leave_out(judge.select(proposals.states))
     if request.quantize:
-        quantized = quantize(task, own, selection, directory, reporter)
+        quantized = quantize(task, selection, directory, reporter)
     note = task.trials.note
     if note:
         note += "; --inputs FILE.npz compares on yours"
@@ -171,10 +164,5 @@ def _save(model: onnx.ModelProto, path: pathlib.Path) -> None:
         path.write_bytes(model.SerializeToString())
         return
     # This moves the weights out of the model that it is given.
-    onnx.save(_copy(model), path, save_as_external_data=True, location="weights.bin")
-
-
-def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
-    copied = onnx.ModelProto()
-    copied.CopyFrom(model)
-    return copied
+    copied = copy.deepcopy(model)
+    onnx.save(copied, path, save_as_external_data=True, location="weights.bin")

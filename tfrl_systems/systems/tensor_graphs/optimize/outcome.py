@@ -21,7 +21,7 @@ from tfrl_systems.reporting import format_table, percent
 from tfrl_systems.systems.tensor_graphs.optimize.quantizing import Quantized
 from tfrl_systems.systems.tensor_graphs.optimize.request import Optimization
 from tfrl_systems.systems.tensor_graphs.optimize.searching import Proposals
-from tfrl_systems.systems.tensor_graphs.optimize.sizing import options_of
+from tfrl_systems.systems.tensor_graphs.optimize.task import options_of
 from tfrl_systems.systems.tensor_graphs.problem import num_operators
 
 
@@ -30,16 +30,12 @@ class Outcome:
     """The outcome of optimising one model.
 
     Attributes:
-      request: what the user asked for.
       before: graph of the given model.
-      proposals: what the search proposed.
-      selection: the candidates, and which of them was chosen.
       choice: the sizes that it was optimised at.
       note: what is special about the inputs that it was compared on; "" if nothing is.
       account: what each rule saves, as it was measured; None if nothing was.
-      quantized: what came of quantising; None if that was not asked for.
-      bound: how cheap the graph can become at best; None if that was not asked for.
-      seconds: wall time of everything, in seconds.
+      quantized, bound: None if that was not asked for.
+      seconds: wall time of everything.
     """
 
     request: Optimization

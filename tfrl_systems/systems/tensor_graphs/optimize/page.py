@@ -35,11 +35,7 @@ td.number { text-align: right; }
 
 
 class Report(dict[str, Any]):
-    """What `tfrl optimize --json` prints; a notebook shows it as the page.
-
-    Args:
-      outcome: what was done, found and measured.
-    """
+    """What `tfrl optimize --json` prints; a notebook shows it as the page."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(outcome.to_json())

@@ -7,29 +7,26 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from environments.errors import UserError
 from environments.tensor_graphs.execution.measuring import Bench, Comparison
-from environments.tensor_graphs.execution.trials import Trial
 from environments.tensor_graphs.selection.quantization import (
     KINDS,
     Attempt,
-    Judgement,
     Quantizer,
     Samples,
     time_of,
 )
 from environments.tensor_graphs.selection.selection import Selection
 from tfrl_systems.reporting import Reporter
-from tfrl_systems.systems.tensor_graphs.optimize.sizing import Task
+from tfrl_systems.systems.tensor_graphs.optimize.searching import Tell
+from tfrl_systems.systems.tensor_graphs.optimize.task import Task
 
 _NUM_PROCESSES = 3
 # Share of the time of a final measurement that one elsewhere takes.
 _ELSEWHERE = 0.25
-
-Tell = Callable[[str], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,14 +37,12 @@ class Quantized:
       reason: why the written model is not quantised; "" if it is.
       plain: models of each kind with all their nodes quantised.
       chosen: the model that is written; None for none.
-      content: its file's content.
       compared: its time over the given model's; None if it was not measured.
     """
 
     reason: str
     plain: tuple[Attempt, ...] = ()
     chosen: Attempt | None = None
-    content: bytes = b""
     compared: Comparison | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -60,27 +55,16 @@ class Quantized:
 
 
 def quantize(
-    task: Task,
-    own: Sequence[Trial],
-    selection: Selection,
-    directory: pathlib.Path,
-    reporter: Reporter,
+    task: Task, selection: Selection, directory: pathlib.Path, reporter: Reporter
 ) -> Quantized:
-    """Quantise the model that was selected, or the given one.
-
-    Args:
-      task: the model and what is asked for.
-      own: the user's samples.
-      selection: what is written without quantising.
-      directory: where files are written.
-      reporter: receives the progress.
+    """Quantise the model that was selected, or the given one, by the user's samples.
 
     Raises:
       UserError: this onnxruntime cannot quantise.
     """
     request = task.request
     model = selection.chosen.path if selection.chosen else request.model
-    inputs = [trial.inputs for trial in own]
+    inputs = [trial.inputs for trial in task.reading.inputs]
     samples = Samples(inputs, [task.reference.program.run(arrays) for arrays in inputs])
     assert request.max_error is not None
     with reporter.status() as tell:
@@ -119,7 +103,7 @@ def _fastest(task: Task, right: Sequence[Attempt], model: pathlib.Path, tell: Te
             return Quantized(f"the best takes {compared.ratio} of the model's time")
     if slower := _slower_elsewhere(task, fastest, tell):
         return Quantized(slower)
-    return Quantized("", (), fastest, fastest.path.read_bytes(), compared)
+    return Quantized("", (), fastest, compared)
 
 
 def _slower_elsewhere(task: Task, attempt: Attempt, tell: Tell) -> str:
@@ -147,13 +131,12 @@ def _finally(task: Task, bench: Bench, attempt: Attempt) -> Comparison:
 
 
 def _attempt(attempt: Attempt) -> dict[str, Any]:
-    judgement: Judgement = attempt.judgement
     compared = attempt.over_float
     return {
         "kind": attempt.kind,
         "nodes": len(attempt.nodes),
-        "relative_error": judgement.error,
-        "agreement": judgement.agreement,
+        "relative_error": attempt.judgement.error,
+        "agreement": attempt.judgement.agreement,
         "over_float_ratio": compared and compared.ratio.value,
         "over_float_ratio_interval": compared and [compared.ratio.low, compared.ratio.high],
     }

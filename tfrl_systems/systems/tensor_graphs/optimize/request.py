@@ -7,7 +7,6 @@ import pathlib
 
 from environments.errors import UsageError
 from environments.machine import num_processors
-from environments.tensor_graphs.rules.language.rule import Rule
 from tfrl_systems.settings import option
 from tfrl_systems.systems.tensor_graphs.evaluating import Searching
 from tfrl_systems.systems.tensor_graphs.problem import Rewriting
@@ -135,12 +134,6 @@ class Optimization(Searching, Rewriting):
                 f"--threads: expected 1 with --objective onnxruntime-cuda, found {self.threads}; "
                 "leave one of them out"
             )
-
-    def load_rules(
-        self, strict: bool = False, contrib: bool = False
-    ) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
-        """Load the rules that this request uses; see `Rewriting.load_rules`."""
-        return super().load_rules(strict, contrib or self.contrib)
 
     @property
     def place(self) -> pathlib.Path:

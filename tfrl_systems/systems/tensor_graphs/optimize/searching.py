@@ -47,7 +47,7 @@ from environments.tensor_graphs.selection.candidates import worth_measuring
 from tfrl_systems.reporting import Reporter
 from tfrl_systems.systems.tensor_graphs.optimize.checkpoint import Checkpoint
 from tfrl_systems.systems.tensor_graphs.optimize.measuring_order import measuring_order
-from tfrl_systems.systems.tensor_graphs.optimize.sizing import Task
+from tfrl_systems.systems.tensor_graphs.optimize.task import Task
 from tfrl_systems.systems.tensor_graphs.problem import GraphProblem
 
 # A search measures the new operators that it meets for this share of its time. In the rest it
@@ -235,11 +235,11 @@ class _Stages:
 
         If what only removes computations gets farther even by formula, no measurement is spent.
         """
-        if self._task.walker is None or self._interrupted:
+        if self._task.reading.walker is None or self._interrupted:
             return
         self._tell("taking the steps of the policy that comes along")
         try:
-            result = by_formula.walk(self._task.walker, time.monotonic() + self._early_s)
+            result = by_formula.walk(self._task.reading.walker, time.monotonic() + self._early_s)
             reached = removal.best_cost_ms if removal is not None else math.inf
             if result.path and result.best.cost_ms <= reached:
                 self._walked = result
@@ -309,7 +309,7 @@ class _Stages:
         result = problem.search(
             self._request.method,
             Budget(left_s, self._request.budget.expansions, _PATIENCE * left_s),
-            self._task.policy,
+            self._task.reading.policy,
             self._request.rollouts,
             on_progress=on_progress,
             earlier=earlier,

@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import pathlib
 import re
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 
@@ -17,7 +16,7 @@ from environments.tensor_graphs.execution.isolation import remote
 from environments.tensor_graphs.search import INTERRUPTED
 from tfrl_systems.systems.tensor_graphs.optimize.outcome import Outcome
 from tfrl_systems.systems.tensor_graphs.optimize.page import make_page
-from tfrl_systems.systems.tensor_graphs.optimize.reading import data_of
+from tfrl_systems.systems.tensor_graphs.optimize.task import data_of
 
 Shapes = Mapping[str, Sequence[int]]
 """Shapes of a model's inputs, by name."""
@@ -35,11 +34,8 @@ def write_outcome(outcome: Outcome, began_s: float) -> Outcome:
     request = outcome.request
     shapes = dict(outcome.choice.points[0].shapes) if request.freeze else None
     chosen = outcome.selection.chosen
-    if outcome.quantized is not None and outcome.quantized.content:
-        with tempfile.TemporaryDirectory(prefix="tfrl-") as name:
-            source = pathlib.Path(name) / "quantised.onnx"
-            source.write_bytes(outcome.quantized.content)
-            write(source, request.place, request.model, shapes)
+    if outcome.quantized is not None and outcome.quantized.chosen is not None:
+        write(outcome.quantized.chosen.path, request.place, request.model, shapes)
     elif chosen is not None:
         write(chosen.path, request.place, request.model)
     else:
@@ -61,12 +57,8 @@ def write(
 ) -> None:
     """Copy a model's file and the one with its data, if it has one: both, or nothing.
 
-    Args:
-      source: the model to copy.
-      output: path of the file; one that is there is replaced, with the data that belong to it
-        alone.
-      original: the model that was given.
-      shapes: the shapes of the copy's inputs by name; None to leave them as they are.
+    A file that is there is replaced, with the data that belong to it alone. `original` is the model
+    that was given, `shapes` those of the copy's inputs; None leaves them as they are.
 
     Raises:
       UserError: a file cannot be written, or onnxruntime does not load what was written, although

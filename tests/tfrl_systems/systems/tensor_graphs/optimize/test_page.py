@@ -5,8 +5,6 @@ from __future__ import annotations
 import html
 import re
 
-import pytest
-
 from tests.environments.tensor_graphs.execution.models import chain
 from tests.environments.tensor_graphs.small_models import write
 from tfrl_systems import experiments
@@ -40,11 +38,8 @@ def test_without_a_gain_there_is_one_graph_which_is_folded(tmp_path, optimized):
     assert text.count("<svg") == 1 and "<details><summary>The graph" in text
 
 
-@pytest.mark.parametrize("is_file", [False, True])
-def test_a_notebook_shows_the_page(tmp_path, is_file):
-    model = chain("Tanh", "Relu", "Relu")
-    if is_file:
-        model = write(tmp_path / "m.onnx", model)
+def test_a_notebook_shows_the_page(tmp_path):
+    model = write(tmp_path / "m.onnx", chain("Tanh", "Relu", "Relu"))
     silent = {"reporter": experiments.Reporter(), "objective": "analytic", "expansions": 20}
     report = experiments.optimize(model, measure=False, **silent)
     shown = report._repr_html_()

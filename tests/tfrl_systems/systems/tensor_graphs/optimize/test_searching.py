@@ -23,14 +23,13 @@ from environments.tensor_graphs.rules import files as rule_files
 from environments.tensor_graphs.search import EXHAUSTED, Result, Visited, replay
 from environments.tensor_graphs.search.results import step_of
 from tests.environments.tensor_graphs.costs.graphs import graph_cost
-from tests.environments.tensor_graphs.execution.models import chain
 from tests.environments.tensor_graphs.search.fakes import ops_of
-from tests.environments.tensor_graphs.small_models import adapter, convolutions, relu
+from tests.environments.tensor_graphs.small_models import adapter, relu
 from tfrl_systems.reporting import Reporter
 from tfrl_systems.systems.tensor_graphs.optimize import searching
 from tfrl_systems.systems.tensor_graphs.optimize.request import Optimization
 from tfrl_systems.systems.tensor_graphs.optimize.searching import search
-from tfrl_systems.systems.tensor_graphs.optimize.sizing import Task
+from tfrl_systems.systems.tensor_graphs.optimize.task import Reading, Task
 from tfrl_systems.systems.tensor_graphs.original import Original
 from tfrl_systems.systems.tensor_graphs.problem import GraphProblem, Rewriting
 
@@ -74,7 +73,8 @@ def run(problem, seconds=60.0, began_s=None, early=None, walker=None, ratio=2.0,
     request = Optimization(model=model, output=model, seconds=seconds, expansions=200, **fields)
     began_s = time.monotonic() if began_s is None else began_s
     # Neither is anything run nor written.
-    task = Task(request, problem, None, None, (), None, began_s, walker)
+    reading = Reading(None, (), None, walker)
+    task = Task(request, reading, problem, None, None, (), began_s)
     reporter, early = Lines(), [] if early is None else early
     proposals = search(task, reporter, lambda state: early.append(state) or ratio)
     return proposals, list(dict.fromkeys(line.split(":")[0] for line in reporter.lines))
@@ -83,6 +83,14 @@ def run(problem, seconds=60.0, began_s=None, early=None, walker=None, ratio=2.0,
 def test_the_stages_come_in_order():
     problem = problem_of(adapter())
     proposals, lines = run(problem)
+    unmeasured = [
+        "looking for places where rules apply",
+        "measuring operators",
+        "searching",
+    ]
+    assert run(problem_of(adapter()), measure=False)[1] == unmeasured
+    # Other methods search from the model itself.
+    assert "removing computations" not in run(problem_of(adapter()), method="greedy")[1]
     assert lines == [
         "looking for places where rules apply",
         "removing computations",
@@ -98,11 +106,6 @@ def test_the_stages_come_in_order():
     # Whatever search a candidate comes from, its costs are those of the main one.
     for state in proposals.states:
         assert state.trail[0].cost_ms == proposals.result.start_cost_ms
-
-
-def test_other_methods_search_from_the_model_itself():
-    _, lines = run(problem_of(adapter()), method="greedy")
-    assert "searching by formula" in lines and "removing computations" not in lines
 
 
 def test_nothing_is_measured_where_no_rule_applies():
@@ -124,15 +127,6 @@ def test_what_is_best_without_contrib_is_proposed_beside_what_is_best_with_it():
     assert {"Relu", "Sigmoid", "Mul"} in kinds and {"Relu", "QuickGelu"} in kinds
 
 
-def test_without_measuring_candidates_there_is_one_search():
-    _, lines = run(problem_of(adapter()), measure=False)
-    assert lines == [
-        "looking for places where rules apply",
-        "measuring operators",
-        "searching",
-    ]
-
-
 def test_when_time_is_over_one_operator_is_measured_and_the_others_are_estimated_like_it():
     """All take 10 times as long here as where the formula comes from, by which no rule pays."""
     problem = problem_of(
@@ -148,14 +142,6 @@ def test_when_time_is_over_one_operator_is_measured_and_the_others_are_estimated
     assert proposals.result.start_cost_ms == pytest.approx(10 * formula_ms)
 
 
-def test_what_the_search_by_formula_found_is_looked_at_early_however_late_it_is():
-    early = []
-    proposals, _ = run(problem_of(adapter()), began_s=time.monotonic() - 100, early=early)
-    assert early[0].cost_ms < early[0].trail[0].cost_ms
-    (state,) = proposals.states
-    assert state.state.graph == early[0].state.graph
-
-
 def test_where_no_time_is_left_for_operators_what_the_formula_found_is_all_that_is_proposed():
     """Costs of operators that were not measured would only repeat the formula."""
     early = []
@@ -164,6 +150,9 @@ def test_where_no_time_is_left_for_operators_what_the_formula_found_is_all_that_
     assert proposals.num_measured == 0 and proposals.num_estimated > 0
     assert proposals.result.path == early[0].path
     assert proposals.result.expansions > 0
+    (state,) = proposals.states
+    assert state.state.graph == early[0].state.graph
+    assert early[0].cost_ms < early[0].trail[0].cost_ms
 
 
 def greedily(start):
@@ -233,26 +222,6 @@ def test_where_that_pays_on_a_busy_machine_and_time_is_over_no_search_follows(
     assert [state.state.graph for state in proposals.states][-1:] == [walked[0].state.graph]
 
 
-@pytest.mark.parametrize(("slowdown", "seconds"), [(1, 1.5), (1.5, 2.25), (40, 3.0)])
-def test_on_a_busy_machine_the_search_by_formula_has_as_much_of_the_processor(
-    slowdown, seconds, monkeypatch
-):
-    """A share of five seconds, however late it is; no more than three seconds of wall time."""
-    budgets_s = []
-
-    class Recorded(GraphProblem):
-        def search(self, method, budget, *arguments, **others):
-            budgets_s.append(budget.seconds)
-            return super().search(method, budget, *arguments, **others)
-
-    monkeypatch.setattr(searching, "time", clock_of(slowdown))
-    problem = problem_of(adapter())
-    fields = {field.name: getattr(problem, field.name) for field in dataclasses.fields(problem)}
-    run(Recorded(**fields), seconds=5.0, began_s=-100.0)
-    removal_s, formula_s, *_ = budgets_s
-    assert (removal_s, formula_s) == (3.0, seconds)
-
-
 def test_where_that_does_not_pay_what_needs_no_search_is_looked_at():
     """The stand-in says that what the search found is slower; Relu of Relu needs no search."""
     early = []
@@ -269,14 +238,6 @@ def test_where_that_does_not_pay_what_needs_no_search_is_looked_at():
     assert all(state.state.graph in graphs for state in early)
 
 
-def test_what_needs_no_search_is_proposed_when_time_is_over_too():
-    """A machine so busy that starting the program took longer than all of --seconds."""
-    problem = problem_of(chain("Relu", "Relu", "Tanh"))
-    proposals, _ = run(problem, seconds=1.0, began_s=time.monotonic() - 5)
-    (state,) = proposals.states
-    assert ops_of(state.state.graph) == ["Relu", "Tanh"]
-
-
 def test_what_is_not_measured_is_estimated_like_what_is():
     """All measured operators take 10 times what the formula says, so the others do as well."""
     graph = onnx_io.read(models.make("bert-tiny"))
@@ -290,24 +251,11 @@ def test_what_is_not_measured_is_estimated_like_what_is():
     assert graph_cost(some, graph) == pytest.approx(expected_ms)
     assert some.num_estimated > 0
     assert some.num_measured + some.num_estimated == whole.num_measured
-
-
-def test_estimates_are_not_kept_for_later_runs():
-    table, graph = CostTable(), problem_of(convolutions()).graph
-    hasty = Counted(backend(), table)
-    hasty.deadline_s = -math.inf
-    graph_cost(hasty, graph)
-    assert len(table) == 0 and hasty.num_measured == 0
-    graph_cost(Counted(backend(), table), graph)
-    assert len(table) > 0
-
-
-def test_what_is_known_is_used_after_the_deadline():
-    table, graph = CostTable(), problem_of(convolutions()).graph
-    known_ms = graph_cost(Counted(backend(), table), graph)
-    later = Counted(backend(), table)
+    # What was measured is kept for later runs, and estimates are not.
+    later = Counted(backend(), some.table)
     later.deadline_s = -math.inf
-    assert graph_cost(later, graph) == known_ms and later.num_estimated == 0
+    assert graph_cost(later, graph) == pytest.approx(expected_ms)
+    assert (later.num_measured, later.num_estimated) == (0, some.num_estimated)
 
 
 def test_ctrl_c_while_operators_are_measured_goes_on_with_what_there_is():

@@ -1,10 +1,12 @@
-"""The benchmarks of tensor_graphs: what a step costs, and what learning costs."""
+"""The benchmarks of tensor_graphs: what a step costs, and what learning and dreaming cost."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import random
 import statistics
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,22 +22,27 @@ from environments.tensor_graphs.rewriting.match_index import MatchIndex, Starts
 from environments.tensor_graphs.rewriting.matching import CompiledRule, Match, compile_rules
 from environments.tensor_graphs.settings import Settings
 from tfrl_systems.cpu_time import timed_ms
+from tfrl_systems.drivers.jobs import Chunk
+from tfrl_systems.episodes import Experience
+from tfrl_systems.policies import variables
+from tfrl_systems.policies.numpy_actor import NumpyActor
 from tfrl_systems.reporting import Reporter
-from tfrl_systems.systems.tensor_graphs.benchmarks.learning import (
-    DREAM_STEPS,
-    NUM_DREAMS,
-    measure_dreaming,
-    measure_learning,
-)
+from tfrl_systems.systems.tensor_graphs import learning
 from tfrl_systems.systems.tensor_graphs.problem import (
     Benchmarks,
     GraphProblem,
+    Problem,
     find_model,
     num_operators,
 )
+from tfrl_systems.training import online
 from tfrl_systems.training.system import System
 
 _WALK = 20
+_NUM_GRAPHS = 32
+NUM_DREAMS, DREAM_STEPS = 256, 20
+# Updates that are timed; the first, which traces its function, is not.
+_NUM_UPDATES = 3
 
 
 def measure(system: System, request: Benchmarks, reporter: Reporter) -> dict[str, Any]:
@@ -51,7 +58,7 @@ def measure(system: System, request: Benchmarks, reporter: Reporter) -> dict[str
     benchmarks.append(
         {
             "name": "dream_steps_per_second",
-            "value": measure_dreaming(system, request, first, request.seed),
+            "value": measure_dreaming(system, request, first),
             "unit": "steps/s",
             "of": f"{NUM_DREAMS} dreams of {first} side by side, {DREAM_STEPS} steps each",
         }
@@ -146,13 +153,75 @@ def _memory_mib() -> float:
 
 def _learning(system: System, problem: GraphProblem, request: Benchmarks) -> list[dict[str, Any]]:
     name = problem.name
-    policy_ms, again_ms, updates_ms = measure_learning(system, request, name, request.seed)
+    policy_ms, again_ms, updates_ms = measure_learning(system, request, name)
     graphs = f"{len(policy_ms)} graphs"
     return [
         _in_ms(f"policy_ms_{name}", policy_ms, f"one of {graphs}, in NumPy"),
         _in_ms(f"policy_again_ms_{name}", again_ms, f"one of the same {graphs}, when all are met"),
         _in_ms(f"train_step_ms_{name}", updates_ms, f"PPO's update from {graphs}"),
     ]
+
+
+def measure_learning(
+    system: System, request: Benchmarks, model: str
+) -> tuple[list[float], list[float], list[float]]:
+    """Time the decisions of an untrained policy on a model, and PPO's updates from its graphs.
+
+    Returns:
+      CPU time in ms: of the policy's decision on each graph of one episode, of its decision on each
+      when it has met all of them, and of each update from all of them.
+    """
+    agent, actor, experience = _collected(system, "ppo", request, model)
+    seen = [
+        {name: array[:, step] for name, array in experience.trajectory.observation.items()}
+        for step in range(experience.num_steps)
+    ]
+    # The same actor has played the episode, and a local one remembers its graphs.
+    actor.network.begin()
+    policy_ms, again_ms = (
+        [timed_ms(functools.partial(actor.network.parameters, graph))[0] for graph in seen]
+        for _ in range(2)
+    )
+    update = functools.partial(agent.train, experience.with_usual_length().trajectory)
+    update()
+    return policy_ms, again_ms, [timed_ms(update)[0] for _ in range(_NUM_UPDATES)]
+
+
+def measure_dreaming(system: System, request: Benchmarks, model: str) -> float:
+    """Return a world model's steps in a second of wall time, the best of three.
+
+    `NUM_DREAMS` dreams of a model go side by side, and an untrained controller acts in them.
+    """
+    agent, _, experience = _collected(system, "world_model", request, model)
+    agent.replay.add(experience.trajectory)
+    starts, generator = agent.sleeper.starts(agent.replay), np.random.default_rng(request.seed)
+    dream = functools.partial(agent.sleeper.dream, starts, NUM_DREAMS, DREAM_STEPS, generator)
+    dream()  # traces its function
+    spent_s = []
+    for _ in range(_NUM_UPDATES):
+        began_s = time.perf_counter()
+        dream()
+        spent_s.append(time.perf_counter() - began_s)
+    return NUM_DREAMS * DREAM_STEPS / min(spent_s)
+
+
+def _collected(
+    system: System, name: str, request: Benchmarks, model: str
+) -> tuple[Any, NumpyActor, Experience]:
+    """Return an untrained agent, its actor, and an episode of at most `_NUM_GRAPHS` steps."""
+    # A request for benchmarks has fields of its own, which no plan takes.
+    fields = {field.name: getattr(request, field.name) for field in dataclasses.fields(Problem)}
+    settings = {"max_steps": _NUM_GRAPHS, "episodes_per_chunk": 1}
+    run = system.plan(name, request.seed, settings, {**fields, "models": (model,)})
+    run = learning.with_room(run)
+    task = learning.online_task(run)
+    agent = online.make_agent(run, task)
+    actor = NumpyActor.from_policy(agent.collect_policy)
+    runner = task.make_runner(actor)()
+    data = variables.to_bytes(agent.collect_policy.variables(), 0)
+    runner.load(data)
+    actor.load(data)
+    return agent, actor, runner.run(Chunk(0, 0))
 
 
 def _median(taken_ms: Sequence[float]) -> float:

@@ -1,16 +1,20 @@
-"""Models that leave sizes open: fast at the sizes that are named, and slower at none of them."""
+"""What cannot be read or written is one line; models are fast at the sizes that are named.
+
+They are slower at none of them.
+"""
 
 from __future__ import annotations
+
+import json
+import os
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from environments.tensor_graphs.execution import measuring
-from environments.tensor_graphs.selection import leaving_out, selection
-from tests.environments.tensor_graphs.selection.fakes import compared
-from tests.environments.tensor_graphs.small_models import adapter, model_of, relu
+from environments.tensor_graphs.execution.isolation import remote
+from tests.environments.tensor_graphs.small_models import adapter, model_of, relu, write
 from tests.tfrl_systems.systems.tensor_graphs.optimize.running import outputs
 from tfrl_systems import experiments
 
@@ -68,67 +72,20 @@ def test_what_helps_at_one_row_hurts_at_many(optimized):
     assert not ran.json["gain"] and out.read_bytes() == path.read_bytes()
 
 
-class BottleneckBench:
-    """Stands in for `Bench`, with what it measured for `bottlenecks` on a machine without load."""
-
-    def __init__(self, first, inputs, backend, program=None):
-        self.num_rows = len(inputs["x"])
-
-    def at(self, inputs):
-        return BottleneckBench(None, inputs, None)
-
-    def compare(self, path, *, other_backend=None, **_):
-        if other_backend is not None:
-            return compared(1.0, 0.99, 1.01)
-        return compared(0.86, 0.83, 0.87) if self.num_rows == 1 else compared(1.9, 1.87, 1.93)
-
-
-def test_a_model_that_is_slower_at_one_of_the_sizes_is_not_written(optimized, monkeypatch):
-    for module in (selection, leaving_out):
-        monkeypatch.setattr(module, "Bench", BottleneckBench)
-    ran, *_ = optimized(bottlenecks(), *QUICK, "--dimension", f"{OPEN}=1")
-    assert ran.json["gain"] is True
-    ran, path, out = optimized(bottlenecks(), *QUICK, "--dimension", f"{OPEN}=1,4096")
-    assert ran.status == 0, ran.err
-    assert ran.json["sizes"] == [{OPEN: size} for size in (1, 4096)]
-    assert ran.json["gain"] is False and ran.json["measured"] == []
-    assert f"at {OPEN}=4096" in ran.json["reason"]
-    assert out.read_bytes() == path.read_bytes()
-
-
-def test_all_is_measured_at_the_sizes_that_are_reported(optimized, monkeypatch):
-    """Costs once were those of the given sizes, and measurements those of size 1."""
-    shapes = []
-
-    class Bench(measuring.Bench):
-        def __init__(self, original, inputs, *rest):
-            super().__init__(original, inputs, *rest)
-            self.shape = inputs["x"].shape
-
-        def at(self, inputs):
-            bench = super().at(inputs)
-            bench.shape = inputs["x"].shape
-            return bench
-
-        def compare(self, *models, **how):
-            shapes.append(self.shape)
-            return super().compare(*models, **how)
-
-    monkeypatch.setattr(selection, "Bench", Bench)
+def test_all_is_measured_at_the_sizes_that_are_reported(optimized):
     ran, _, out = optimized(
         adapter(batch=OPEN),
         *QUICK,
         *("--dimension", "x[0]=64,32", "--measure-seconds", "0.5"),
     )
     assert ran.json["gain"], ran.json["reason"]
-    assert {(64, 192), (32, 192)} == set(shapes)
-    assert [row["sizes"] for row in ran.json["measured"]] == ran.json["sizes"]
     assert ran.json["sizes"] == [{OPEN: size} for size in (64, 32)]
+    assert [row["sizes"] for row in ran.json["measured"]] == ran.json["sizes"]
     for row in ran.json["measured"]:
         assert row["interval"][0] <= row["ratio"] <= row["interval"][1]
         assert row["ratio"] <= max(row["same_interval"][1], 2 - row["same_interval"][0])
     assert ran.json["measured"][0]["ratio"] == ran.json["measured_ratio"]
-    assert onnx.load(out).graph.input[0].type.tensor_type.shape.dim[0].dim_param == (OPEN)
+    assert onnx.load(out).graph.input[0].type.tensor_type.shape.dim[0].dim_param == OPEN
 
 
 def test_sizes_are_found_by_trying_and_said(optimized):
@@ -143,24 +100,6 @@ def test_sizes_are_found_by_trying_and_said(optimized):
     assert "--dimension batch=1 --dimension '?=128'" in ran.err
     ran, *_ = optimized(mirrored(), *UNMEASURED, "--dimension", "?=2")
     assert ran.status == 1 and "?=2" in ran.err and len(ran.err.splitlines()) == 1
-
-
-def test_a_negative_size_is_an_open_one(optimized):
-    model = adapter(batch=-1)
-    ran, *_ = optimized(model, *UNMEASURED)
-    assert ran.json["gain"] and ran.json["sizes"] == [{"x[0]": 1}, {"x[0]": 2}]
-    ran, *_ = optimized(model, *UNMEASURED, "--dimension", "x[0]=3")
-    assert ran.json["gain"] and ran.json["sizes"] == [{"x[0]": 3}]
-
-
-def test_sizes_of_the_users_inputs(optimized, tmp_path):
-    for rows in (5, 7):
-        x = np.random.default_rng(rows).normal(size=(rows, 192)).astype(np.float32)
-        np.savez(tmp_path / f"{rows}.npz", x=x)
-    files = [word for rows in (5, 7) for word in ("--inputs", tmp_path / f"{rows}.npz")]
-    ran, *_ = optimized(adapter(batch="n"), *UNMEASURED, *files)
-    assert ran.json["gain"] and ran.json["sizes"] == [{"n": 5}, {"n": 7}]
-    assert ran.err == ""
 
 
 def test_sizes_and_inputs_fit_the_model(optimized, tmp_path):
@@ -196,20 +135,6 @@ def test_what_cannot_be_run_is_copied_with_a_reason(optimized):
 def test_wrong_usage(text, optimized):
     ran, *_ = optimized(relu(), *QUICK, "--dimension", text)
     assert ran.status == 2 and "expected NAME=SIZE[,SIZE...]" in ran.err
-
-
-def test_a_number_that_chooses_a_branch_is_one_that_the_file_knows(optimized):
-    """The other branch runs at no size of the input."""
-    text = """g (float[n,m] x, int64 rate) => (float[n,1] y)
-        <int64 k = {16000}, float[3,1] w = {1, 2, 3}, float[2,1] v = {1, 2}> { c = Equal(rate, k)
-        y = If (c) < then_branch = t () => (float[n,1] a)
-            { p = MatMul(x, w) q = Relu(p) a = Relu(q) },
-        else_branch = e () => (float[n,1] b) { b = MatMul(x, v) } > }"""
-    ran, _, out = optimized(text, *QUICK, "--measure-seconds", "0.05")
-    assert ran.status == 0, ran.err
-    assert ran.json["sizes"][0]["m"] == 3
-    x = np.ones((1, 3), np.float32)
-    assert outputs(out, x=x, rate=np.array(16000))[0].tolist() == [[6]]
 
 
 def flattened() -> onnx.ModelProto:
@@ -249,13 +174,6 @@ def test_frozen_sizes_are_fixed_ones(optimized):
         run(out, 5)
 
 
-def test_without_freezing_other_sizes_stay_possible(optimized):
-    ran, path, out = optimized(flattened(), *UNMEASURED, "--dimension", "batch=3")
-    assert ran.json["gain"]
-    assert onnx.load(out).graph.input[0].type.tensor_type.shape.dim[0].dim_param == "batch"
-    np.testing.assert_allclose(run(out, 5), run(path, 5), atol=1e-5)
-
-
 def test_a_frozen_copy_has_fixed_sizes_too(optimized):
     model = relu()
     for info in (*model.graph.input, *model.graph.output):
@@ -282,3 +200,85 @@ def test_freezing_takes_one_size_for_each(optimized, tmp_path):
     ran, *_ = optimized(flattened(), *UNMEASURED, "--freeze", *words)
     assert ran.status == 2
     assert "inputs of the same sizes, found batch=1 and batch=2" in ran.err
+
+
+@pytest.mark.parametrize(
+    "options, expected",
+    [
+        (("--method", "greedy", "--policy", "."), "expected --method regions or policy with it"),
+        (("--method", "policy"), "expected --policy DIR with it, found none"),
+    ],
+)
+def test_which_methods_take_a_policy(tmp_path, tfrl, options, expected):
+    model = write(tmp_path / "m.onnx", adapter())
+    ran = tfrl("optimize", model, "-o", tmp_path / "fast.onnx", *options)
+    assert ran.status == 2 and expected in ran.err and len(ran.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("kind", ["no model", "missing", "missing weights"])
+def test_bad_models_are_one_line_and_nothing_is_written(kind, tmp_path, tfrl):
+    """Which files are no models, the tests of `onnx_io` try."""
+    path = tmp_path / "m.onnx"
+    if kind == "no model":
+        path.write_text("this is no model")
+    elif kind == "missing weights":
+        onnx.save(adapter(), path, save_as_external_data=True, location="w", size_threshold=0)
+        (tmp_path / "w").unlink()
+    before = sorted(tmp_path.iterdir())
+    ran = tfrl("optimize", path, "-o", tmp_path / "fast.onnx", *QUICK)
+    assert ran.status == 1 and ran.out == ""
+    assert len(ran.err.splitlines()) == 1 and ran.err.startswith("tfrl: ")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+LIE = {"name": "lie", "source": ["(Relu ?x)"], "target": ["?x"], "conditions": []}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [1, 2],
+        {"rules": [{**LIE, "restrictions": [], "verified_by": "identity testing"}]},
+    ],
+    ids=["no rules", "a lie"],
+)
+def test_rule_files_that_lie(content, tmp_path, tfrl):
+    rules = tmp_path / "rules.json"
+    rules.write_text(json.dumps(content))
+    model = write(tmp_path / "m.onnx", relu())
+    ran = tfrl("optimize", model, "-o", tmp_path / "fast.onnx", "--rules", rules, *QUICK)
+    assert ran.status == 1 and len(ran.err.splitlines()) == 1
+    assert not (tmp_path / "fast.onnx").exists()
+
+
+def test_places_that_cannot_be_written(tmp_path, tfrl):
+    model = write(tmp_path / "m.onnx", relu())
+    ran = tfrl("optimize", model, "-o", tmp_path / "none" / "fast.onnx", *QUICK)
+    assert ran.status == 1 and "expected a directory" in ran.err
+    before = model.read_bytes()
+    for words in (("-o", model), ("-o", tmp_path / "fast.onnx", "--report", model)):
+        ran = tfrl("optimize", model, *words, *QUICK)
+        assert ran.status == 1 and "expected another file" in ran.err
+    os.mkfifo(tmp_path / "pipe")
+    ran = tfrl("optimize", model, "-o", tmp_path / "pipe", *QUICK)
+    assert ran.status == 1 and "expected a file to write, found something else" in ran.err
+    assert model.read_bytes() == before and len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_crash_of_onnxruntime_is_one_line(tfrl, tmp_path, monkeypatch):
+    monkeypatch.setattr(remote, "isolated", lambda *names: remote.Isolated(remote.backend(*names)))
+    text = """g (float[2,7] x) => (float[2,2] e, float[2,4] y) <int64[3] s = {2, 1, 4}>
+        { e, m, f = Split <axis = -1> (x, s) y = Relu(f) }"""
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 18]> {text}')
+    model.graph.node[0].output[1] = ""
+    onnx.save(model, tmp_path / "m.onnx")
+    ran = tfrl("optimize", tmp_path / "m.onnx", "-o", tmp_path / "out.onnx")
+    assert ran.status == 1 and not (tmp_path / "out.onnx").exists()
+    (line,) = ran.err.splitlines()
+    assert "onnxruntime was ended by SIG" in line and "m.onnx" in line
+
+
+def test_an_objective_that_is_not_there_is_wrong_usage(optimized):
+    ran, _, out = optimized(relu(), "--objective", "nope")
+    assert ran.status == 2 and "found 'nope'" in ran.err and len(ran.err.splitlines()) == 1
+    assert not out.exists()

@@ -1,1 +1,0 @@
-"""What `tfrl bench tensor_graphs` measures."""

@@ -9,7 +9,7 @@ import pytest
 
 from tests.requirements import needs_root
 from tools.studies.bad_inputs import campaign
-from tools.studies.bad_inputs.table import ROWS, Case, cases, parsed
+from tools.studies.bad_inputs.table import ROWS, Case, cases
 
 
 def in_a_fork(function, *arguments):
@@ -30,12 +30,6 @@ def test_each_verb_has_a_hundred_kinds():
         kinds = [case.what for case in cases(verb, 0)]
         assert len(kinds) >= 100, verb
         assert len(set(kinds)) == len(kinds), verb
-
-
-def test_a_command_may_begin_with_variables():
-    assert parsed("PATH= A_B=c=d tfrl {} -x={}", "a b") == (
-        {"PATH": "", "A_B": "c=d"}, ("tfrl", "a b", "-x=a b"),
-    )  # fmt: skip
 
 
 @pytest.mark.slow

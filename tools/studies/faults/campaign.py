@@ -19,7 +19,7 @@ import numpy as np
 from tfrl_systems.drivers.processes import adopt_orphans
 from tfrl_systems.settings import option
 from tools.studies import study
-from tools.studies.faults import processes, striking
+from tools.studies.faults import striking
 from tools.studies.faults.runs import Attempt, Quiet, Record, Run, files_of
 from tools.studies.faults.scenarios import SCENARIOS, WITH_RAY, Place, Scenario
 from tools.studies.study import Study, Table, total
@@ -81,7 +81,7 @@ def run_trial(
             if not record.failures:
                 _compare(run, quiet)
         finally:
-            processes.end(run.mark)
+            striking.end(run.mark)
         if not record.is_good:
             copy = pathlib.Path(f"{place.root}-kept")
             shutil.copytree(place.root, copy, symlinks=True, dirs_exist_ok=True)

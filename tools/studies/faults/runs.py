@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from tools.studies.faults import processes, striking
+from tools.studies.faults import striking
 from tools.studies.faults.scenarios import Place, Scenario
 
 # How long what a command started may live on after it.
@@ -105,7 +105,7 @@ class Run:
         self.record.starts += 1
         checkout = str(pathlib.Path(__file__).parents[3])
         environment = {
-            **{**os.environ, processes.MARK: self.mark, "TMPDIR": str(self._link)},
+            **{**os.environ, striking.MARK: self.mark, "TMPDIR": str(self._link)},
             **{"PYTHONPATH": checkout, "HOME": f"{self.place.root}/h", "OMP_NUM_THREADS": "1"},
             "XDG_CACHE_HOME": f"{self.place.root}/c",
         }
@@ -122,10 +122,10 @@ class Run:
 
     def clean_up(self) -> str:
         """Note what the ended command left behind, remove it, and return what it has said."""
-        left, gone_s = processes.wait_until_gone(self.mark, GRACE_S)
+        left, gone_s = striking.wait_until_gone(self.mark, GRACE_S)
         self.record.gone_s = max(self.record.gone_s, gone_s)
         self.record.left += [f"process: {marked.command[:120]}" for marked in left]
-        processes.end(self.mark)
+        striking.end(self.mark)
         self._link.unlink(missing_ok=True)
         for path in (self.place.root / "t").iterdir():
             kind = next(name for name in _KINDS if getattr(path, name)())
@@ -204,7 +204,7 @@ class Attempt:
         if number == signal.SIGKILL and head.wait() != -signal.SIGKILL:
             return  # It had just ended by itself.
         if self._fault in _DAMAGES:
-            processes.wait_until_gone(self._run.mark, GRACE_S)
+            striking.wait_until_gone(self._run.mark, GRACE_S)
             if not striking.damage(self._fault, self._run.place.root, self._random):
                 return
             self._run.was_damaged = True
@@ -212,7 +212,7 @@ class Attempt:
 
     def _strike(self, targets: Mapping[str, tuple[str, ...]]) -> bool:
         """Strike one of the processes that the command started; return whether there was one."""
-        target = processes.pick(self._run.mark, targets, self._random)
+        target = striking.pick(self._run.mark, targets, self._random)
         if target is not None:
             kind = str(self._random.choice(targets[target.role]))
             self._begin(f"{kind} ({target.role})", kind, target.process)
@@ -240,7 +240,7 @@ class Attempt:
         for name, _, process in self._open:
             # Stops and pulses have hit at once; the end of others may not have come.
             is_certain = not name.startswith(("out_of_memory", "hang_worker"))
-            self._struck[name] += is_certain or processes.has_ended(process)
+            self._struck[name] += is_certain or striking.has_ended(process)
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.resume()
         if self._is_full:

@@ -53,7 +53,7 @@ class Scenario:
       begin: puts what the command changes into the place of a run.
       command: the command's words after the program; {inputs} and {work} stand for a place's.
       end: what the finished command left, as digests by name.
-      targets: roles of processes (`processes.py`) -> kinds of faults that strike them.
+      targets: roles of processes (`striking.py`) -> kinds of faults that strike them.
       head_faults: kinds of faults that strike the command itself, or what it wrote.
       gaps: mean time from one fault of a worker to the next, as a share of the quiet run's.
       resume: what is added to the command when it goes on.

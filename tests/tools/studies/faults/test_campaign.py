@@ -14,7 +14,7 @@ import pytest
 
 from environments import files
 from tools.studies import writing
-from tools.studies.faults import processes
+from tools.studies.faults import striking
 from tools.studies.faults.campaign import FAULTS, Faults, run_quietly, run_trial
 from tools.studies.faults.runs import Record, Run
 from tools.studies.faults.scenarios import Place, Scenario
@@ -79,7 +79,7 @@ def test_what_is_left_or_differs_is_reported(careless, place):
     wrong = record.failures + record.left
     assert [SAYS[careless] in text for text in wrong[:1]] == ([True] if careless else [])
     assert record.is_good is not bool(careless)
-    assert not processes.find(str(mark.root))
+    assert not striking.find(str(mark.root))
 
 
 def test_a_killed_command_is_started_again_and_counted(place):
@@ -135,7 +135,7 @@ def test_a_process_that_wrote_over_its_environment_is_found_by_its_files(place):
                 # The kernel shows the new name a moment after it has begun the program.
                 while name not in pathlib.Path(f"/proc/{command.pid}/cmdline").read_text():
                     time.sleep(0.01)
-                marked = processes.find(str(where.root))
+                marked = striking.find(str(where.root))
                 assert [process.pid for process, _ in marked] == [command.pid] * is_ours
                 assert not any(agent.role for agent in marked)
             finally:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tfrl_systems.settings import option
 from tools.studies import learning
-from tools.studies.study import Picture, Record, Records, Study, Table, Trial, curves, median
+from tools.studies.study import Record, Records, Study, Table, Trial, median
 
 SYSTEM = "tensor_graphs"
 # The models of the thesis (table 4.1) and three more, in pairs of one kind of network. One policy
@@ -195,14 +195,5 @@ policy; random draws all actions. --set says what else is compared, such as pres
             },
             derive=lambda records: [record for record in records if "agent" in record],
         ),
-    ],
-    [
-        Picture(
-            "graphs",
-            "cost by likeliest actions",
-            lambda records: curves("learned_on", "agent")(
-                [record for record in records if "agent" in record]
-            ),
-        )
     ],
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import collections
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tools.studies.image_sizes import changes_of
@@ -143,11 +143,6 @@ def of_images(records: Records) -> Iterator[Record]:
         yield from _images(record, next(iter(shown(record).values())))
 
 
-def _numbers(record: Record, variant: str) -> list[int]:
-    policies = record["parts"]["heldout"]["policies"]
-    return [int(name.split("/")[1]) for name in policies if name.startswith(f"{variant}/")]
-
-
 def of_parts(records: Records) -> Iterator[Record]:
     """Yield what each policy saves where it learned, where it did not, and in images."""
     for record in records:
@@ -165,42 +160,24 @@ def of_parts(records: Records) -> Iterator[Record]:
             }
 
 
-def points(records: Records) -> Iterable[Record]:
+def points(records: Records) -> Iterator[Record]:
     """Yield the points of the curves: what policies and their oracles save by iteration.
 
-    Iteration 0 is the default. With baselines that were learned, these are drawn as level lines,
-    and the modules learned on get a panel of their own.
+    Iteration 0 is the default.
     """
     for _, folds in _by_seed(records):
-        parts = [part for part in ("train", "heldout") if part in folds[0]["parts"]]
-        for part in parts:
-            panel = "modules learned on" if part == "train" else "held-out modules"
-            for line, names in _lines(folds[0]).items():
-                for number, name in enumerate(names):
-                    percent = saving(*_together(folds, part, [name] * len(folds)), _TEXT)
-                    yield {"panel": panel, "line": line, "iteration": number, "value": percent}
         for variant in folds[0]["written"]:
-            for number in (0, *_numbers(folds[0], variant)):
-                name = f"{variant}/{number}" if number else "default"
-                images = [
-                    image["loaded_percent"] for fold in folds for image in _images(fold, name)
-                ]
-                about = {"panel": "held-out projects, linked", "line": variant}
-                if images:
-                    percent = statistics.fmean(images)
+            policies = folds[0]["parts"]["heldout"]["policies"]
+            names = [name for name in policies if name.startswith(f"{variant}/")]
+            for number in range(len(names) + 1):
+                met = ["default", *names[:number]]
+                oracle = f"{ORACLE} of {'|'.join(met)}"
+                for line, name in ((variant, met[-1]), (f"{ORACLE} of {variant}", oracle)):
+                    percent = saving(*_together(folds, "heldout", [name] * len(folds)), _TEXT)
+                    about = {"panel": "held-out modules", "line": line}
                     yield {**about, "iteration": number, "value": percent}
-
-
-def _lines(record: Record) -> dict[str, list[str]]:
-    """Return each line's name for `sizes_of` at each iteration."""
-    lines: dict[str, list[str]] = {}
-    begun = ["default", *record.get("begin", ())]
-    for variant in record["written"]:
-        names = [f"{variant}/{number}" for number in _numbers(record, variant)]
-        lines[variant] = ["default", *names]
-        lines[f"{ORACLE} of {variant}"] = [
-            f"{ORACLE} of {'|'.join(begun + names[:count])}" for count in range(len(names) + 1)
-        ]
-        for baseline in begun[1:]:
-            lines[baseline] = [baseline] * (len(names) + 1)
-    return lines
+                images = [image for fold in folds for image in _images(fold, met[-1])]
+                if images:
+                    percent = statistics.fmean(image["loaded_percent"] for image in images)
+                    about = {"panel": "held-out projects, linked", "line": variant}
+                    yield {**about, "iteration": number, "value": percent}

@@ -14,8 +14,6 @@ def test_a_tiny_table(study):
     status, text, records = study("agents", *words)
     # Two iterations of 16 directions, both ends, 64 episodes of two steps.
     assert status == 0 and "(8,192 steps, " in text and "| scipy | 0.087 |" in text
-    curve = records["learn_to_optimize-es-0"]["measured"]["curve"]
-    assert [iteration for iteration, _ in curve][-1] == 2
     assert study("agents", *words)[2] == records
 
 

@@ -21,14 +21,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from environments.errors import UserError
-from tfrl_systems.systems.inlining.imitation.decision_problem import Outcome
 from tfrl_systems.systems.inlining.policy import decision_network, votes
 from tfrl_systems.systems.inlining.policy.decision_policy import DecisionPolicy, to_numpy
 
 # Loss and agreement are computed on at most this many rows, evenly spread.
 _MAX_SCORED_ROWS = 10_000
-# Of clones of the default: share of the episodes that is enough, rows, and attempts.
-_ENOUGH, _MAX_CLONED_ROWS, _MAX_ATTEMPTS = 0.99, 20_000, 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,36 +170,3 @@ def loss_and_agreement(
     surplus = (2 * actions[rows] - 1) * logits
     loss = np.average(np.logaddexp(0.0, -surplus), weights=weights[rows])
     return float(np.float32(loss)), float(np.average(surplus > 0, weights=weights[rows]))
-
-
-def share_cloned(config: Config, names: Sequence[str], outcomes: Sequence[Outcome]) -> float:
-    """Clone the default, with more effort each time, until 99% of its episodes are the same.
-
-    It shows whether such a policy can repeat the default's decisions at all. (The default is the
-    first baseline; the paper's Figure 2 calls the clone of that bc_0.) A context is deterministic:
-    if two policies decide alike at all steps of an episode, their episodes are the same. So no
-    episode needs to be played.
-
-    Args:
-      config: settings of the fit; the scope does not count.
-      names: names of the features.
-      outcomes: the default's episodes.
-
-    Returns:
-      The share of the contexts in which the clone makes all of the default's decisions.
-    """
-    features = np.concatenate([outcome.features for outcome in outcomes])
-    actions = np.concatenate([outcome.actions for outcome in outcomes])
-    rows = np.random.default_rng(config.seed).permutation(len(actions))[:_MAX_CLONED_ROWS]
-    for attempt in range(_MAX_ATTEMPTS):
-        effort = dataclasses.replace(config, scope_feature="", epochs=config.epochs << attempt)
-        clone = to_numpy(fit(effort, names, features[rows], actions[rows]))
-        columns = clone.columns(names)
-        same = [
-            np.array_equal(clone.decide(outcome.features[:, columns]), outcome.actions)
-            for outcome in outcomes
-        ]
-        share = float(np.mean(same))
-        if share >= _ENOUGH:
-            break
-    return share

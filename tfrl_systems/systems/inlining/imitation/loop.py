@@ -227,9 +227,7 @@ class BcMaxLoop:
 
         Returns:
           What the iteration's record says of the new policy. `agreement` is the weighted share of
-          the labels whose action it takes, and `cloned` the share of the contexts in which a clone
-          of the default makes all of the default's decisions (the paper's bc_0), known in the first
-          iteration only. For margins and `score` see `margins`.
+          the labels whose action it takes. For margins and `score` see `margins`.
 
         Raises:
           UserError: no context can be played, or nothing was found to learn from.
@@ -237,9 +235,6 @@ class BcMaxLoop:
         started_s = time.monotonic()
         names, outside = self._problem.feature_names, not self._config.scoped
         features, actions, weights, _ = self.labels()
-        cloned = None
-        if self._number == 1:
-            cloned = cloning.share_cloned(self._cloning_config, names, self._pool[0])
         self.policy = cloning.fit(self._cloning_config, names, features, actions, weights)
         self.policy.set_margins(0.0, 0.0 if outside else NEVER)
         loss, agreement = cloning.loss_and_agreement(self.policy, names, features, actions, weights)
@@ -255,7 +250,6 @@ class BcMaxLoop:
             "rows": len(actions),
             "loss": loss,
             "agreement": agreement,
-            "cloned": cloned,
             "margin": self.learned.margin,
             "outside_margin": self.learned.outside_margin,
             "bold_margin": bold.margin,

@@ -166,7 +166,7 @@ def _measure(
 
 def _fit_curves(record: Mapping[str, Any]) -> dict[str, float | None]:
     fits = ("loss", "agreement", "margin", "outside_margin", "bold_margin", "score")
-    renamed = {"rows": "labels", "flips": "explored_actions", "cloned": "share_of_contexts_cloned"}
+    renamed = {"rows": "labels", "flips": "explored_actions"}
     return {
         **{f"fit/{name}": record[name] for name in fits},
         **{f"fit/{shown}": record[name] for name, shown in renamed.items()},

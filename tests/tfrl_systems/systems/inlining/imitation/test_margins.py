@@ -122,13 +122,6 @@ def test_what_cannot_be_linked_is_judged_by_its_objects(monkeypatch):
     assert (chosen.policy.margin, chosen.images) == (2.0, ())
 
 
-def test_without_candidates_nothing_is_linked():
-    problem = SiteProblem(GAINS)
-    chosen, comparison, bold = Judge(problem, (), 0.1).choose(ByLogit(), "x", outside=False)
-    assert chosen.policy.margin == bold.margin == 0 and problem.linked == []
-    assert comparison.costs.tolist() == [1000 - 44, 1000 - 16]
-
-
 def test_outside_the_scope_another_margin_is_chosen():
     sites = {"p/a": ("p", [(15, 8), (13, 21), (12, -5), (13, 40)])}  # odd gains are outside
     judge = judge_of(sites, scope_feature="scope")

@@ -92,10 +92,7 @@ def test_a_run_that_gains_nothing_ends_with_the_default(tmp_path):
     [
         ({"cloning_config": cloning.Config(num_models=0)}, "expected num_models within its range"),
         ({"around": "best"}, "around: expected one of last, all, found 'best'"),
-        ({"bucketed_by": "last"}, "bucketed_by: expected one of best, first, found 'last'"),
         ({"flip_share": 1.5}, "flip_share from 0 to 1, found 1.0 and 1.5"),
-        ({"context_weights": "even"}, "context_weights: expected one of buckets, hedge"),
-        ({"hedge_eta": -1.0}, "hedge_eta from 0 on and flip_share from 0 to 1, found -1.0"),
         ({"baselines": ("cost<3",)}, "found cost<3"),
     ],
 )

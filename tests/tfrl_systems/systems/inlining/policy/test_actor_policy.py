@@ -67,11 +67,6 @@ def test_out_of_its_scope_llvm_decides(agent, policy, tmp_path):
     assert decided[3:] == policy.begin("module", offered)(np.array(inside), 0).tolist()
 
 
-def test_a_feature_that_is_not_offered_is_named(policy):
-    with pytest.raises(UserError, match="expected the features bit, users, found only cost"):
-        policy.begin("module", ("cost",))
-
-
 def test_a_policy_of_something_else_is_refused(tmp_path):
     float_agent = make_agent(AGENTS["ppo"], "float")
     save_policy(tmp_path / "policy", float_agent.policy, {"environment": "learn_to_optimize"})

@@ -56,13 +56,6 @@ def test_outside_its_scope_it_takes_the_baselines_action():
     assert [decide.decide_row(row, k) for k, row in enumerate(rows.tolist())] == decisions.tolist()
 
 
-def test_single_rows_are_decided_as_many_are():
-    decide = to_numpy(decision_rows.trained()).begin("m", NAMES)
-    rows = decision_rows.draw(500, 21)
-    alone = [decide.decide_row(row, k) for k, row in enumerate(rows.tolist())]
-    assert alone == decide(rows, 0).tolist()
-
-
 def test_a_scope_makes_another_policy():
     fitted = decision_rows.trained()
     described, arrays = fitted.describe(), fitted.arrays()

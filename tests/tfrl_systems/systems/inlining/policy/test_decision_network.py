@@ -76,16 +76,6 @@ def test_largest_values_stay_exact():
     assert limits[0] * limits[1] * limits[2] ** 2 * 256 + limits[1] * limits[2] ** 2 < 2**53
 
 
-def test_the_grid_is_close_to_what_was_trained():
-    rows = decision_rows.draw(500, 4)
-    model = fitted(rows, num_models=1, hidden_sizes=(32, 32))
-    inputs = tf.cast(model.normalise(tf.constant(rows)), tf.float32)[tf.newaxis] / GRID
-    parameters = [tf.cast(each, tf.float32) / GRID for each in model.grid]
-    trained = decision_network._logits(parameters, inputs)[0]
-    logits = model.votes(tf.constant(rows)).numpy() / votes.ONE
-    np.testing.assert_allclose(logits, trained, atol=1e-3)
-
-
 def test_the_loss_falls_and_members_differ():
     rows = decision_rows.draw(1000, 5)
     model = fitted(rows, epochs=20)

@@ -185,11 +185,7 @@ class Build:
             )
 
     def make(self, policy: str, processes: int) -> dict[str, Any]:
-        """Build it with a policy inside its clang.
-
-        Args:
-          policy: a policy's directory or name.
-          processes: compilers at a time.
+        """Build it with a policy inside its clang, so many processes at a time.
 
         Returns:
           `images`: sizes in bytes by name of the image, from the build's directory; `cpu_s`: the

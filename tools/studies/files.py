@@ -87,13 +87,7 @@ def _trials(options: Files) -> Iterator[Trial]:
 def simplified(peer: str, python: str, source: pathlib.Path, target: pathlib.Path) -> str:
     """Let another tool simplify a file; return why there is no result, "" if there is one.
 
-    It runs in a process of its own, since such tools may crash.
-
-    Args:
-      peer: one of `PEERS`.
-      python: the Python that has it.
-      source: the file.
-      target: file for the result.
+    It runs in a process of its own, of the Python that has the tool, since such tools may crash.
     """
     code = f"S, T = {str(source)!r}, {str(target)!r}; {PEERS[peer]}"
     try:
@@ -119,13 +113,6 @@ def measured(
     threads: int = 1,
 ) -> Record:
     """Measure fully optimised models, each in turns with two copies of the original at its best.
-
-    Args:
-      original: the file that the others were made from.
-      others: their files by name.
-      inputs: what all are run on.
-      seconds: wall time.
-      threads: of each operator.
 
     Returns:
       For each name, and for a copy of the original, [median, low, high] of its time over that of

@@ -28,8 +28,8 @@ class Played(NamedTuple):
     Attributes:
       compiles: the compiles that succeeded, by name of the module.
       failures: why the other modules failed, by name of the module.
-      seconds: wall time, in seconds.
-      cpu_s: CPU time of this process and of the compilers, in seconds.
+      seconds: wall time.
+      cpu_s: CPU time of this process and of the compilers.
     """
 
     compiles: dict[str, Trajectory]

@@ -78,16 +78,10 @@ def make_runner(
     num_episodes: int,
     actor: NumpyActor,
 ) -> EpisodeRunner:
-    """Make a worker's runner, with a compiler of its own.
+    """Make a worker's runner, with a compiler of its own; each episode draws one of the modules.
 
-    Args:
-      compiler: name of the compiler.
-      modules: the modules to learn on; each episode draws one.
-      default_sizes: sizes of the modules' plain -Oz objects, by name of the module.
-      objective: what a byte of an object counts.
-      scope_feature: names the call sites to decide; see `InliningEnvironment`.
-      num_episodes: number of episodes in a chunk.
-      actor: the policy, without variables; the pool broadcasts those.
+    For `default_sizes` and `scope_feature` see `InliningEnvironment`. The actor comes without
+    variables; the pool broadcasts those.
     """
     environment = InliningEnvironment(
         contexts.uniform([at_hand(module) for module in modules]),
@@ -199,14 +193,7 @@ def imitate(
 def make_corpus_objective(
     counted: Counted, collector: Collector, corpus: Corpus, reporter: Reporter
 ) -> Objective:
-    """Make an objective for the projects of a corpus; compile it plainly if that is needed.
-
-    Args:
-      counted: what of an object counts.
-      collector: compiles.
-      corpus: all modules of the projects.
-      reporter: receives the progress.
-    """
+    """Make an objective for the projects of a corpus; compile it plainly if that is needed."""
     if counted.copies == "object":
         return Objective(table_weight=counted.table_weight)
     ordered = largest_first(corpus.modules)

@@ -58,16 +58,7 @@ def run_trial(
 ) -> Record:
     """Run a scenario with faults, which the seed and the trial's number decide.
 
-    Args:
-      scenario: what to run.
-      quiet: how it ends when nothing is broken.
-      place: where to run it.
-      number: number of the trial.
-      seed: the campaign's.
-      kinds: kinds of faults of the head that are possible here.
-
-    Returns:
-      What came of it.
+    `kinds` are the kinds of faults of the head that are possible here.
     """
     random = np.random.default_rng(np.random.SeedSequence([seed, number]))
     record = Record(number, scenario.name)

@@ -77,13 +77,7 @@ class Record:
 
 
 class Run:
-    """The commands of one trial, in one place, whose path marks their processes.
-
-    Args:
-      scenario: what to run.
-      place: where.
-      record: gets what comes of it.
-    """
+    """The commands of one trial, in one place, whose path marks their processes."""
 
     def __init__(self, scenario: Scenario, place: Place, record: Record) -> None:
         self.scenario, self.place, self.record = scenario, place, record

@@ -45,12 +45,7 @@ def measure_huge_functions(
 ) -> list[dict[str, Any]]:
     """Compile functions of an eighth of `calls`, of half and of all; return what that costs.
 
-    Args:
-      clang: path of the clang.
-      option: the option that puts the policy inside.
-      calls: number of calls of the largest function.
-      rounds: how often each is compiled in each way; the fastest counts.
-      reporter: told what fails.
+    `option` puts the policy inside the clang. Of the rounds the fastest counts.
     """
     benchmarks: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="tfrl-bench-") as scratch, contextlib.chdir(scratch):

@@ -29,10 +29,7 @@ _TYPES = ("int", "long", "double", "float", "short", "unsigned char")
 
 
 def build_small_corpus(directory: pathlib.Path) -> Corpus:
-    """Compile uses of the containers with the embedded clang.
-
-    Args:
-      directory: an empty directory for sources and corpus.
+    """Compile uses of the containers with the embedded clang, in an empty directory.
 
     Raises:
       UserError: the embedded clang is not installed.

@@ -35,10 +35,9 @@ class DecisionPolicy(tf_policy.TFPolicy):
       observed: names of the integer scalars that are observed.
       model: the decision model; its columns are `feature_names`, in that order.
       feature_names: names of the observations that the model gets.
-      baseline_feature: the observation that holds the baseline's action; "" for none.
+      baseline_feature, margin: see `cloning.Config`.
       scope_feature: an observation that is 1 if `margin` holds. Otherwise
         `outside_margin` holds in place of `margin`. "" if `margin` always holds.
-      margin: logit added in favour of the baseline's action.
       settings: the settings that made the policy, as JSON values; stored in policy.json.
     """
 
@@ -81,12 +80,7 @@ class DecisionPolicy(tf_policy.TFPolicy):
         return tf.stack([tf.zeros_like(logit), logit], axis=-1)
 
     def set_margins(self, margin: float, outside_margin: float = votes.NEVER) -> None:
-        """Set the margins from now on; graph functions made before keep the old ones.
-
-        Args:
-          margin: logit added in favour of the baseline's action.
-          outside_margin: the same outside the scope; by default the policy never departs there.
-        """
+        """Set the margins from now on; graph functions made before keep the old ones."""
         self._margin, self._outside_margin = margin, outside_margin
 
     def _with_margin(self, total: tf.Tensor, towards: tf.Tensor, margin: float) -> tf.Tensor:

@@ -154,13 +154,6 @@ def test_fewer_sources_leave_a_project_its_part(tmp_path, monkeypatch):
     assert len(Corpus.load(tmp_path / "few/heldout").modules) == 1
 
 
-@pytest.mark.parametrize("number", [0, -3])
-def test_fewer_than_one_source_is_wrong(number):
-    arguments = fetch_corpus.parse_arguments(["--sources", str(number)])
-    with pytest.raises(UserError, match=f"--sources: expected 1 or more, found {number}"):
-        fetch_corpus.run(arguments)
-
-
 def test_archives_cannot_write_elsewhere(tmp_path):
     path = make_sdist(tmp_path, extra=[("demo-1.0/lib/../../../escaped.c", "int x;")])
     (tmp_path / "deep/enough").mkdir(parents=True)
@@ -219,7 +212,14 @@ def test_pip_settings_prefer_the_environment(monkeypatch, links):
     assert not [source for source in finder.sources if source["type"] == "index"]
 
 
-def test_unknown_project_is_an_error(tmp_path):
-    arguments = fetch_corpus.parse_arguments(["-o", str(tmp_path), "--project", "nonesuch"])
-    with pytest.raises(UserError, match="found nonesuch"):
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--sources", "0"), "--sources: expected 1 or more, found 0"),
+        (("--project", "nonesuch"), "found nonesuch"),
+    ],
+)
+def test_options_that_are_wrong(tmp_path, words, message):
+    arguments = fetch_corpus.parse_arguments(["-o", str(tmp_path), *words])
+    with pytest.raises(UserError, match=message):
         fetch_corpus.run(arguments)

@@ -190,7 +190,7 @@ class Build:
         Returns:
           `images`: sizes in bytes by name of the image, from the build's directory; `cpu_s`: the
           processor time; `steered` and `compiles`: how many compiles the policy decided, of how
-          many; `reasons`: why not the others.
+          many.
 
         Raises:
           UserError: it cannot be built.
@@ -210,9 +210,6 @@ class Build:
             "images": dict(_images_below(self.directory, built["images"])),
             "cpu_s": cpu_s,
             **{name: built[name] for name in ("steered", "compiles")},
-            "reasons": sorted(
-                {left["reason"] for left in built["plain"]} | {built["reason"]} - {""}
-            ),
         }
 
     def count_instructions(self, images: Sequence[str]) -> int | None:

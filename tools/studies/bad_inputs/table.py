@@ -5,15 +5,15 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from tools.studies.bad_inputs.damage import (
     EITHER,
-    FAILURE,
     GIVEN,
     PERHAPS,
     USAGE,
     Content,
+    Damage,
     write,
 )
 from tools.studies.bad_inputs.kinds import KINDS, MODEL, OPTIMIZER, SOURCE, TASO_RULE
@@ -33,54 +33,18 @@ _BESIDE: Mapping[str, Content] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Case:
-    """A command with one thing wrong in it, and how it should end.
-
-    Attributes:
-      what: what is wrong; no two cases of a verb say the same.
-      words: the command line without `tfrl`; paths in it are relative to the case's directory.
-      contents: what is in that directory, by relative path.
-      status: the right exit statuses.
-      leaves: names, as regular expressions, that may be new afterwards or have changed.
-      environment: variables of the case.
-      reports: whether what is wrong is told in the verb's own report, JSON on stdout.
-    """
-
-    what: str
-    words: tuple[str, ...]
-    contents: Mapping[str, Content] = dataclasses.field(default_factory=dict)
-    status: tuple[int, ...] = FAILURE
-    leaves: str = ""
-    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    reports: bool = False
-
-    def make_files(self, directory: pathlib.Path) -> None:
-        """Make the case's files."""
-        for name, content in self.contents.items():
-            (directory / name).parent.mkdir(parents=True, exist_ok=True)
-            write(content, directory / name)
-
-
-def parsed(command: str, argument: str = "") -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the variables that a command begins with, and its words; {} is the argument."""
-    words = [word.replace("{}", argument) for word in command.split(" ")]
-    environment = {}
-    while re.match("[A-Z_]+=", words[0]):
-        name, _, value = words.pop(0).partition("=")
-        environment[name] = value
-    return environment, tuple(words)
-
-
-@dataclasses.dataclass(frozen=True)
 class Row:
     """An argument of a verb that takes some kind of input.
 
     Attributes:
-      command: the command line; {} stands for the argument. It may begin with variables.
+      command: the command line without `tfrl`; {} stands for the argument. It may begin with
+        variables. Paths in it are relative to the case's directory.
       kind: a key of `KINDS`.
       at: where the input is, in the case's directory; with "", at the name that {} gets.
       status: the right exit statuses; None for those of the damage.
-      leaves, reports: see `Case`. What succeeds may leave what begins with "out", too.
+      leaves: names, as regular expressions, that may be new afterwards or have changed; if the
+        command succeeds, what begins with "out", too.
+      reports: whether what is wrong is told in the verb's own report, JSON on stdout.
     """
 
     command: str
@@ -90,24 +54,48 @@ class Row:
     leaves: str = ""
     reports: bool = False
 
-    def cases(self, seed: int) -> Iterator[Case]:
-        """Yield a case for each damage of the kind."""
-        for damage in KINDS[self.kind](seed):
-            environment, words = parsed(self.command, damage.name)
-            is_in_place = damage.name.removeprefix("./") == GIVEN
-            # No system passes a zero byte on in a variable.
-            if (self.at and not is_in_place) or "\0" in "".join(environment.values()):
-                continue
-            contents = {**_BESIDE}
-            place = self.at or damage.name
-            if damage.content is not None:
-                contents[place] = damage.content
-            elif self.at:
-                contents.pop(place, None)
-            yield Case(
-                f"{self.command[:230]}, {self.at}, {damage.what}", words, contents,
-                self.status or damage.status, self.leaves, environment, self.reports,
-            )  # fmt: skip
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A command with one thing wrong in it."""
+
+    row: Row
+    damage: Damage
+
+    @property
+    def what(self) -> str:
+        """What is wrong; no two cases of a verb say the same."""
+        return f"{self.row.command[:230]}, {self.row.at}, {self.damage.what}"
+
+    @property
+    def status(self) -> tuple[int, ...]:
+        """The right exit statuses."""
+        return self.row.status or self.damage.status
+
+    def parsed(self) -> tuple[dict[str, str], list[str]]:
+        """Return the variables that the command begins with, and its words."""
+        words = [word.replace("{}", self.damage.name) for word in self.row.command.split(" ")]
+        environment = {}
+        while re.match("[A-Z_]+=", words[0]):
+            name, _, value = words.pop(0).partition("=")
+            environment[name] = value
+        return environment, words
+
+    def is_possible(self) -> bool:
+        """Return whether the damage can be tried: what has a place of its own has no names."""
+        is_in_place = self.damage.name.removeprefix("./") == GIVEN
+        # No system passes a zero byte on in a variable.
+        return (is_in_place or not self.row.at) and "\0" not in "".join(self.parsed()[0].values())
+
+    def make_files(self, directory: pathlib.Path) -> None:
+        """Make the case's files."""
+        place = self.row.at or self.damage.name
+        contents = {name: content for name, content in _BESIDE.items() if name != self.row.at}
+        if self.damage.content is not None:
+            contents[place] = self.damage.content
+        for name, content in contents.items():
+            (directory / name).parent.mkdir(parents=True, exist_ok=True)
+            write(content, directory / name)
 
 
 _SEARCH = "--no-measure --objective analytic --seconds 1"
@@ -220,4 +208,5 @@ ROWS: Mapping[str, list[Row]] = {
 
 def cases(verb: str, seed: int) -> list[Case]:
     """Return the cases of a verb; the seed decides the damage."""
-    return [case for row in ROWS[verb] for case in row.cases(seed)]
+    every = [Case(row, damage) for row in ROWS[verb] for damage in KINDS[row.kind](seed)]
+    return [case for case in every if case.is_possible()]

@@ -13,7 +13,6 @@ import psutil
 import pytest
 
 from environments import files
-from tools.studies import writing
 from tools.studies.faults import striking
 from tools.studies.faults.campaign import FAULTS, Faults, run_quietly, run_trial
 from tools.studies.faults.runs import Record, Run
@@ -153,15 +152,7 @@ def test_damage_changes_one_file(place):
     assert (where.work / "one").stat().st_size < 9
 
 
-def test_the_tables_by_hand():
-    record = {
-        "scenario": "ppo", "number": 0, "struck": {"kill": 2, "pause": 1}, "starts": 3,
-        "gave_up": 0, "failures": [], "left": ["file: x"], "lost": 0,
-    }  # fmt: skip
-    trials, kinds = (writing.to_markdown(table, [record]) for table in FAULTS.tables)
-    assert "| ppo | 3 | 1 | 2 | 0 | 0 | 0 | 1 |" in trials and "| all | 3 | 1 |" in trials
-    assert kinds.endswith("| kill | 2 |\n| pause | 1 |")
-    assert FAULTS.is_wrong(record) and not FAULTS.is_wrong({**record, "left": []})
+def test_trials_take_the_scenarios_in_turn():
     options = Faults(scenarios=("ppo", "es"), trials=3)
     assert [trial.name for trial in FAULTS.trials(options)] == ["0000-ppo", "0001-es", "0002-ppo"]
     (only,) = FAULTS.trials(Faults(scenarios=("ppo", "es"), only=7))
@@ -172,6 +163,6 @@ def test_the_tables_by_hand():
 def test_a_hundred_faults_and_nothing_is_lost(study):
     scenarios = [word for name in ("ppo", "corpus", "build") for word in ("--scenario", name)]
     status, text, records = study("faults", *scenarios, "--trials", 12, "--seed", 27)
-    assert status == 0, text
+    assert status == 0 and "| all | " in text, text
     struck = [sum(record["measured"]["struck"].values()) for record in records.values()]
     assert sum(struck) >= 100

@@ -122,9 +122,9 @@ def mean(value: Value, form: str = "{:.2f}") -> Cell:
     return _summary(value, form, statistics.fmean)
 
 
-def total(value: Value, form: str = "{:,}") -> Cell:
+def total(value: Value) -> Cell:
     """Return a cell with the sum of a value."""
-    return lambda records: form.format(sum(values_of(records, value)))
+    return lambda records: f"{sum(values_of(records, value)):,}"
 
 
 def first(value: Value, form: str = "{}") -> Cell:

@@ -34,7 +34,7 @@ STUDIES: dict[str, tuple[str, str]] = {
     "baselines": ("inlining", "BASELINES"),
     "ladder": ("ladder", "LADDER"),
     "graphs": ("graphs", "GRAPHS"),
-    "unmeasured": ("unmeasured", "UNMEASURED"),
+    "unmeasured": ("graphs", "UNMEASURED"),
     "files": ("files", "FILES"),
     "pools": ("pools", "POOLS"),
     "long_runs": ("long_runs", "LONG_RUNS"),

@@ -14,7 +14,7 @@ from tfrl_systems.settings import option
 from tfrl_systems.systems.inlining import shipped
 from tfrl_systems.systems.inlining.policies import load_policy
 from tools.studies.cmake_builds import RUNGS, TREES, Build, Compiler, unpack
-from tools.studies.image_sizes import change_percent, changes_of
+from tools.studies.savings import change_percent, changes_of
 from tools.studies.study import Record, Records, Study, Table, Trial, first, mean
 
 _COMPILERS = tuple(f"clang-{version}" for version in range(30, 18, -1))

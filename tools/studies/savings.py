@@ -1,4 +1,4 @@
-"""Savings of inlining's policies, computed from what `inlining.measure` keeps.
+"""By how much images differ, and what inlining's policies save, from what `inlining.measure` keeps.
 
 A record has `parts`: "heldout", and perhaps "train", with `languages` of the modules and
 `policies`: `sizes` [text, code] by module, and linked `images`. The policies of a variant of BC-Max
@@ -9,19 +9,50 @@ from __future__ import annotations
 
 import collections
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tools.studies.image_sizes import changes_of
+from environments.inlining.linking.images import LOADED_PARTS
 from tools.studies.study import Record, Records
 
 Sizes = Mapping[str, Sequence[int]]
 """[text bytes, bytes of code] by name of the module."""
 
+Parts = Mapping[str, int]
+"""Bytes of each part of an image."""
+
 ORACLE, NEVER_WORSE = "oracle", "--never-worse"
 _LANGUAGES = {"c++": "C++", "c": "C"}
 _TEXT, _CODE = 0, 1
 _FIGURES = ("code_percent", "loaded_percent", "file_percent")
+# Figure of an image -> its parts that are added up.
+_PARTS_OF = {
+    "code": ("text_bytes",),
+    "tables": ("unwind_bytes",),
+    "rodata": ("rodata_bytes",),
+    "loaded": LOADED_PARTS,
+    "file": ("file_bytes",),
+}
+
+
+def change_percent(size: float | None, default: float | None) -> float | None:
+    """Return a change; None if one of both is not there, or there was nothing."""
+    return None if size is None or not default else 100 * (size / default - 1)
+
+
+def changes_of(images: Iterable[tuple[Parts, Parts]]) -> dict[str, float | None]:
+    """Return by how much images together differ from the default's, in percent, by figure.
+
+    Args:
+      images: the sizes of each image, and those of the default's.
+    """
+    pairs = list(images)
+    return {
+        figure: change_percent(
+            *(sum(pair[side][part] for pair in pairs for part in parts) for side in (0, 1))
+        )
+        for figure, parts in _PARTS_OF.items()
+    }
 
 
 def image_savings(image: Mapping[str, Any]) -> dict[str, float]:

@@ -56,6 +56,19 @@ def make_project(path, **changes):
     return Project(**{**fields, **changes})
 
 
+@pytest.fixture
+def fetch(tmp_path, monkeypatch):
+    """Runs the tool on some projects; returns the directory of its corpora."""
+
+    def run(projects, *words):
+        monkeypatch.setattr(fetch_corpus, "read_projects", lambda: tuple(projects))
+        places = ["-o", str(tmp_path / "out"), "--cache", str(tmp_path / "cache")]
+        fetch_corpus.run(fetch_corpus.parse_arguments([*places, *words]))
+        return tmp_path / "out"
+
+    return run
+
+
 def test_pins_are_complete_and_varied():
     projects = fetch_corpus.read_projects()
     names = [project.name for project in projects]
@@ -86,28 +99,24 @@ def test_split_follows_from_names_alone():
     ]
 
 
-def test_whole_way_from_distribution_to_corpora(tmp_path, local_index, monkeypatch, capsys):
+def test_whole_way_from_distribution_to_corpora(fetch, tmp_path, local_index, capsys):
     path = make_sdist(local_index)
     project = make_project(path)
-    monkeypatch.setattr(fetch_corpus, "read_projects", lambda: (project,))
-    arguments = ["-o", str(tmp_path / "out"), "--cache", str(tmp_path / "cache"), "--jobs", "2"]
-    fetch_corpus.run(fetch_corpus.parse_arguments(arguments))
-    corpus = Corpus.load(tmp_path / "out/train")
+    output = fetch([project], "--jobs", "2")
+    corpus = Corpus.load(output / "train")
     assert [module.name for module in corpus.modules] == ["demo/a.c", "demo/b.c"]
     assert corpus.num_sources == {"demo": 2}
     assert "train: 2 modules (2 c) of demo" in capsys.readouterr().out
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["all", "train"]
+    assert sorted(path.name for path in output.iterdir()) == ["all", "train"]
 
     path.unlink()
     # What was downloaded before is used again.
     files = download_all({project.name: project}, tmp_path / "cache")
-    report = fetch_corpus.build([project], files, tmp_path / "out", "embedded", 1)
+    report = fetch_corpus.build([project], files, output, "embedded", 1)
     assert (report.compiled, report.reused) == (0, 2)
 
 
-def test_whole_projects_of_a_language_with_a_compiler_and_options(
-    tmp_path, local_index, monkeypatch
-):
+def test_whole_projects_of_a_language_with_a_compiler_and_options(fetch, local_index):
     clang = need_one_of("clang-22", "clang-19")
     cpp = "int answer() { return OPTION; }\n"
     path = make_sdist(local_index, extra=[(f"demo-1.0/lib/{n}.cc", cpp) for n in "cde"])
@@ -115,11 +124,8 @@ def test_whole_projects_of_a_language_with_a_compiler_and_options(
     cc = dataclasses.replace(
         c, name="cc", language="c++", sources=("*.cc",), standard="c++17", max_sources=1
     )
-    monkeypatch.setattr(fetch_corpus, "read_projects", lambda: (c, cc))
-    arguments = ["-o", str(tmp_path / "out"), "--cache", str(tmp_path / "cache"), "--whole"]
-    arguments += ["--language", "c++", "--compiler", clang, "--option=-DOPTION=42", "--jobs", "1"]
-    fetch_corpus.run(fetch_corpus.parse_arguments(arguments))
-    corpus = Corpus.load(tmp_path / "out/train")
+    how = ("--whole", "--language", "c++", "--compiler", clang, "--option=-DOPTION=42")
+    corpus = Corpus.load(fetch([c, cc], *how, "--jobs", "1") / "train")
     assert [module.name for module in corpus.modules] == ["cc/c.cc", "cc/d.cc", "cc/e.cc"]
     assert corpus.num_sources == {"cc": 3}
 
@@ -178,13 +184,11 @@ def test_damaged_cache_is_repaired(tmp_path, local_index):
     assert files["demo"].read_bytes() == path.read_bytes()
 
 
-def test_missing_projects_are_named_one_line_each(tmp_path, local_index, monkeypatch, capsys):
+def test_missing_projects_are_named_one_line_each(fetch, tmp_path, local_index, capsys):
     path = make_sdist(local_index)
     projects = [make_project(path, name=name, distribution=name) for name in ("lost", "gone")]
-    monkeypatch.setattr(fetch_corpus, "read_projects", lambda: tuple(projects))
-    arguments = ["-o", str(tmp_path / "out"), "--cache", str(tmp_path / "cache")]
     with pytest.raises(UserError, match="expected 2 files, found 0"):
-        fetch_corpus.run(fetch_corpus.parse_arguments(arguments))
+        fetch(projects)
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(":")[1].strip() for line in lines] == ["lost", "gone"]
     assert not (tmp_path / "out").exists()
@@ -219,7 +223,6 @@ def test_pip_settings_prefer_the_environment(monkeypatch, links):
         (("--project", "nonesuch"), "found nonesuch"),
     ],
 )
-def test_options_that_are_wrong(tmp_path, words, message):
-    arguments = fetch_corpus.parse_arguments(["-o", str(tmp_path), *words])
+def test_options_that_are_wrong(fetch, words, message):
     with pytest.raises(UserError, match=message):
-        fetch_corpus.run(arguments)
+        fetch([], *words)

@@ -57,19 +57,19 @@ class Tree(NamedTuple):
     """How to build a project with CMake, and how to compile drivers/PROJECT.cpp for it.
 
     Attributes:
-      options: options of CMake.
       library: how the name of the image begins that the driver is linked to.
       standard: of C++, for the driver.
       include: directory of headers in the sources; those of the build's directory come along.
+      options: options of CMake.
       root: where CMakeLists.txt is, in the distribution.
       missing: files that CMake asks for; empty ones will do.
       is_in_source: whether it writes its images beside its sources, so that it is built there.
     """
 
-    options: tuple[str, ...]
     library: str
     standard: str
     include: str
+    options: tuple[str, ...] = ()
     root: str = "."
     missing: tuple[str, ...] = ()
     is_in_source: bool = False
@@ -77,20 +77,30 @@ class Tree(NamedTuple):
 
 TREES = {
     "highs": Tree(
-        (
+        library="libhighs.so",
+        standard="c++17",
+        include="highs",
+        options=(
             *("-DFAST_BUILD=ON", "-DBUILD_TESTING=OFF", "-DBUILD_EXAMPLES=OFF"),
             *("-DBUILD_CXX_EXE=OFF", "-DCMAKE_INTERPROCEDURAL_OPTIMIZATION=OFF"),
         ),
-        *("libhighs.so", "c++17", "highs"),
         missing=("highs.pc.in", "app/CMakeLists.txt"),
     ),
     "lightgbm": Tree(
-        ("-DUSE_OPENMP=OFF", "-DBUILD_CLI=OFF"),
-        *("lib_lightgbm.so", "c++17", "include"),
+        library="lib_lightgbm.so",
+        standard="c++17",
+        include="include",
+        options=("-DUSE_OPENMP=OFF", "-DBUILD_CLI=OFF"),
         is_in_source=True,
     ),
-    # OLD has writers in C++; those that are new are a library in C.
-    "zxing": Tree(("-DZXING_WRITERS=OLD",), *("libZXing.so", "c++20", "src"), root="core"),
+    "zxing": Tree(
+        library="libZXing.so",
+        standard="c++20",
+        include="src",
+        # OLD has writers in C++; those that are new are a library in C.
+        options=("-DZXING_WRITERS=OLD",),
+        root="core",
+    ),
 }
 
 

@@ -58,7 +58,7 @@ def test_instructions_of_a_driver(tmp_path, monkeypatch):
     monkeypatch.setattr(cmake_builds, "_DRIVERS", tmp_path)
     (tmp_path / "sum.cpp").write_text(DRIVER)
     (tmp_path / "library.cpp").write_text(LIBRARY)
-    tree = Tree((), "libsum.so", "c++17", ".")
+    tree = Tree("libsum.so", "c++17", include=".")
     build = Build("sum", tree, tmp_path, tmp_path, tmp_path / "build.log", compiler)
     library = ("-shared", "-fPIC", tmp_path / "library.cpp", "-o", tmp_path / "libsum.so.1")
     build.run(compiler.cxx, "-O2", *library)

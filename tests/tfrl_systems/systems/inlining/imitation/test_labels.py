@@ -69,9 +69,8 @@ def test_digests_tell_labels_apart():
     labels = Labels(ROWS, np.array([0, 1, 0, 1]), np.ones(4), np.array(["p", "p", "q", "q"]))
     assert labels.sha256() == Labels.concatenate([labels]).sha256()
     others = [
-        labels.where(np.array([0, 1, 2])),
         labels.where(np.array([1, 0, 2, 3])),
-        Labels(labels.features, labels.actions, 2 * labels.weights, labels.groups),
-        Labels(labels.features, labels.actions, labels.weights, np.array(["p", "q", "q", "q"])),
+        labels._replace(weights=2 * labels.weights),
+        labels._replace(groups=np.array(["p", "q", "q", "q"])),
     ]
-    assert len({digestible.sha256() for digestible in [labels, *others]}) == 5
+    assert len({digestible.sha256() for digestible in [labels, *others]}) == 4

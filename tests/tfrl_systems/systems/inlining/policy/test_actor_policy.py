@@ -43,13 +43,8 @@ def test_it_decides_as_the_agent_s_policy(agent, policy, rows):
     assert decided.dtype == np.int8 and set(decided.tolist()) == {0, 1}
     # Where the two actions are all but equally likely, rounding decides.
     assert np.mean(decided == wanted) > 0.99
-
-
-def test_rows_together_and_one_by_one_are_the_same(policy, rows):
-    decide = policy.begin("module", OFFERED)
     alone = [decide.decide_row(row, step) for step, row in enumerate(rows.tolist())]
-    assert decide(rows, 0).tolist() == alone
-    assert decide(rows[:0], 0).shape == (0,)
+    assert decided.tolist() == alone and decide(rows[:0], 0).shape == (0,)
 
 
 def test_out_of_its_scope_llvm_decides(agent, policy, tmp_path):

@@ -24,20 +24,11 @@ def test_logits_are_tensorflows():
     np.testing.assert_array_equal(
         policy.logits(needed).astype(np.float32), expected[:, 1] - expected[:, 0]
     )
+    assert policy.logits(needed[:0]).shape == (0,)
     distribution = fitted.distribution(decision_rows.time_steps(rows)).action
     np.testing.assert_allclose(
         policy.probabilities(needed), distribution.probs_parameter()[:, 1], atol=1e-6
     )
-
-
-def test_no_bit_depends_on_the_batch():
-    policy = to_numpy(decision_rows.trained())
-    rows = decision_rows.draw(5000, 14)[:, policy.columns(NAMES)]
-    logits = policy.logits(rows)
-    for size in (1, 3, 64):
-        parts = [policy.logits(rows[i : i + size]) for i in range(0, 600, size)]
-        np.testing.assert_array_equal(np.concatenate(parts)[:600], logits[:600])
-    assert policy.logits(rows[:0]).shape == (0,)
 
 
 def test_outside_its_scope_it_takes_the_baselines_action():

@@ -56,6 +56,19 @@ def make_project(path, **changes):
     return Project(**{**fields, **changes})
 
 
+@pytest.fixture
+def fetch(tmp_path, monkeypatch):
+    """Runs the tool on some projects; returns the directory of its corpora."""
+
+    def run(projects, *words):
+        monkeypatch.setattr(fetch_corpus, "read_projects", lambda: tuple(projects))
+        places = ["-o", str(tmp_path / "out"), "--cache", str(tmp_path / "cache")]
+        fetch_corpus.run(fetch_corpus.parse_arguments([*places, *words]))
+        return tmp_path / "out"
+
+    return run
+
+
 def test_pins_are_complete_and_varied():
     projects = fetch_corpus.read_projects()
     names = [project.name for project in projects]
@@ -86,28 +99,24 @@ def test_split_follows_from_names_alone():
     ]
 
 
-def test_whole_way_from_distribution_to_corpora(tmp_path, local_index, monkeypatch, capsys):
+def test_whole_way_from_distribution_to_corpora(fetch, tmp_path, local_index, capsys):
     path = make_sdist(local_index)
     project = make_project(path)
-    monkeypatch.setattr(fetch_corpus, "read_projects", lambda: (project,))
-    arguments = ["-o", str(tmp_path / "out"), "--cache", str(tmp_path / "cache"), "--jobs", "2"]
-    fetch_corpus.run(fetch_corpus.parse_arguments(arguments))
-    corpus = Corpus.load(tmp_path / "out/train")
+    output = fetch([project], "--jobs", "2")
+    corpus = Corpus.load(output / "train")
     assert [module.name for module in corpus.modules] == ["demo/a.c", "demo/b.c"]
     assert corpus.num_sources == {"demo": 2}
     assert "train: 2 modules (2 c) of demo" in capsys.readouterr().out
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["all", "train"]
+    assert sorted(path.name for path in output.iterdir()) == ["all", "train"]
 
     path.unlink()
     # What was downloaded before is used again.
     files = download_all({project.name: project}, tmp_path / "cache")
-    report = fetch_corpus.build([project], files, tmp_path / "out", "embedded", 1)
+    report = fetch_corpus.build([project], files, output, "embedded", 1)
     assert (report.compiled, report.reused) == (0, 2)
 
 
-def test_whole_projects_of_a_language_with_a_compiler_and_options(
-    tmp_path, local_index, monkeypatch
-):
+def test_whole_projects_of_a_language_with_a_compiler_and_options(fetch, local_index):
     clang = need_one_of("clang-22", "clang-19")
     cpp = "int answer() { return OPTION; }\n"
     path = make_sdist(local_index, extra=[(f"demo-1.0/lib/{n}.cc", cpp) for n in "cde"])
@@ -115,11 +124,8 @@ def test_whole_projects_of_a_language_with_a_compiler_and_options(
     cc = dataclasses.replace(
         c, name="cc", language="c++", sources=("*.cc",), standard="c++17", max_sources=1
     )
-    monkeypatch.setattr(fetch_corpus, "read_projects", lambda: (c, cc))
-    arguments = ["-o", str(tmp_path / "out"), "--cache", str(tmp_path / "cache"), "--whole"]
-    arguments += ["--language", "c++", "--compiler", clang, "--option=-DOPTION=42", "--jobs", "1"]
-    fetch_corpus.run(fetch_corpus.parse_arguments(arguments))
-    corpus = Corpus.load(tmp_path / "out/train")
+    how = ("--whole", "--language", "c++", "--compiler", clang, "--option=-DOPTION=42")
+    corpus = Corpus.load(fetch([c, cc], *how, "--jobs", "1") / "train")
     assert [module.name for module in corpus.modules] == ["cc/c.cc", "cc/d.cc", "cc/e.cc"]
     assert corpus.num_sources == {"cc": 3}
 
@@ -154,13 +160,6 @@ def test_fewer_sources_leave_a_project_its_part(tmp_path, monkeypatch):
     assert len(Corpus.load(tmp_path / "few/heldout").modules) == 1
 
 
-@pytest.mark.parametrize("number", [0, -3])
-def test_fewer_than_one_source_is_wrong(number):
-    arguments = fetch_corpus.parse_arguments(["--sources", str(number)])
-    with pytest.raises(UserError, match=f"--sources: expected 1 or more, found {number}"):
-        fetch_corpus.run(arguments)
-
-
 def test_archives_cannot_write_elsewhere(tmp_path):
     path = make_sdist(tmp_path, extra=[("demo-1.0/lib/../../../escaped.c", "int x;")])
     (tmp_path / "deep/enough").mkdir(parents=True)
@@ -185,13 +184,11 @@ def test_damaged_cache_is_repaired(tmp_path, local_index):
     assert files["demo"].read_bytes() == path.read_bytes()
 
 
-def test_missing_projects_are_named_one_line_each(tmp_path, local_index, monkeypatch, capsys):
+def test_missing_projects_are_named_one_line_each(fetch, tmp_path, local_index, capsys):
     path = make_sdist(local_index)
     projects = [make_project(path, name=name, distribution=name) for name in ("lost", "gone")]
-    monkeypatch.setattr(fetch_corpus, "read_projects", lambda: tuple(projects))
-    arguments = ["-o", str(tmp_path / "out"), "--cache", str(tmp_path / "cache")]
     with pytest.raises(UserError, match="expected 2 files, found 0"):
-        fetch_corpus.run(fetch_corpus.parse_arguments(arguments))
+        fetch(projects)
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(":")[1].strip() for line in lines] == ["lost", "gone"]
     assert not (tmp_path / "out").exists()
@@ -219,7 +216,13 @@ def test_pip_settings_prefer_the_environment(monkeypatch, links):
     assert not [source for source in finder.sources if source["type"] == "index"]
 
 
-def test_unknown_project_is_an_error(tmp_path):
-    arguments = fetch_corpus.parse_arguments(["-o", str(tmp_path), "--project", "nonesuch"])
-    with pytest.raises(UserError, match="found nonesuch"):
-        fetch_corpus.run(arguments)
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--sources", "0"), "--sources: expected 1 or more, found 0"),
+        (("--project", "nonesuch"), "found nonesuch"),
+    ],
+)
+def test_options_that_are_wrong(fetch, words, message):
+    with pytest.raises(UserError, match=message):
+        fetch([], *words)

@@ -31,9 +31,7 @@ class Distribution:
     """One file on the package index: a source distribution or a wheel.
 
     Attributes:
-        distribution: name of the distribution on the package index.
-        version: the pinned version.
-        file: name of the file.
+        distribution, version, file: its names on the package index, and the pinned version.
         sha256: checksum of the file.
         licence: licence of what is used of it.
     """
@@ -100,12 +98,7 @@ def make_finder(settings: Mapping[str, str]) -> Any:
 
 
 def download(wanted: Distribution, cache: pathlib.Path, finder: Any) -> pathlib.Path:
-    """Get one distribution, from the cache or the index.
-
-    Args:
-        wanted: the distribution to get.
-        cache: directory that keeps distributions.
-        finder: see `make_finder`.
+    """Get one distribution, from a directory that keeps them or from the index.
 
     Returns:
         The file; its checksum is the pinned one.
@@ -155,14 +148,7 @@ def _read_from_index(wanted: Distribution, finder: Any) -> bytes:
 def download_all(
     wanted: Mapping[str, Distribution], cache: pathlib.Path
 ) -> dict[str, pathlib.Path]:
-    """Get several distributions.
-
-    Args:
-        wanted: the distributions, by the name that messages call them.
-        cache: directory that keeps distributions.
-
-    Returns:
-        Their files by name.
+    """Get several distributions, by the names that messages call them; return their files by name.
 
     Raises:
         UserError: some cannot be had; a line for each of these was written to stderr.

@@ -76,9 +76,9 @@ class Project(Distribution):
     files: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
 
 
-def read_projects(path: pathlib.Path = PROJECTS_FILE) -> tuple[Project, ...]:
+def read_projects() -> tuple[Project, ...]:
     """Read the pinned projects."""
-    return tuple(Project(**entry) for entry in json.loads(path.read_text())["projects"])
+    return tuple(Project(**entry) for entry in json.loads(PROJECTS_FILE.read_text())["projects"])
 
 
 def digest(text: str) -> str:

@@ -14,7 +14,6 @@ them is installed or run, and no file is part of this project.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import hashlib
 import json
@@ -22,7 +21,7 @@ import logging
 import pathlib
 import sys
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import onnx
@@ -32,14 +31,6 @@ from tools import running
 from tools.distributions import Distribution, default_cache, download_all
 
 MODELS_FILE = pathlib.Path(__file__).with_name("model_wheels.json")
-KINDS = (
-    "open sizes",
-    "If",
-    "recurrent",
-    "quantised",
-    "float16",
-    "detector or recogniser",
-)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,9 +40,8 @@ class Packed:
     Attributes:
         name: its name here; the file is called NAME.onnx.
         path: its path in the wheel.
-        sha256: checksum of the file.
-        size_bytes: size of the file.
-        kinds: what is special about it, of `KINDS`.
+        sha256, size_bytes: of the file.
+        kinds: what is special about it, to be printed.
     """
 
     name: str
@@ -63,25 +53,14 @@ class Packed:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Wheel(Distribution):
-    """One wheel of model_wheels.json.
-
-    Attributes:
-        models: the models that are taken out of it.
-    """
+    """One wheel of model_wheels.json, and the models that are taken out of it."""
 
     models: tuple[Packed, ...]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Converted:
-    """A model with smaller numbers that is made of another one.
-
-    Attributes:
-        name: its name; the file is called NAME.onnx.
-        of: name of the model that it is made of.
-        to: one of `CONVERSIONS`.
-        kinds: what is special about it, of `KINDS`.
-    """
+    """A model that is made of another one, `of`, by the one of `CONVERSIONS` named `to`."""
 
     name: str
     of: str
@@ -177,20 +156,11 @@ def quantise(source: pathlib.Path, target: pathlib.Path) -> None:
     """Convert a model's weights to int8; its values are quantised as it runs."""
     from onnxruntime import quantization
 
-    with _quiet():
-        quantization.quantize_dynamic(source, target)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Let nothing through but errors: the quantiser recommends its own preprocessing each time."""
-    root = logging.getLogger()
-    level = root.level
-    root.setLevel(logging.ERROR)
+    logging.disable(logging.WARNING)  # it recommends its own preprocessing each time
     try:
-        yield
+        quantization.quantize_dynamic(source, target)
     finally:
-        root.setLevel(level)
+        logging.disable(logging.NOTSET)
 
 
 CONVERSIONS: Mapping[str, Callable[[pathlib.Path, pathlib.Path], None]] = {

@@ -13,7 +13,7 @@ TESTS = """
 import subprocess, sys
 
 def test_alone():
-    sum(range(5_000_000))
+    sum(range(20_000_000))
 
 def test_with_children():
     for _ in range(2):

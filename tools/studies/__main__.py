@@ -14,12 +14,12 @@ from tfrl_systems.experiments import Terminal
 from tfrl_systems.experiments.arguments import add_fields, read_fields, whole_number
 from tools import studies
 from tools.running import exit_status
-from tools.studies import runner, table
+from tools.studies import runner
 
 
 def _list_studies() -> None:
-    for name in table.STUDIES:
-        about = inspect.cleandoc(table.find_study(name).about)
+    for name in runner.STUDIES:
+        about = inspect.cleandoc(runner.find_study(name).about)
         print(f"{name:16} {about.splitlines()[0]}")
 
 
@@ -30,7 +30,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
       UsageError: there is no such study.
     """
     name, *rest = arguments
-    study = table.find_study(name)
+    study = runner.find_study(name)
     parser = argparse.ArgumentParser(
         prog=f"python -m tools.studies {name}",
         description=inspect.cleandoc(study.about),
@@ -52,7 +52,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 def run(options: argparse.Namespace) -> None:
     """Run a study and print its tables; exit with 1 if a record shows a fault."""
-    study = table.find_study(options.study)
+    study = runner.find_study(options.study)
     chosen = study.options(**read_fields(options, study.options))
     options.output.mkdir(parents=True, exist_ok=True)
     with Terminal() as terminal:

@@ -11,7 +11,7 @@ from tfrl_systems import experiments
 from tfrl_systems.agents.table import AGENTS as NAMES
 from tfrl_systems.settings import option
 from tools.studies import learning
-from tools.studies.study import Picture, Record, Records, Study, Table, Trial, curves
+from tools.studies.study import Record, Records, Study, Table, Trial
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,5 +159,4 @@ followed by the steps that are known to save something.""",
             label="agent",
         )
     ],
-    [Picture("agents", "evaluation", curves("system", "agent"))],
 )

@@ -36,16 +36,10 @@ _LOGGED = ("sh", "-c", 'log=$1; shift; exec "$@" >>"$log" 2>&1', "sh")
 
 
 class Rung(NamedTuple):
-    """What a rung adds to -Oz and lld.
-
-    Attributes:
-      compiling, linking: options of clang.
-      has_lto: whether LLVM inlines once more when it links.
-    """
+    """What a rung adds to -Oz and lld: options of clang, for compiling and for linking."""
 
     compiling: tuple[str, ...] = ()
     linking: tuple[str, ...] = ()
-    has_lto: bool = False
 
 
 _SECTIONS = ("-ffunction-sections", "-fdata-sections")
@@ -56,60 +50,56 @@ RUNGS = {
     "gc-icf": Rung(_SECTIONS, _FOLDING),
     "plain": Rung(),
     "no-tables": Rung((*_SECTIONS, *_NO_TABLES), _FOLDING),
-    "thin-lto": Rung((*_SECTIONS, "-flto=thin"), _FOLDING, has_lto=True),
-    "full-lto": Rung((*_SECTIONS, "-flto=full"), _FOLDING, has_lto=True),
 }
 
 
-class Driver(NamedTuple):
-    """How drivers/PROJECT.cpp is compiled.
+class Tree(NamedTuple):
+    """How to build a project with CMake, and how to compile drivers/PROJECT.cpp for it.
 
     Attributes:
-      library: how the name of the image begins that it is linked to.
-      standard: of C++.
+      library: how the name of the image begins that the driver is linked to.
+      standard: of C++, for the driver.
       include: directory of headers in the sources; those of the build's directory come along.
+      options: options of CMake.
+      root: where CMakeLists.txt is, in the distribution.
+      missing: files that CMake asks for; empty ones will do.
+      is_in_source: whether it writes its images beside its sources, so that it is built there.
     """
 
     library: str
     standard: str
     include: str
-
-
-class Tree(NamedTuple):
-    """How to build a project with CMake.
-
-    Attributes:
-      options: options of CMake.
-      root: where CMakeLists.txt is, in the distribution.
-      missing: files that CMake asks for; empty ones will do.
-      is_in_source: whether it writes its images beside its sources, so that it is built there.
-      driver: how its driver is compiled; None if it has none.
-    """
-
     options: tuple[str, ...] = ()
     root: str = "."
     missing: tuple[str, ...] = ()
     is_in_source: bool = False
-    driver: Driver | None = None
 
 
 TREES = {
     "highs": Tree(
-        (
+        library="libhighs.so",
+        standard="c++17",
+        include="highs",
+        options=(
             *("-DFAST_BUILD=ON", "-DBUILD_TESTING=OFF", "-DBUILD_EXAMPLES=OFF"),
             *("-DBUILD_CXX_EXE=OFF", "-DCMAKE_INTERPROCEDURAL_OPTIMIZATION=OFF"),
         ),
         missing=("highs.pc.in", "app/CMakeLists.txt"),
-        driver=Driver("libhighs.so", "c++17", "highs"),
     ),
     "lightgbm": Tree(
-        ("-DUSE_OPENMP=OFF", "-DBUILD_CLI=OFF"),
+        library="lib_lightgbm.so",
+        standard="c++17",
+        include="include",
+        options=("-DUSE_OPENMP=OFF", "-DBUILD_CLI=OFF"),
         is_in_source=True,
-        driver=Driver("lib_lightgbm.so", "c++17", "include"),
     ),
-    # OLD has writers in C++; those that are new are a library in C.
     "zxing": Tree(
-        ("-DZXING_WRITERS=OLD",), root="core", driver=Driver("libZXing.so", "c++20", "src")
+        library="libZXing.so",
+        standard="c++20",
+        include="src",
+        # OLD has writers in C++; those that are new are a library in C.
+        options=("-DZXING_WRITERS=OLD",),
+        root="core",
     ),
 }
 
@@ -159,11 +149,9 @@ class Build:
 
     Attributes:
       project: its name; only its messages and its driver go by it.
-      tree: how it is built.
       source: directory of its CMakeLists.txt.
       directory: where it is built; its sources, if it is built in them.
       log: file that gets what CMake and the compilers say.
-      compiler: its compiler.
     """
 
     project: str
@@ -174,11 +162,7 @@ class Build:
     compiler: Compiler
 
     def configure(self, rung: Rung, threshold: int | None) -> None:
-        """Configure it for a rung.
-
-        Args:
-          rung: the rung.
-          threshold: LLVM's -inline-threshold; None for what LLVM chooses itself.
+        """Configure it for a rung, and a value of LLVM's -inline-threshold or None for its own.
 
         Raises:
           UserError: CMake does not succeed.
@@ -211,16 +195,12 @@ class Build:
             )
 
     def make(self, policy: str, processes: int) -> dict[str, Any]:
-        """Build it with a policy inside its clang.
-
-        Args:
-          policy: a policy's directory or name.
-          processes: compilers at a time.
+        """Build it with a policy inside its clang, so many processes at a time.
 
         Returns:
           `images`: sizes in bytes by name of the image, from the build's directory; `cpu_s`: the
           processor time; `steered` and `compiles`: how many compiles the policy decided, of how
-          many; `reasons`: why not the others.
+          many.
 
         Raises:
           UserError: it cannot be built.
@@ -240,9 +220,6 @@ class Build:
             "images": dict(_images_below(self.directory, built["images"])),
             "cpu_s": cpu_s,
             **{name: built[name] for name in ("steered", "compiles")},
-            "reasons": sorted(
-                {left["reason"] for left in built["plain"]} | {built["reason"]} - {""}
-            ),
         }
 
     def count_instructions(self, images: Sequence[str]) -> int | None:
@@ -252,21 +229,21 @@ class Build:
           images: names of the images, from the build's directory.
 
         Returns:
-          The number; None if the project has no driver, or valgrind is not installed.
+          The number; None if valgrind is not installed.
 
         Raises:
           UserError: the driver cannot be compiled, or found that the library is wrong.
         """
-        driver = self.tree.driver
-        if driver is None or shutil.which("valgrind") is None:
+        if shutil.which("valgrind") is None:
             return None
+        tree = self.tree
         name = next(
-            (name for name in images if pathlib.Path(name).name.startswith(driver.library)), ""
+            (name for name in images if pathlib.Path(name).name.startswith(tree.library)), ""
         )
         library, program = self.directory / name, self.log.with_name("driver")
         self.run(
-            *(self.compiler.cxx, "-O2", f"-std={driver.standard}", "-Wno-deprecated-declarations"),
-            *(f"-I{self.source / driver.include}", f"-I{self.directory}"),
+            *(self.compiler.cxx, "-O2", f"-std={tree.standard}", "-Wno-deprecated-declarations"),
+            *(f"-I{self.source / tree.include}", f"-I{self.directory}"),
             *(_DRIVERS / f"{self.project}.cpp", library, f"-Wl,-rpath,{library.parent}"),
             *("-o", program),
         )
@@ -289,14 +266,11 @@ def definitions(
     """
     compiling = ["-Oz", "-DNDEBUG", *rung.compiling]
     compiling += [f"-ffile-prefix-map={path}={text}" for path, text in prefixes.items()]
-    linking = ["-fuse-ld=lld", *rung.linking]
     if threshold is not None:
         compiling += ["-mllvm", f"-inline-threshold={threshold}"]
-        if rung.has_lto:
-            linking.append(f"-Wl,-mllvm,-inline-threshold={threshold}")
-    languages, kinds = ("C", "CXX"), ("SHARED", "MODULE", "EXE")
-    flags = {f"CMAKE_{language}_FLAGS": shlex.join(compiling) for language in languages}
-    flags |= {f"CMAKE_{kind}_LINKER_FLAGS": shlex.join(linking) for kind in kinds}
+    linking = shlex.join(["-fuse-ld=lld", *rung.linking])
+    flags = {f"CMAKE_{language}_FLAGS": shlex.join(compiling) for language in ("C", "CXX")}
+    flags |= {f"CMAKE_{kind}_LINKER_FLAGS": linking for kind in ("SHARED", "MODULE", "EXE")}
     return {f"{name}_{_CONFIGURATION}": words for name, words in flags.items()}
 
 

@@ -7,6 +7,7 @@ compiles and links the held-out modules under the policies of each iteration.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,12 +21,7 @@ from tfrl_systems.drivers.collect import Collect
 from tfrl_systems.settings import option
 from tfrl_systems.systems.inlining.problem import Compiling
 from tools.studies import learning
-from tools.studies.savings import (
-    of_images,
-    of_languages,
-    of_parts,
-    points,
-)
+from tools.studies.savings import of_images, of_languages, of_parts, points
 from tools.studies.study import Picture, Record, Study, Table, Trial, mean
 
 FIXED = ("always", "never", "cost<-5", "cost<-20", "cost<-35")
@@ -93,24 +89,23 @@ def make_folds(modules: Sequence[Module], num_folds: int) -> list[list[str]]:
     Raises:
       UserError: there are fewer projects than folds.
     """
-    size_bytes: dict[str, int] = {}
+    size_bytes: collections.Counter[str] = collections.Counter()
     language: dict[str, str] = {}
     for module in modules:
-        size = module.path.stat().st_size
-        size_bytes[module.project] = size_bytes.get(module.project, 0) + size
+        size_bytes[module.project] += module.path.stat().st_size
         language.setdefault(module.project, module.language)
     if len(size_bytes) < num_folds:
         raise UserError(
             f"folds: expected at most {len(size_bytes)}, the projects of the corpus, found "
             f"{num_folds}; change --folds or take a larger corpus"
         )
-    filled: dict[tuple[int, str], int] = {}
+    filled: collections.Counter[tuple[int, str]] = collections.Counter()
     folds: list[list[str]] = [[] for _ in range(num_folds)]
     for project in sorted(size_bytes, key=lambda name: (-size_bytes[name], name)):
         own = language[project]
         # Ties, as between folds without this language, go to the fold with the fewest projects.
-        fold = min(range(num_folds), key=lambda k: (filled.get((k, own), 0), len(folds[k]), k))
-        filled[fold, own] = filled.get((fold, own), 0) + size_bytes[project]
+        fold = min(range(num_folds), key=lambda k: (filled[k, own], len(folds[k]), k))
+        filled[fold, own] += size_bytes[project]
         folds[fold].append(project)
     return [sorted(projects) for projects in folds]
 
@@ -257,7 +252,6 @@ def _sizes(
     }
 
 
-SAVINGS = Picture("savings", "saving against -Oz, %", points)
 FOLDS = Study(
     """Leave projects out: how much smaller learned policies make code that they never saw.
 
@@ -296,7 +290,7 @@ exploration, and compiles and links the fold under the policies of each iteratio
             label="project",
         ),
     ],
-    [SAVINGS],
+    Picture("savings", "saving against -Oz, %", points),
 )
 
 BASELINES = Study(
@@ -326,5 +320,4 @@ and of Hedge (D.4) of the BC-Max paper.""",
             label="policy",
         )
     ],
-    [SAVINGS],
 )

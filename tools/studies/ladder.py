@@ -1,4 +1,4 @@
-"""CMake projects built for size at rungs from plain to full LTO, with policies and without."""
+"""CMake projects built for size at rungs of options, with policies and without."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ import shutil
 from collections.abc import Iterator
 from typing import Any
 
-from environments.errors import UsageError, UserError
+from environments.errors import UserError
 from environments.inlining.plugin.compiler import why_no_plugins
 from tfrl_systems.settings import option
 from tfrl_systems.systems.inlining import shipped
 from tfrl_systems.systems.inlining.policies import load_policy
-from tools.studies.cmake_builds import RUNGS, TREES, Build, Compiler, Tree, unpack
-from tools.studies.image_sizes import change_percent, changes_of
+from tools.studies.cmake_builds import RUNGS, TREES, Build, Compiler, unpack
+from tools.studies.savings import change_percent, changes_of
 from tools.studies.study import Record, Records, Study, Table, Trial, first, mean
 
 _COMPILERS = tuple(f"clang-{version}" for version in range(30, 18, -1))
-_THRESHOLDS = (-50, 0, 15, 30, 50)
 PLAIN, FIXED, POLICY = "-Oz", "threshold", "policy"
 _OF_BUILD = {"cpu": "cpu_s", "instructions": "instructions"}
 _PERCENT = "{:+.2f}%"
@@ -31,24 +30,25 @@ class Ladder:
     Attributes:
       policy: a policy's directory or name; by default the one in the installation.
       compiler: a clang from LLVM 19 on; by default the newest on PATH.
-      projects: one of the projects held out of the corpus; may be repeated. By default all of them,
-        or none with --source.
-      sources: a CMake project of your own; may be repeated.
-      cmake: one of CMake's options, for --source; may be repeated.
-      rungs: one of the rungs; may be repeated. By default all of them.
-      ways: what -Oz alone is compared with; may be repeated. By default both.
-      thresholds: one of LLVM's -inline-threshold; may be repeated. By default -50, 0, 15, 30, 50.
+      projects: one of the projects held out of the corpus; may be repeated.
+      rungs: one of the rungs; may be repeated.
+      ways: what -Oz alone is compared with; may be repeated.
+      thresholds: one of LLVM's -inline-threshold; may be repeated.
       processes: compilers at a time.
     """
 
     policy: str = option(shipped.NAME, metavar="DIR|NAME")
     compiler: str = option("", metavar="CLANG")
-    projects: tuple[str, ...] = option((), flag="--project", metavar="NAME", choices=tuple(TREES))
-    sources: tuple[pathlib.Path, ...] = option((), flag="--source", metavar="DIR")
-    cmake: tuple[str, ...] = option((), flag="--option", metavar="OPTION")
-    rungs: tuple[str, ...] = option((), flag="--rung", metavar="RUNG", choices=tuple(RUNGS))
-    ways: tuple[str, ...] = option((), flag="--way", metavar="WAY", choices=(FIXED, POLICY))
-    thresholds: tuple[int, ...] = option((), flag="--threshold", metavar="N")
+    projects: tuple[str, ...] = option(
+        tuple(TREES), flag="--project", metavar="NAME", choices=tuple(TREES)
+    )
+    rungs: tuple[str, ...] = option(
+        tuple(RUNGS), flag="--rung", metavar="RUNG", choices=tuple(RUNGS)
+    )
+    ways: tuple[str, ...] = option(
+        (FIXED, POLICY), flag="--way", metavar="WAY", choices=(FIXED, POLICY)
+    )
+    thresholds: tuple[int, ...] = option((-50, 0, 15, 30, 50), flag="--threshold", metavar="N")
     processes: int = option(2, metavar="N", minimum=1)
 
 
@@ -57,7 +57,6 @@ def _trials(options: Ladder) -> Iterator[Trial]:
 
     Raises:
       UserError: cmake, lld, the policy or a clang whose plugins can be built is missing.
-      UsageError: two projects have the same name.
     """
     if shutil.which("cmake") is None:
         raise UserError("expected cmake, found none; install it: apt-get install cmake")
@@ -65,35 +64,25 @@ def _trials(options: Ladder) -> Iterator[Trial]:
     compiler = options.compiler or newest
     if reason := why_no_plugins(compiler) or Compiler(compiler).why_no_rungs():
         raise UserError(reason)
-    names = options.projects or (() if options.sources else tuple(sorted(TREES)))
-    sources = dict.fromkeys(names, "")
-    for source in options.sources:
-        if source.resolve().name in sources:
-            raise UsageError(f"--source {source}: expected another name, found a second one of it")
-        sources[source.resolve().name] = str(source.resolve())
-    ways = list(_ways(options))
-    for rung in (rung for rung in RUNGS if rung in (options.rungs or RUNGS)):
-        for name, place in sources.items():
+    for rung in options.rungs:
+        for project in options.projects:
             about = {
-                **{"rung": rung, "project": name, "source": place, "compiler": compiler},
-                **{"options": options.cmake if place else (), "processes": options.processes},
+                **{"rung": rung, "project": project, "compiler": compiler},
+                "processes": options.processes,
             }
-            for file, way in ways:
-                yield Trial(f"{name}-{rung}-{file}", {**about, **way})
+            for file, way in _ways(options):
+                yield Trial(f"{project}-{rung}-{file}", {**about, **way})
 
 
 def _ways(options: Ladder) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the ways of building: a name for files, and the part of a trial that says which."""
-    ways = options.ways or (FIXED, POLICY)
     default = {"policy": "default", "policy_sha256": "", "threshold": None}
     yield "Oz", {**default, "way": PLAIN}
-    for threshold in dict.fromkeys(options.thresholds or _THRESHOLDS) if FIXED in ways else ():
+    for threshold in options.thresholds if FIXED in options.ways else ():
         yield f"{FIXED}{threshold}", {**default, "way": FIXED, "threshold": threshold}
-    if POLICY in ways:
-        chosen = {
-            "policy": options.policy,
-            "policy_sha256": load_policy(options.policy).fingerprint,
-        }
+    if POLICY in options.ways:
+        digest = load_policy(options.policy).fingerprint
+        chosen = {"policy": options.policy, "policy_sha256": digest}
         yield POLICY, {**default, **chosen, "way": POLICY}
 
 
@@ -108,9 +97,8 @@ def measure(about: Record, workdir: pathlib.Path) -> Record:
     name, workdir = about["project"], workdir.absolute()
     shutil.rmtree(workdir, ignore_errors=True)
     workdir.mkdir(parents=True)
-    tree = Tree(tuple(about["options"])) if about["source"] else TREES[name]
-    unpacked, directory = workdir / "source", workdir / "build"
-    source = pathlib.Path(about["source"]) if about["source"] else unpack(name, unpacked)
+    unpacked, directory, tree = workdir / "source", workdir / "build", TREES[name]
+    source = unpack(name, unpacked)
     if tree.is_in_source:
         directory = source
     compiler = Compiler(about["compiler"])
@@ -163,7 +151,7 @@ def shown(records: Records) -> Iterator[Record]:
 
 
 LADDER = Study(
-    """CMake projects built for size at rungs from plain to full LTO, with policies and without.
+    """CMake projects built for size at rungs of options, with policies and without.
 
     python -m tools.studies ladder -o runs/ladder
 
@@ -174,7 +162,6 @@ inlining, and with the policy inside clang as by `tfrl build`.
   gc-icf     -ffunction-sections -fdata-sections, and lld's --gc-sections --icf=all
   no-tables  the same, -fno-unwind-tables -fno-asynchronous-unwind-tables; functions that an
              exception may pass through keep their tables
-  thin-lto, full-lto   the same as gc-icf, -flto=thin or full
 It compares what is linked, the processor time of the build, and the instructions that a small
 program (drivers/) executes with the library under valgrind. It needs cmake (3.28 for lightgbm),
 lld, llvm-ar and a clang whose plugins can be built; without valgrind no instructions are

@@ -6,19 +6,16 @@ import dataclasses
 import functools
 import pathlib
 import statistics
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from tfrl_systems.settings import option
 from tools.studies import functions, learning
 from tools.studies.study import (
-    Picture,
     Record,
-    Records,
     Study,
     Table,
     Trial,
-    curves,
     mean,
     median,
 )
@@ -73,8 +70,7 @@ def measure(about: Record, workdir: pathlib.Path) -> Record:
         return evaluated["policies"][0]
 
     if about.get("is_baseline"):
-        row = answered(about["agent"], 0)
-        return {"error": row[figure], "microseconds": row["microseconds_per_query"]}
+        return {"error": answered(about["agent"], 0)[figure]}
     sampler = about.get("sampler", RANDOM)
     policy, figures = learning.trained(about, workdir, sampler=sampler, **problem)
     if about.get("polish"):
@@ -178,61 +174,33 @@ class Samplers(Learned):
 def _samplings(options: Samplers) -> Iterator[Trial]:
     for size in options.episodes:
         settings, iterations = SIZES[size]
-        sized = {**settings, "evaluate_every": 10, **options.assigned}
-        for title in options.functions:
-            about = {
-                "iterations": options.iterations or iterations,
-                "settings": sized,
-                "episodes": size,
-                "figure": _figure(title),
-            }
-            for agent in options.agents:
-                for sampler in options.samplers:
-                    for seed in range(options.seeds):
-                        planned = trial(title, agent, seed, sampler=sampler, **about)
-                        yield Trial(f"{size}-{planned.name}", planned.about)
+        sampled = {
+            "iterations": options.iterations or iterations,
+            "settings": {**settings, "evaluate_every": 10, **options.assigned},
+            "episodes": size,
+        }
+        for planned in trials(options, **sampled):
+            yield Trial(f"{size}-{planned.name}", planned.about)
 
 
 def _converging(about: Record, workdir: pathlib.Path) -> Record:
     """Return what Table 6.2 of the thesis shows of a training, of its first and last fifth."""
     measured = measure(about, workdir)
-    errors = [error for _, error in measured["curve"]]
+    errors = [evaluation[_figure(about["title"])] for evaluation in measured["curve"]]
     fifth = max(len(errors) // 5, 1)
     parts = {"first": errors[:fifth], "last": errors[-fifth:]}
     spread = {f"{name}_variance": statistics.pvariance(part) for name, part in parts.items()}
     means = {name: statistics.fmean(part) for name, part in parts.items()}
-    return {**measured, **means, **spread, "best": min(errors)}
+    return {**measured, **means, **spread}
 
-
-def _chosen(records: Records) -> Iterable[Record]:
-    """Return the record of each row whose best policy is best: the thesis shows these alone."""
-    rows: dict[tuple[Any, ...], Record] = {}
-    for record in records:
-        row = tuple(record[name] for name in ("episodes", "title", "agent", "sampler"))
-        rows[row] = min(rows.get(row, record), record, key=lambda trained: trained["best"])
-    return rows.values()
-
-
-def _curves_of(size: int, records: Records) -> Iterator[Record]:
-    """Yield the points of Figures 6.5 and 6.6."""
-    return curves("title", "sampler")([run for run in records if run["episodes"] == size])
-
-
-_CONVERGENCE = {
-    "first fifth, mean": mean("first", "{:.2g}"),
-    "first fifth, variance": mean("first_variance", "{:.2g}"),
-    "last fifth, mean": mean("last", "{:.2g}"),
-    "last fifth, variance": mean("last_variance", "{:.2g}"),
-    "best": mean("best", "{:.2g}"),
-}
 
 SAMPLERS = Study(
     """Errors by the way in which start points are drawn (thesis, 6.3: Tables 6.2 and 6.3).
 
 Errors are of the policies after every tenth iteration; their mean and variance over the first and
 the last fifth of the training are those of the first and last 1,000 of the thesis's 5,000
-iterations. All policies are of the same class. Unlike the thesis, which shows the best of three
-runs, the first table shows all seeds.""",
+iterations. All policies are of the same class. The thesis shows the best of three runs, this all
+seeds.""",
     Samplers,
     _samplings,
     _converging,
@@ -240,25 +208,14 @@ runs, the first table shows all seeds.""",
         Table(
             "MSLE of Rosenbrock, else MSE. Mean (range) over seeds.",
             ("episodes", "title", "agent", "sampler"),
-            _CONVERGENCE,
+            {
+                "first fifth, mean": mean("first", "{:.2g}"),
+                "first fifth, variance": mean("first_variance", "{:.2g}"),
+                "last fifth, mean": mean("last", "{:.2g}"),
+                "last fifth, variance": mean("last_variance", "{:.2g}"),
+            },
             label="episodes, function, agent, sampler",
         ),
-        Table(
-            "The same of the seed alone whose best policy is best, as the thesis chooses it.",
-            ("episodes", "title", "agent", "sampler"),
-            _CONVERGENCE,
-            derive=_chosen,
-            label="episodes, function, agent, sampler",
-        ),
-    ],
-    [
-        Picture(
-            f"samplers-{size}-episodes",
-            "MSE or MSLE",
-            functools.partial(_curves_of, size),
-            is_logarithmic=True,
-        )
-        for size in SIZES
     ],
 )
 

@@ -14,9 +14,6 @@ from tfrl_systems.experiments.arguments import read_assignments
 from tfrl_systems.settings import option
 from tools.studies.study import Record
 
-# The figure that an evaluation during a training reports first.
-_FIGURES = ("mse", "cost", "policy_saving_percent", "saving_percent")
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
@@ -83,19 +80,14 @@ def trained(about: Record, workdir: pathlib.Path, **problem: Any) -> tuple[str, 
     run = train(about, workdir, **problem)
     result, evaluation = run.result, run.result["evaluation"]
     evaluations = evaluation["iterations"]
-    names = (about.get("figure", ""), *_FIGURES)
-    figure = next((name for name in names if name in evaluations[0]), "")
     return str(run.policy), {
         "learning_s": time.monotonic() - began_s,
         "steps": result["environment_steps"],
         "evaluations": result.get("function_evaluations"),
-        "truth_evaluations": result.get("truth_evaluations"),
         "policy_sha256": result["policy_sha256"],
         "last": _numbers(evaluation.get("last", evaluations[-1])),
         "last_tenth": _numbers(evaluation.get("last_tenth", {})),
-        "curve": [
-            [row.get("iteration", row.get("number")), row[figure]] for row in evaluations if figure
-        ],
+        "curve": [_numbers(row) for row in evaluations],
     }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
-import math
 import os
 import pathlib
 import statistics
@@ -151,11 +150,10 @@ def _measure(about: Record, _: pathlib.Path) -> Record:
     usual = _sampled(about, {}, seconds, _USUAL_ITERATIONS)
     steps_s = np.diff(usual.times_s).tolist()
     usual_s = statistics.median(steps_s) if steps_s else None
-    grows = {name: growth(tiny.samples, name) for name in tiny.samples[0]}
     return {
         "iterations": len(tiny.times_s),
         "usual_iteration_s": usual_s,
-        "growth": {name: None if math.isnan(slope) else slope for name, slope in grows.items()},
+        "growth": {name: growth(tiny.samples, name) for name in tiny.samples[0]},
         "samples": tiny.samples,
     }
 
@@ -183,11 +181,11 @@ def _sampled(about: Record, settings: Mapping[str, Any], seconds: float, most: i
     return sampler
 
 
-def growth(samples: list[dict[str, float]], name: str) -> float:
-    """Return by how much a figure grows in 1,000 iterations, after the warm-up."""
+def growth(samples: list[dict[str, float]], name: str) -> float | None:
+    """Return by how much a figure grows in 1,000 iterations, after the warm-up; None if unknown."""
     late = samples[int(_WARM_UP * len(samples)) :]
     if len(late) < 2:
-        return float("nan")
+        return None
     iterations = [point["iteration"] for point in late]
     return float(np.polyfit(iterations, [point[name] for point in late], 1)[0]) * 1000
 

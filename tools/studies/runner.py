@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import importlib
 import json
 import multiprocessing
 import pathlib
@@ -17,11 +18,41 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from environments.errors import UserError
+from environments.errors import UsageError, UserError
 from tfrl_systems.experiments import Reporter
 from tools.studies import writing
 from tools.studies.study import Record, Study, Trial
-from tools.studies.table import find_study
+
+# name -> (module, attribute)
+STUDIES: dict[str, tuple[str, str]] = {
+    "agents": ("agents", "AGENTS"),
+    "quality": ("learn_to_optimize", "QUALITY"),
+    "samplers": ("learn_to_optimize", "SAMPLERS"),
+    "few_evaluations": ("contextual", "FEW_EVALUATIONS"),
+    "unseen": ("learn_to_optimize", "UNSEEN"),
+    "folds": ("inlining", "FOLDS"),
+    "baselines": ("inlining", "BASELINES"),
+    "ladder": ("ladder", "LADDER"),
+    "graphs": ("graphs", "GRAPHS"),
+    "unmeasured": ("graphs", "UNMEASURED"),
+    "files": ("files", "FILES"),
+    "pools": ("pools", "POOLS"),
+    "long_runs": ("long_runs", "LONG_RUNS"),
+    "faults": ("faults.campaign", "FAULTS"),
+    "bad_inputs": ("bad_inputs.campaign", "BAD_INPUTS"),
+}
+
+
+def find_study(name: str) -> Study:
+    """Return the study of a name.
+
+    Raises:
+      UsageError: there is none.
+    """
+    if name not in STUDIES:
+        raise UsageError(f"expected one of {', '.join(STUDIES)}; found {name!r}")
+    module, attribute = STUDIES[name]
+    return getattr(importlib.import_module(f"tools.studies.{module}"), attribute)
 
 
 def commit() -> str:
@@ -114,11 +145,11 @@ def run(
             advance(1)
             _write_tables(study, records, output, command)
     rows = [flat(record) for record in records]
-    for picture in study.pictures:
+    if study.picture is not None:
         try:
-            writing.draw(picture, rows, output)
+            writing.draw(study.picture, rows, output)
         except ImportError as error:
-            message = f"{picture.name}: no picture without matplotlib: {error}"
+            message = f"{study.picture.name}: no picture without matplotlib: {error}"
             print(f"{message}; pip install -e '.[notebooks]'", file=sys.stderr)
     return rows
 

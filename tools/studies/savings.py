@@ -1,4 +1,4 @@
-"""Savings of inlining's policies, computed from what `inlining.measure` keeps.
+"""By how much images differ, and what inlining's policies save, from what `inlining.measure` keeps.
 
 A record has `parts`: "heldout", and perhaps "train", with `languages` of the modules and
 `policies`: `sizes` [text, code] by module, and linked `images`. The policies of a variant of BC-Max
@@ -12,16 +12,47 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tools.studies.image_sizes import changes_of
+from environments.inlining.linking.images import LOADED_PARTS
 from tools.studies.study import Record, Records
 
 Sizes = Mapping[str, Sequence[int]]
 """[text bytes, bytes of code] by name of the module."""
 
+Parts = Mapping[str, int]
+"""Bytes of each part of an image."""
+
 ORACLE, NEVER_WORSE = "oracle", "--never-worse"
 _LANGUAGES = {"c++": "C++", "c": "C"}
 _TEXT, _CODE = 0, 1
 _FIGURES = ("code_percent", "loaded_percent", "file_percent")
+# Figure of an image -> its parts that are added up.
+_PARTS_OF = {
+    "code": ("text_bytes",),
+    "tables": ("unwind_bytes",),
+    "rodata": ("rodata_bytes",),
+    "loaded": LOADED_PARTS,
+    "file": ("file_bytes",),
+}
+
+
+def change_percent(size: float | None, default: float | None) -> float | None:
+    """Return a change; None if one of both is not there, or there was nothing."""
+    return None if size is None or not default else 100 * (size / default - 1)
+
+
+def changes_of(images: Iterable[tuple[Parts, Parts]]) -> dict[str, float | None]:
+    """Return by how much images together differ from the default's, in percent, by figure.
+
+    Args:
+      images: the sizes of each image, and those of the default's.
+    """
+    pairs = list(images)
+    return {
+        figure: change_percent(
+            *(sum(pair[side][part] for pair in pairs for part in parts) for side in (0, 1))
+        )
+        for figure, parts in _PARTS_OF.items()
+    }
 
 
 def image_savings(image: Mapping[str, Any]) -> dict[str, float]:
@@ -143,11 +174,6 @@ def of_images(records: Records) -> Iterator[Record]:
         yield from _images(record, next(iter(shown(record).values())))
 
 
-def _numbers(record: Record, variant: str) -> list[int]:
-    policies = record["parts"]["heldout"]["policies"]
-    return [int(name.split("/")[1]) for name in policies if name.startswith(f"{variant}/")]
-
-
 def of_parts(records: Records) -> Iterator[Record]:
     """Yield what each policy saves where it learned, where it did not, and in images."""
     for record in records:
@@ -165,42 +191,24 @@ def of_parts(records: Records) -> Iterator[Record]:
             }
 
 
-def points(records: Records) -> Iterable[Record]:
+def points(records: Records) -> Iterator[Record]:
     """Yield the points of the curves: what policies and their oracles save by iteration.
 
-    Iteration 0 is the default. With baselines that were learned, these are drawn as level lines,
-    and the modules learned on get a panel of their own.
+    Iteration 0 is the default.
     """
     for _, folds in _by_seed(records):
-        parts = [part for part in ("train", "heldout") if part in folds[0]["parts"]]
-        for part in parts:
-            panel = "modules learned on" if part == "train" else "held-out modules"
-            for line, names in _lines(folds[0]).items():
-                for number, name in enumerate(names):
-                    percent = saving(*_together(folds, part, [name] * len(folds)), _TEXT)
-                    yield {"panel": panel, "line": line, "iteration": number, "value": percent}
         for variant in folds[0]["written"]:
-            for number in (0, *_numbers(folds[0], variant)):
-                name = f"{variant}/{number}" if number else "default"
-                images = [
-                    image["loaded_percent"] for fold in folds for image in _images(fold, name)
-                ]
-                about = {"panel": "held-out projects, linked", "line": variant}
-                if images:
-                    percent = statistics.fmean(images)
+            policies = folds[0]["parts"]["heldout"]["policies"]
+            names = [name for name in policies if name.startswith(f"{variant}/")]
+            for number in range(len(names) + 1):
+                met = ["default", *names[:number]]
+                oracle = f"{ORACLE} of {'|'.join(met)}"
+                for line, name in ((variant, met[-1]), (f"{ORACLE} of {variant}", oracle)):
+                    percent = saving(*_together(folds, "heldout", [name] * len(folds)), _TEXT)
+                    about = {"panel": "held-out modules", "line": line}
                     yield {**about, "iteration": number, "value": percent}
-
-
-def _lines(record: Record) -> dict[str, list[str]]:
-    """Return each line's name for `sizes_of` at each iteration."""
-    lines: dict[str, list[str]] = {}
-    begun = ["default", *record.get("begin", ())]
-    for variant in record["written"]:
-        names = [f"{variant}/{number}" for number in _numbers(record, variant)]
-        lines[variant] = ["default", *names]
-        lines[f"{ORACLE} of {variant}"] = [
-            f"{ORACLE} of {'|'.join(begun + names[:count])}" for count in range(len(names) + 1)
-        ]
-        for baseline in begun[1:]:
-            lines[baseline] = [baseline] * (len(names) + 1)
-    return lines
+                images = [image for fold in folds for image in _images(fold, met[-1])]
+                if images:
+                    percent = statistics.fmean(image["loaded_percent"] for image in images)
+                    about = {"panel": "held-out projects, linked", "line": variant}
+                    yield {**about, "iteration": number, "value": percent}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 Record = Mapping[str, Any]
@@ -62,13 +62,11 @@ class Picture:
       label: what the values are.
       derive: the records of the trials -> a record for each point: its `panel`, `line`,
         `iteration` and `value`.
-      is_logarithmic: whether the scale of the values is.
     """
 
     name: str
     label: str
     derive: Callable[[Records], Iterable[Record]]
-    is_logarithmic: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +78,7 @@ class Study:
       options: dataclass of what can be asked for; its fields become options.
       trials: makes the trials of a command line.
       measure: measures a trial: what it is about, and a directory for its files -> JSON values.
-      tables, pictures: what is made of the records.
+      tables, picture: what is made of the records.
       is_wrong: whether a record shows a fault, so that the exit status is 1.
       is_alone: whether each trial needs a process of its own.
     """
@@ -90,7 +88,7 @@ class Study:
     trials: Callable[[Any], Iterable[Trial]]
     measure: Callable[[Record, pathlib.Path], Record]
     tables: Sequence[Table] = ()
-    pictures: Sequence[Picture] = ()
+    picture: Picture | None = None
     is_wrong: Callable[[Record], bool] = lambda record: False
     is_alone: bool = False
 
@@ -124,24 +122,11 @@ def mean(value: Value, form: str = "{:.2f}") -> Cell:
     return _summary(value, form, statistics.fmean)
 
 
-def total(value: Value, form: str = "{:,}") -> Cell:
+def total(value: Value) -> Cell:
     """Return a cell with the sum of a value."""
-    return lambda records: form.format(sum(values_of(records, value)))
+    return lambda records: f"{sum(values_of(records, value)):,}"
 
 
 def first(value: Value, form: str = "{}") -> Cell:
     """Return a cell with the value of the first record that has it."""
     return lambda records: next(map(form.format, values_of(records, value)), "")
-
-
-def curves(panel: str, line: str) -> Callable[[Records], Iterator[Record]]:
-    """Return what yields the points of the records' `curve`, by the fields of panels and lines."""
-
-    def points(records: Records) -> Iterator[Record]:
-        for record in records:
-            title = record[panel] if isinstance(record[panel], str) else ", ".join(record[panel])
-            about = {"panel": title, "line": record[line]}
-            for iteration, value in record.get("curve", ()):
-                yield {**about, "iteration": iteration, "value": value}
-
-    return points

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pathlib
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from tools.studies.study import Picture, Record, Records, Table
 
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
-_MAX_POINTS = 50
 
 
 def to_markdown(table: Table, records: Records) -> str:
@@ -41,7 +40,7 @@ def grouped(records: Iterable[Record], fields: Sequence[str]) -> dict[tuple[str,
 
 
 def draw(picture: Picture, records: Records, output: pathlib.Path) -> None:
-    """Write a picture as .png and .svg.
+    """Write a picture as .svg.
 
     Raises:
       ImportError: matplotlib is not installed.
@@ -59,26 +58,17 @@ def draw(picture: Picture, records: Records, output: pathlib.Path) -> None:
         for axis, ((title,), points) in zip(axes, panels.items(), strict=True):
             for number, ((line,), members) in enumerate(grouped(points, ("line",)).items()):
                 colour = _COLOURS[number % len(_COLOURS)]
-                places, lows, means, highs = zip(*thinned(members), strict=True)
+                values: dict[float, list[float]] = {}
+                for point in members:
+                    values.setdefault(point["iteration"], []).append(point["value"])
+                places = sorted(values)
+                lows, means, highs = (
+                    [of_fn(values[place]) for place in places]
+                    for of_fn in (min, statistics.fmean, max)
+                )
                 axis.plot(places, means, color=colour, linewidth=1.2, label=line)
                 axis.fill_between(places, lows, highs, color=colour, alpha=0.15, linewidth=0)
             axis.grid(alpha=0.3)
             axis.legend(fontsize=6)
             axis.set(title=title, xlabel="iteration", ylabel=picture.label)
-            if picture.is_logarithmic:
-                axis.set_yscale("log")
-        for suffix, settings in ((".png", {"dpi": 160}), (".svg", {"metadata": {"Date": None}})):
-            drawn.savefig((output / picture.name).with_suffix(suffix), **settings)
-
-
-def thinned(points: Records) -> Iterator[tuple[float, float, float, float]]:
-    """Yield at most 50 points of a line: where, and the least, mean and greatest value there."""
-    by_place: dict[float, list[float]] = {}
-    for point in points:
-        by_place.setdefault(point["iteration"], []).append(point["value"])
-    places = sorted(by_place)
-    size = -(-len(places) // _MAX_POINTS)
-    for start in range(0, len(places), size):
-        part = places[start : start + size]
-        values = [value for place in part for value in by_place[place]]
-        yield part[-1], min(values), statistics.fmean(values), max(values)
+        drawn.savefig((output / picture.name).with_suffix(".svg"), metadata={"Date": None})

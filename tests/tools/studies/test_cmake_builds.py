@@ -9,7 +9,7 @@ import pytest
 from environments.errors import UserError
 from tests.requirements import need_one_of, need_programs
 from tools.studies import cmake_builds
-from tools.studies.cmake_builds import RUNGS, Build, Compiler, Driver, Tree
+from tools.studies.cmake_builds import RUNGS, Build, Compiler, Tree
 
 LIBRARY = """\
 long work(long n) {
@@ -36,14 +36,11 @@ def test_the_options_of_rungs():
             for kind in ("SHARED", "MODULE", "EXE")
         },
     }
-    # The linker inlines under link-time optimisation alone.
-    for name, is_told in (("gc-icf", False), ("thin-lto", True), ("full-lto", True)):
-        variables = cmake_builds.definitions(RUNGS[name], -50, {})
-        compiling = variables["CMAKE_CXX_FLAGS_MINSIZEREL"]
-        linking = variables["CMAKE_SHARED_LINKER_FLAGS_MINSIZEREL"]
-        assert compiling.endswith("-mllvm -inline-threshold=-50")
-        assert ("-flto" in compiling, "threshold=-50" in linking) == (is_told, is_told)
-        assert linking.startswith("-fuse-ld=lld -Wl,--gc-sections -Wl,--icf=all")
+    variables = cmake_builds.definitions(RUNGS["gc-icf"], -50, {})
+    compiling = "-Oz -DNDEBUG -ffunction-sections -fdata-sections -mllvm -inline-threshold=-50"
+    linking = "-fuse-ld=lld -Wl,--gc-sections -Wl,--icf=all"
+    assert variables["CMAKE_CXX_FLAGS_MINSIZEREL"] == compiling
+    assert variables["CMAKE_SHARED_LINKER_FLAGS_MINSIZEREL"] == linking
 
 
 def test_what_a_compiler_lacks(tmp_path):
@@ -61,7 +58,7 @@ def test_instructions_of_a_driver(tmp_path, monkeypatch):
     monkeypatch.setattr(cmake_builds, "_DRIVERS", tmp_path)
     (tmp_path / "sum.cpp").write_text(DRIVER)
     (tmp_path / "library.cpp").write_text(LIBRARY)
-    tree = Tree(driver=Driver("libsum.so", "c++17", "."))
+    tree = Tree("libsum.so", "c++17", include=".")
     build = Build("sum", tree, tmp_path, tmp_path, tmp_path / "build.log", compiler)
     library = ("-shared", "-fPIC", tmp_path / "library.cpp", "-o", tmp_path / "libsum.so.1")
     build.run(compiler.cxx, "-O2", *library)

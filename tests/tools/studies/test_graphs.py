@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.environments.tensor_graphs.execution.models import chain
 from tests.environments.tensor_graphs.small_models import adapter, write
 from tools.studies import graphs, learning
 
@@ -65,3 +66,14 @@ def test_another_policy_is_another_record(tmp_path):
         (tmp_path / "policy" / "policy.json").write_text(text)
         digests.add(learning.digest_of(f"regions:{tmp_path / 'policy'}"))
     assert len(digests) == 2
+
+
+def test_each_way_is_judged_by_measured_costs(study, tmp_path):
+    """What is saved before anything is measured: Relu of Relu is Relu, which needs no search."""
+    model = write(tmp_path / "twice.onnx", chain("Relu", "Relu", "Tanh"))
+    status, text, records = study("unmeasured", "--model", model)
+    (record,) = records.values()
+    measured = record["measured"]
+    assert status == 0 and f"| {model} | " in text
+    assert measured["removal"] < -10 and measured["formula"] == measured["removal"]
+    assert measured["steps"] >= 0 and measured["cost_ms"] > 0

@@ -58,7 +58,7 @@ def test_projects_held_out_in_turn(arguments, study, no_saved_models, tmp_path):
         assert set(record["measured"]["written"]) == {"learned", "learned without exploration"}
         assert {"default", "always", "cost<-35", "learned/1"} <= set(part["policies"])
     assert "| oracle | " in text and "| three | " in text
-    assert (tmp_path / "out" / "savings.png").exists()
+    assert (tmp_path / "out" / "savings.svg").exists()
     assert study("folds", *words)[2] == records
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tools.studies import pools, writing
+from tools.studies import pools
 
 
 @pytest.mark.ci
@@ -17,16 +17,7 @@ def test_a_small_pool(study):
     assert "| between two jobs, results of 1,000,000 bytes, ms a job | " in text
 
 
-def test_the_tables_by_hand():
-    records = [
-        {"kind": "ray", "what": "start of 2 workers, s", "figure": 5.9},
-        {"kind": "ray", "result_bytes": 0, "wall": 1.41, "head": 0.7, "engine": 0.06},
-        {"kind": "ray", "workers": 4, "share": 0.9615},
-    ]
-    costs, shares = (writing.to_markdown(table, records) for table in pools.POOLS.tables)
-    assert "| start of 2 workers, s | 5.90 |" in costs
-    assert "| processor time of the head, results of 0 bytes, ms a job | 0.70 |" in costs
-    assert shares.endswith("| 4 | 0.962 |")
+def test_pools_are_doubled():
     names = [trial.name for trial in pools.POOLS.trials(pools.Pools(most_workers=5))]
     assert [name for name in names if "workers" in name] == [
         f"{kind}-{count}-workers" for kind in ("pipes", "ray") for count in (1, 2, 4)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tools.studies import writing
 from tools.studies.study import Table, first, mean, median, total, values_of
 
@@ -45,10 +43,3 @@ def test_what_is_derived_is_shown():
 def test_values_that_are_missing_do_not_count():
     assert values_of(RECORDS, "cost") == [1.0, 2.0, 6.0, 5.0]
     assert values_of(RECORDS, lambda record: record.get("text")) == ["one | two"]
-
-
-def test_a_long_curve_is_thinned():
-    """200 places become 50 points: the mean of four, with their range, at the last of them."""
-    points = [{"iteration": k, "value": k + seed} for seed in (0, 2) for k in range(1, 201)]
-    thinned = list(writing.thinned(points))
-    assert len(thinned) == 50 and thinned[0] == (4, 1, pytest.approx(3.5), 6)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tfrl_systems.agents.table import Agent
 from tfrl_systems.reporting import Reporter
 from tfrl_systems.settings import Settings
-from tfrl_systems.systems.inlining import shipped, tables, texts
+from tfrl_systems.systems.inlining import shipped, texts
 from tfrl_systems.systems.inlining.problem import (
     Benchmarks,
     Evaluation,
@@ -125,7 +125,7 @@ class Inlining(System):
                 "exploration": ExplorationConfig(),
                 "objective": ObjectiveConfig(),
                 "scope": ScopeConfig(),
-                "agent": method.make_config(baseline_feature="inlining_default"),
+                "agent": method.make_config(),
             }
         from tfrl_systems.systems.inlining.learning import EpisodeConfig
 
@@ -216,7 +216,9 @@ class Inlining(System):
 
     def table(self, evaluation: Mapping[str, Any]) -> str:
         """See `System.table`."""
-        return tables.size_tables(evaluation)
+        from tfrl_systems.systems.inlining import evaluating
+
+        return evaluating.size_tables(evaluation)
 
 
 SYSTEM = Inlining()

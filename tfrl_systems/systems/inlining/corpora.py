@@ -21,7 +21,6 @@ class Corpora:
     """The corpora and the compiler of a training run.
 
     Attributes:
-      corpus: the corpus to learn on.
       holdout: the corpus to measure policies on; None to measure on `corpus`.
       compiler: identity of the compiler.
     """
@@ -112,13 +111,7 @@ def set_aside(corpus: Corpus) -> tuple[tuple[Module, ...], tuple[Module, ...]]:
 def small_modules(
     modules: Sequence[Module], max_bitcode_bytes: int, reporter: Reporter
 ) -> tuple[Module, ...]:
-    """Return the modules that are not too large; report how many are left out.
-
-    Args:
-      modules: the modules.
-      max_bitcode_bytes: size of the largest module to keep; 0 for no limit.
-      reporter: receives the report.
-    """
+    """Return the modules that are not too large, 0 for no limit; report how many are left out."""
     small = tuple(
         module
         for module in modules

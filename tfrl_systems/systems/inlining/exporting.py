@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pathlib
-import shutil
 import subprocess
 import tempfile
 from typing import Any
@@ -27,11 +26,6 @@ _TIMEOUT_S = 60.0
 def export_plugin(name: str, clang: str, output: pathlib.Path) -> dict[str, Any]:
     """Write a policy as a pass plugin for a clang; return what `tfrl export --json` prints.
 
-    Args:
-      name: the policy, a directory or a name.
-      clang: the clang that will load the plugin, a path or a name on PATH.
-      output: the file to write.
-
     Raises:
       UserError: the policy cannot be compiled in, headers or a compiler are missing, or the file
         cannot be written.
@@ -41,21 +35,8 @@ def export_plugin(name: str, clang: str, output: pathlib.Path) -> dict[str, Any]
     toolchain = find_toolchain(clang)
     plugin = build_plugin(toolchain, source)
     _try(plugin, toolchain)
-    try:
-        with tempfile.NamedTemporaryFile(
-            dir=output.parent, prefix=f".{output.name}.", delete=False
-        ) as fresh:
-            scratch = pathlib.Path(fresh.name)
-        try:
-            shutil.copyfile(plugin, scratch)
-            scratch.chmod(0o755)
-            scratch.replace(output)
-        finally:
-            scratch.unlink(missing_ok=True)
-    except OSError as error:
-        raise UserError(
-            f"{output}: expected to write a plugin there, found: {error}; name another file"
-        ) from error
+    files.replace(output, plugin.read_bytes())
+    output.chmod(0o755)
     return {
         "policy": name,
         "format": "clang-plugin",

@@ -31,6 +31,7 @@ from environments.inlining.linking.objective import (
 from tfrl_systems.drivers.collect import Collect
 from tfrl_systems.drivers.episode_runner import EpisodeRunner
 from tfrl_systems.episodes import Experience
+from tfrl_systems.networks import actors
 from tfrl_systems.policies import variables
 from tfrl_systems.policies.numpy_actor import NumpyActor
 from tfrl_systems.reporting import Reporter, percent
@@ -41,7 +42,6 @@ from tfrl_systems.systems.inlining.imitation.run import describe, run_bc_max
 from tfrl_systems.systems.inlining.policy.actor_policy import ActorPolicy
 from tfrl_systems.systems.inlining.policy.decision_policy import decision_specs
 from tfrl_systems.systems.inlining.problem import SCOPES
-from tfrl_systems.systems.inlining.warm_start import follow_feature
 from tfrl_systems.systems.inlining.workers import (
     at_hand,
     make_collector,
@@ -78,16 +78,10 @@ def make_runner(
     num_episodes: int,
     actor: NumpyActor,
 ) -> EpisodeRunner:
-    """Make a worker's runner, with a compiler of its own.
+    """Make a worker's runner, with a compiler of its own; each episode draws one of the modules.
 
-    Args:
-      compiler: name of the compiler.
-      modules: the modules to learn on; each episode draws one.
-      default_sizes: sizes of the modules' plain -Oz objects, by name of the module.
-      objective: what a byte of an object counts.
-      scope_feature: names the call sites to decide; see `InliningEnvironment`.
-      num_episodes: number of episodes in a chunk.
-      actor: the policy, without variables; the pool broadcasts those.
+    For `default_sizes` and `scope_feature` see `InliningEnvironment`. The actor comes without
+    variables; the pool broadcasts those.
     """
     environment = InliningEnvironment(
         contexts.uniform([at_hand(module) for module in modules]),
@@ -199,14 +193,7 @@ def imitate(
 def make_corpus_objective(
     counted: Counted, collector: Collector, corpus: Corpus, reporter: Reporter
 ) -> Objective:
-    """Make an objective for the projects of a corpus; compile it plainly if that is needed.
-
-    Args:
-      counted: what of an object counts.
-      collector: compiles.
-      corpus: all modules of the projects.
-      reporter: receives the progress.
-    """
+    """Make an objective for the projects of a corpus; compile it plainly if that is needed."""
     if counted.copies == "object":
         return Objective(table_weight=counted.table_weight)
     ordered = largest_first(corpus.modules)
@@ -246,6 +233,43 @@ def _default_sizes(
             "name another by --corpus" + (", or --set scope=all" if scope_feature else "")
         )
     return sizes
+
+
+def follow_feature(network: actors.ActorNetwork, feature: str, probability: float) -> None:
+    """Make an actor begin with the action that a feature names, whatever else it sees.
+
+    From there on training only has to find better decisions, and not to find the default's again.
+
+    The first unit of each hidden layer passes the feature on, and the outputs read it. All other
+    weights stay as they were drawn, so that training has something to start from. They move the
+    probability by a few hundredths at most, because the output layer's initial weights are small.
+
+    Args:
+      network: an actor whose observation is a dict of numbers and whose actions are 0 and 1.
+      feature: key of an observed integer that is 0 or 1.
+      probability: initial probability of the action that the feature names, above 0 and below 1.
+    """
+    named = network.named_variables()
+    activate = actors.ACTIVATIONS[network.describe()["activation"]]
+    place = [field.path for field in network.inputs].index((feature,))
+    # The network takes the signed logarithm of integers, so 0 and 1 enter as 0 and log 2.
+    ends = np.log1p(np.array([0.0, 1.0], np.float32))
+    num_layers = len(named) // 2
+    for number in range(num_layers - 1):
+        kernel, bias = (named[f"{kind}_{number}"] for kind in ("kernel", "bias"))
+        weights, offsets = kernel.numpy(), bias.numpy()
+        weights[:, 0] = 0
+        weights[place, 0] = 2 / (ends[1] - ends[0])
+        offsets[0] = -1 - weights[place, 0] * ends[0]
+        kernel.assign(weights)
+        bias.assign(offsets)
+        ends, place = activate(np.array([-1.0, 1.0], np.float32)).numpy(), 0
+    kernel, bias = (named[f"{kind}_{num_layers - 1}"] for kind in ("kernel", "bias"))
+    weights = kernel.numpy()
+    slope = np.log(probability / (1 - probability)) / (ends[1] - ends[0])
+    weights[place] = [-slope, slope]
+    kernel.assign(weights)
+    bias.assign(-weights[place] * ends.mean())
 
 
 def _evaluator(

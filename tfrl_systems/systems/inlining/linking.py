@@ -29,7 +29,7 @@ def link_projects(
     Args:
       collector: compiles.
       modules: modules that all compile.
-      policy: the policy.
+      policy: decides.
       progress: is called with 1 after each module.
       say_fn: is told which projects cannot be linked, and why; they are left out.
 

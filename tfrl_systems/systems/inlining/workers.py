@@ -33,12 +33,6 @@ def make_collector(
     A worker that dies takes its compiler with it. Both are then replaced, and the module is tried
     again.
 
-    Args:
-      compiler: "embedded", or a clang.
-      store: keeps the compiles.
-      collect: where the compilers run, and how many there are.
-      requirements: what the compilers' machines need.
-
     Raises:
       UserError: there is no such compiler, or it does not work.
     """
@@ -53,11 +47,7 @@ def make_collector(
 
 
 class PlayerHere:
-    """A runner that plays modules where they lie on its machine.
-
-    Args:
-      make_player: makes the player of modules.
-    """
+    """A runner that plays modules where they lie on its machine."""
 
     def __init__(self, make_player: Callable[[], ModulePlayer]) -> None:
         self._player = make_player()
@@ -76,16 +66,12 @@ def at_hand(module: Module) -> Module:
 
 def requirements_of(compiler: str, *corpora: Corpus | None) -> Requirements:
     """Return what a machine needs to compile the modules of some corpora."""
-    return Requirements(
-        tuple(_files_of(corpus) for corpus in corpora if corpus is not None),
-        {compiler: functools.partial(_identity_of, compiler)},
-    )
-
-
-def _files_of(corpus: Corpus) -> Files:
-    paths = [path for module in corpus.modules for path in (module.path, module.thinlto_index)]
-    names = [str(path.relative_to(corpus.directory)) for path in paths if path is not None]
-    return Files(corpus.directory, tuple(names))
+    required = []
+    for corpus in filter(None, corpora):
+        paths = [path for module in corpus.modules for path in (module.path, module.thinlto_index)]
+        names = [str(path.relative_to(corpus.directory)) for path in paths if path is not None]
+        required.append(Files(corpus.directory, tuple(names)))
+    return Requirements(tuple(required), {compiler: functools.partial(_identity_of, compiler)})
 
 
 def _identity_of(compiler: str) -> str:

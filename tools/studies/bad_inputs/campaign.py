@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import dataclasses
 import importlib
@@ -20,6 +21,8 @@ import tempfile
 import time
 from collections.abc import Iterator
 from typing import Any
+
+import psutil
 
 from environments import files
 from tfrl_systems.drivers.processes import adopt_orphans
@@ -73,9 +76,9 @@ def run(case: Case, place: pathlib.Path) -> dict[str, Any]:
     if left := _end_others():
         faults["left running"] = left
     said, shown = ((place / name).read_text(errors="replace") for name in ("stderr", "stdout"))
-    faults |= faults_of_text(said, shown, status, case.reports)
+    faults |= faults_of_text(said, shown, status, case.row.reports)
     after = _listing(place / "case")
-    may_change = re.compile(f"({case.leaves}{'|out.*' * (0 in case.status)})(/.*)?", re.DOTALL)
+    may_change = re.compile(f"({case.row.leaves}{'|out.*' * (0 in case.status)})(/.*)?", re.DOTALL)
     changed = sorted(
         name
         for name in before.keys() | after.keys()
@@ -87,7 +90,7 @@ def run(case: Case, place: pathlib.Path) -> dict[str, Any]:
     if changed:
         faults["files left"] = ", ".join(changed[:5])
     shutil.rmtree(place, ignore_errors=True)
-    ending = {"what": case.what, "words": case.words, "seconds": seconds}
+    ending = {"what": case.what, "words": case.parsed()[1], "seconds": seconds}
     return {**ending, "faults": faults, "said": said[-1500:]}
 
 
@@ -102,11 +105,12 @@ def _become(case: Case, place: pathlib.Path) -> None:
     for number, name in enumerate((os.devnull, f"{place}/stdout", f"{place}/stderr")):
         flags = os.O_WRONLY | os.O_CREAT if number else os.O_RDWR
         os.dup2(os.open(name, flags, 0o600), number)
+    variables, words = case.parsed()
     environment = {
         **{name: text for name, text in os.environ.items() if not name.startswith("XDG_")},
         **{"HOME": f"{place}/home", "XDG_CACHE_HOME": f"{place}/home/.cache"},
         **{"TMPDIR": f"{place}/tmp", "OMP_NUM_THREADS": "1"},
-        **{"PYTHONPATH": str(pathlib.Path(__file__).parents[3]), **case.environment},
+        **{"PYTHONPATH": str(pathlib.Path(__file__).parents[3]), **variables},
     }
     os.environ.clear()
     os.environ.update(environment)
@@ -115,7 +119,7 @@ def _become(case: Case, place: pathlib.Path) -> None:
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         errors = getattr(sys, name).errors
         setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False, errors=errors))
-    sys.argv = ["tfrl", *case.words]
+    sys.argv = ["tfrl", *words]
     runpy.run_module(PROGRAM, run_name="__main__")
 
 
@@ -141,22 +145,13 @@ def protect_all_but(directory: pathlib.Path) -> None:
 def _end_others() -> str:
     """End the processes that the case left, which are this process's now; return what they are."""
     names = []
-    until_s = time.monotonic() + 2.0
-    while children := _children():
-        for pid in children:
-            ended, _ = os.waitpid(pid, os.WNOHANG)
-            if not ended and time.monotonic() > until_s:
-                command = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
-                names.append(command.replace(b"\0", b" ").decode(errors="replace")[:80])
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
-        time.sleep(0.01)
+    while children := psutil.Process().children():
+        _, left = psutil.wait_procs(children, timeout=2.0)
+        for process in left:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                names.append(" ".join(process.cmdline())[:80])
+                process.kill()
     return "; ".join(names)
-
-
-def _children() -> list[int]:
-    tasks = pathlib.Path("/proc/self/task").glob("*/children")
-    return [int(pid) for task in tasks for pid in task.read_text().split()]
 
 
 def faults_of_text(

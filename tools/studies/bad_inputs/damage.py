@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import gzip
@@ -10,19 +11,19 @@ import json
 import os
 import pathlib
 import random
-import re
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from google.protobuf import json_format
 
 Content = bytes | Mapping[str, Any] | Callable[[pathlib.Path], object]
 """A file's bytes, a directory's contents by relative path, or what makes the input at a path."""
 
 FAILURE, USAGE = (1,), (2,)
 PERHAPS = (0, 1)
-"""The damage may leave a right input: a few flipped bits do."""
+"""The damage may leave a right input: a few flipped bits do, and another value of a field."""
 EITHER = (1, 2)
 """Whether a text can be a file's name may be found when the options are read, or later."""
 GIVEN = "given"
@@ -63,22 +64,6 @@ def damages(
 ) -> list[Damage]:
     """Return damages in place: what is wrong -> what stands there."""
     return [Damage(what, content, GIVEN, status) for what, content in dict(wrong).items()]
-
-
-def of_values(values: Iterable[Any], encode_fn: Callable[[Any], Content]) -> dict[str, Content]:
-    """Return what is wrong by the value that is."""
-    return {repr(value)[:70]: encode_fn(value) for value in values}
-
-
-def flips(good: bytes, seed: int, number: int, status: tuple[int, ...] = PERHAPS) -> list[Damage]:
-    """Return files of which a few bits are flipped; they may be right all the same."""
-    wrong = {}
-    for k in range(number):
-        draw, bad = random.Random(f"{seed} {k}"), bytearray(good)
-        for _ in range(1 + k % 4):
-            bad[draw.randrange(len(bad))] ^= 1 << draw.randrange(8)
-        wrong[f"flipped bits {k}"] = bytes(bad)
-    return damages(wrong, status)
 
 
 def _bind(path: pathlib.Path) -> None:
@@ -141,26 +126,39 @@ def in_directory(good: Mapping[str, Any], name: str) -> list[Damage]:
     ]
 
 
+def flips(good: bytes, seed: int, number: int, status: tuple[int, ...] = PERHAPS) -> list[Damage]:
+    """Return files of which a few bits are flipped; they may be right all the same."""
+    wrong = {}
+    for k in range(number):
+        draw, bad = random.Random(f"{seed} {k}"), bytearray(good)
+        for _ in range(1 + k % 4):
+            bad[draw.randrange(len(bad))] ^= 1 << draw.randrange(8)
+        wrong[f"flipped bits {k}"] = bytes(bad)
+    return damages(wrong, status)
+
+
 def outputs(is_directory: bool) -> list[Damage]:
     """Return places to write to that cannot be written, or must not be replaced."""
     names = ("file/out", "/proc/out", "loop/out", *(() if is_directory else ("nowhere/out",)))
     no_names = ("n" * 300, "a\0b", *(() if is_directory else ("",)))
-    wrong: dict[str, Content] = {"a pipe": os.mkfifo, "a socket": _bind}
+    occupied: dict[str, Content] = {"a pipe": os.mkfifo, "a socket": _bind}
     if is_directory:
-        wrong["a file"] = b"precious"
+        occupied["a file"] = b"precious"
     else:
-        wrong["a directory"] = {}
+        occupied["a directory"] = {}
     return [
         *(Damage(name, None, name) for name in names),
         *(Damage(f"{name[:9]!r}", None, name, EITHER) for name in no_names),
-        *damages(wrong),
+        *damages(occupied),
     ]
 
 
 _WRONG_VALUES: dict[str, Any] = {
     "null": None, "true": True, "a negative number": -1, "a fraction": 0.5,
-    "a huge number": 10**30, "NaN": float("nan"), "infinity": float("inf"), "an empty text": "",
-    "a text of half a character": "\ud800", "a text of 100,000 letters": "a" * 100_000,
+    "a large number": (1 << 31) - 1, "a huge number": 10**30, "NaN": float("nan"),
+    "infinity": float("inf"), "an empty text": "", "a text of half a character": "\ud800",
+    "a text of 100,000 letters": "a" * 100_000, "a text of 50,000 brackets": "(" * 50_000,
+    "a text with a zero byte": "a\0b", "a path that leads out": "p/../../a", "two lines": "a\nb",
     "an empty list": [], "a list of null": [None], "a list of lists": [[[]]],
     "an object": {"a": 1},
 }  # fmt: skip
@@ -188,18 +186,13 @@ def _paths(value: Any, depth: int) -> Iterator[tuple[Any, ...]]:
         yield from ((key, *inner) for inner in _paths(part, depth - 1))
 
 
-def wrong_json(
-    good: Any, depth: int, fine: str = "", status: tuple[int, ...] = FAILURE
-) -> list[Damage]:
-    """Return files of JSON that are none, or in which one field has another value or is missing.
+def changed(good: Any, depth: int) -> Iterator[tuple[str, Any]]:
+    """Yield copies of a JSON value of which one field has another value or is missing.
 
     Args:
       good: the right value.
       depth: how deep the fields lie that are changed.
-      fine: a regular expression for what may happen to be right.
-      status: the right exit statuses.
     """
-    wrong: dict[str, Content] = dict(_NO_JSON)
     for *outer, last in _paths(good, depth):
         name = ".".join(map(str, [*outer, last]))
         for kind, value in (*_WRONG_VALUES.items(), ("missing", None)):
@@ -209,11 +202,21 @@ def wrong_json(
                 del inside[last]
             else:
                 inside[last] = value
-            wrong[f"{name} is {kind}"] = encoded(bad)
-    return [
-        damage._replace(status=PERHAPS) if fine and re.fullmatch(fine, damage.what) else damage
-        for damage in damages(wrong, status)
-    ]
+            yield f"{name} is {kind}", bad
+
+
+def wrong_json(good: Any, depth: int) -> list[Damage]:
+    """Return files of JSON that are none, and those of `changed`."""
+    fields = {what: encoded(bad) for what, bad in changed(good, depth)}
+    return [*damages(_NO_JSON), *damages(fields, PERHAPS)]
+
+
+def wrong_messages(right: Any) -> Iterator[tuple[str, bytes]]:
+    """Yield protobuf messages in which one field has another value, or is missing."""
+    for what, bad in changed(json_format.MessageToDict(right), depth=9):
+        # A field of a message takes no values but those of its type, and no half character.
+        with contextlib.suppress(json_format.ParseError, SystemError):
+            yield what, json_format.ParseDict(bad, type(right)()).SerializeToString()
 
 
 def arrays_file(arrays: Mapping[str, Any]) -> bytes:
@@ -240,51 +243,3 @@ def wrong_arrays(arrays: Mapping[str, np.ndarray]) -> Iterator[tuple[str, bytes]
         yield f"without {name}", arrays_file(rest)
         for what, bad in wrong.items():
             yield f"{name} {what}", arrays_file({**rest, name: bad})
-
-
-# Values that stand in the place of one of their type in a message.
-_WRONG_FIELDS: dict[type, tuple[Any, ...]] = {
-    int: (-1, 99, (1 << 31) - 1), str: ("", "nothing", "a", "y", "a\0b"),
-    bytes: (b"", bytes(40), bytes(80)), float: (float("nan"), float("inf")),
-}  # fmt: skip
-
-
-def wrong_messages(right: Any) -> Iterator[tuple[str, bytes]]:
-    """Yield protobuf messages in which one field has a wrong value, or is missing."""
-    for *outer, field in _fields(right):
-        name = ".".join(map(str, [*outer, field]))
-        message, inside = _opened(right, outer)
-        value = inside[field] if isinstance(field, int) else getattr(inside, field)
-        if not isinstance(field, int):
-            inside.ClearField(field)
-            yield f"{name} is missing", message.SerializeToString()
-        for wrong in _WRONG_FIELDS.get(type(value), ()):
-            message, inside = _opened(right, outer)
-            if isinstance(field, int):
-                inside[field] = wrong
-            else:
-                setattr(inside, field, wrong)
-            yield f"{name} is {wrong!r}", message.SerializeToString()
-
-
-def _opened(right: Any, path: list[Any]) -> tuple[Any, Any]:
-    """Return a copy of a message, and what lies in it at a path."""
-    message = inside = copy.deepcopy(right)
-    for part in path:
-        inside = inside[part] if isinstance(part, int) else getattr(inside, part)
-    return message, inside
-
-
-def _fields(message: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the paths of the fields of a message that are set, with those inside."""
-    for descriptor, value in message.ListFields():
-        here = (*path, descriptor.name)
-        yield here
-        is_repeated = descriptor.label == descriptor.LABEL_REPEATED
-        parts = enumerate(value) if is_repeated else [(None, value)]
-        for index, part in parts:
-            at = (*here, index) if is_repeated else here
-            if hasattr(part, "ListFields"):
-                yield from _fields(part, at)
-            elif is_repeated:
-                yield at

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from tools.studies.faults import processes, striking
+from tools.studies.faults import striking
 from tools.studies.faults.scenarios import Place, Scenario
 
 # How long what a command started may live on after it.
@@ -35,7 +35,6 @@ _SIGNALS = {
     **{"kill": signal.SIGKILL, "interrupt": signal.SIGINT, "terminate": signal.SIGTERM},
     **dict.fromkeys(_DAMAGES, signal.SIGKILL),
 }
-_NO_SPACE = re.compile(r"No space left|free some space")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,18 +76,11 @@ class Record:
 
 
 class Run:
-    """The commands of one trial, in one place, whose path marks their processes.
-
-    Args:
-      scenario: what to run.
-      place: where.
-      record: gets what comes of it.
-    """
+    """The commands of one trial, in one place, whose path marks their processes."""
 
     def __init__(self, scenario: Scenario, place: Place, record: Record) -> None:
         self.scenario, self.place, self.record = scenario, place, record
         self.mark = str(place.root)
-        # Beside the place, so that a full disk does not silence what the command says.
         self._log = place.root.with_name(f"{place.root.name}.log")
         self.was_damaged = False
         # Ray leaves a TMPDIR whose path is longer than its sockets' may be.
@@ -105,7 +97,7 @@ class Run:
         self.record.starts += 1
         checkout = str(pathlib.Path(__file__).parents[3])
         environment = {
-            **{**os.environ, processes.MARK: self.mark, "TMPDIR": str(self._link)},
+            **{**os.environ, striking.MARK: self.mark, "TMPDIR": str(self._link)},
             **{"PYTHONPATH": checkout, "HOME": f"{self.place.root}/h", "OMP_NUM_THREADS": "1"},
             "XDG_CACHE_HOME": f"{self.place.root}/c",
         }
@@ -116,16 +108,12 @@ class Run:
                 words, env=environment, stdout=log, stderr=log, cwd=checkout, start_new_session=True
             )
 
-    def said(self) -> str:
-        """Return what the command has said since it was cleaned up after."""
-        return self._log.read_text(errors="replace") if self._log.exists() else ""
-
     def clean_up(self) -> str:
         """Note what the ended command left behind, remove it, and return what it has said."""
-        left, gone_s = processes.wait_until_gone(self.mark, GRACE_S)
+        left, gone_s = striking.wait_until_gone(self.mark, GRACE_S)
         self.record.gone_s = max(self.record.gone_s, gone_s)
         self.record.left += [f"process: {marked.command[:120]}" for marked in left]
-        processes.end(self.mark)
+        striking.end(self.mark)
         self._link.unlink(missing_ok=True)
         for path in (self.place.root / "t").iterdir():
             kind = next(name for name in _KINDS if getattr(path, name)())
@@ -133,7 +121,7 @@ class Run:
                 self.record.left.append(f"{kind[3:]} in TMPDIR: {path.name}")
             shutil.rmtree(path, ignore_errors=True)
             path.unlink(missing_ok=True)
-        said = self.said()
+        said = self._log.read_text(errors="replace")
         self._log.unlink(missing_ok=True)
         return said
 
@@ -156,8 +144,6 @@ class Attempt:
         self._limit_s = 120 + 20 * quiet.seconds
         self._head_at_s = float(random.uniform(0, quiet.seconds))
         self._open: list[tuple[str, striking.Strike, psutil.Process]] = []
-        self._filler = run.place.root / "filler"
-        self._is_full = False
 
     def run(self) -> int:
         """Run the command until it ends; return its exit status."""
@@ -174,8 +160,6 @@ class Attempt:
                     is_due = not self._strike_head(head)
                 if now_s > next_s and self._strike(self._run.scenario.targets):
                     next_s = now_s + float(self._random.exponential(self._gap_s))
-                if self._is_full:
-                    striking.fill(self._filler)
                 self._open = [strike for strike in self._open if self._goes_on(*strike)]
                 time.sleep(_POLL_S)
         finally:
@@ -189,8 +173,6 @@ class Attempt:
             return self._strike({"ray node": (kind,)})
         if kind == "pause":
             self._begin(kind, "stop_worker", psutil.Process(head.pid))
-        elif kind == "disk_full":
-            self._is_full = True
         elif head.poll() is None:
             self._signal_head(head, _SIGNALS[kind])
         return True
@@ -204,7 +186,7 @@ class Attempt:
         if number == signal.SIGKILL and head.wait() != -signal.SIGKILL:
             return  # It had just ended by itself.
         if self._fault in _DAMAGES:
-            processes.wait_until_gone(self._run.mark, GRACE_S)
+            striking.wait_until_gone(self._run.mark, GRACE_S)
             if not striking.damage(self._fault, self._run.place.root, self._random):
                 return
             self._run.was_damaged = True
@@ -212,7 +194,7 @@ class Attempt:
 
     def _strike(self, targets: Mapping[str, tuple[str, ...]]) -> bool:
         """Strike one of the processes that the command started; return whether there was one."""
-        target = processes.pick(self._run.mark, targets, self._random)
+        target = striking.pick(self._run.mark, targets, self._random)
         if target is not None:
             kind = str(self._random.choice(targets[target.role]))
             self._begin(f"{kind} ({target.role})", kind, target.process)
@@ -240,12 +222,9 @@ class Attempt:
         for name, _, process in self._open:
             # Stops and pulses have hit at once; the end of others may not have come.
             is_certain = not name.startswith(("out_of_memory", "hang_worker"))
-            self._struck[name] += is_certain or processes.has_ended(process)
+            self._struck[name] += is_certain or striking.has_ended(process)
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.resume()
-        if self._is_full:
-            self._filler.unlink(missing_ok=True)
-            self._struck["disk_full"] += bool(_NO_SPACE.search(self._run.said()))
 
 
 def files_of(place: Place) -> list[str]:

@@ -18,7 +18,7 @@ ANY_WORKER = (
     *("kill_worker", "segfault_worker", "hang_worker", "stop_worker", "slow_pipe"),
     "out_of_memory",
 )
-ANY_HEAD = ("kill", "interrupt", "terminate", "pause", "truncate_file", "flip_bit", "disk_full")
+ANY_HEAD = ("kill", "interrupt", "terminate", "pause", "truncate_file", "flip_bit")
 WITH_RAY = (*ANY_HEAD, "vanish_node")
 # Longer than a stop, and than a chunk on a busy machine.
 _CHUNK_TIMEOUT_S = 15
@@ -53,7 +53,7 @@ class Scenario:
       begin: puts what the command changes into the place of a run.
       command: the command's words after the program; {inputs} and {work} stand for a place's.
       end: what the finished command left, as digests by name.
-      targets: roles of processes (`processes.py`) -> kinds of faults that strike them.
+      targets: roles of processes (`striking.py`) -> kinds of faults that strike them.
       head_faults: kinds of faults that strike the command itself, or what it wrote.
       gaps: mean time from one fault of a worker to the next, as a share of the quiet run's.
       resume: what is added to the command when it goes on.
@@ -127,13 +127,17 @@ def _write_model(directory: pathlib.Path) -> None:
 
 
 _UNIT = """\
-%(opening)s
+static int helper%(number)d(int x) {
+  int y = x;
+%(lines)s  return x > 7 ? helper%(number)d(x - 3) + y : y;
+}
+namespace {
 struct Sum {
   int total = 0;
   void add(int x) { total += x > 100 ? 100 : 2 * x; }
   int half() const { return total / 2; }
 };
-%(closing)s
+}  // namespace
 int measure%(number)d(int n) {
   Sum sum;
   for (int i = 0; i < n; ++i) sum.add(i * %(number)d);
@@ -141,20 +145,15 @@ int measure%(number)d(int n) {
   return sum.half() + helper%(number)d(n) + helper%(number)d(%(number)d);
 }
 """
-_HELPER = (
-    "static int helper%d(int x) {\n  int y = x;\n%s  return x > 7 ? helper%d(x - 3) + y : y;\n}\n"
-)
 
 
 def write_sources(directory: pathlib.Path, num_units: int) -> None:
     """Write C++ sources with calls to decide on: two projects, each with half of the sources."""
     for number in range(num_units):
         lines = "".join(f"  y = y * {k + 3} + (x >> {k % 5});\n" for k in range(number % 7 + 2))
-        helper = _HELPER % (number, lines, number)
-        unit = _UNIT % {"number": number, "opening": "namespace {", "closing": "}  // namespace"}
         path = directory / ("one", "two")[number % 2] / f"unit{number}.cc"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(helper + unit, encoding="utf-8")
+        path.write_text(_UNIT % {"number": number, "lines": lines}, encoding="utf-8")
 
 
 def _write_corpus(directory: pathlib.Path) -> None:
@@ -193,7 +192,7 @@ def _begin_build(place: Place) -> None:
 
 _ONLINE = {"evaluate_every": 20, "checkpoint_every": 2, "hidden_sizes": 8, "num_chunks": 6}
 _COMPILERS = {"worker": ANY_WORKER, "compiler": ("kill_worker", "segfault_worker", "slow_pipe")}
-_SEARCHED = ("kill", "terminate", "pause", "disk_full")
+_SEARCHED = ("kill", "terminate", "pause")
 SCENARIOS: Mapping[str, Scenario] = {
     scenario.name: scenario
     for scenario in (

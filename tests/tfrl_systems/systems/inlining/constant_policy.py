@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import json
 import pathlib
+from typing import Any
 
 import numpy as np
 
 from environments import files
 
-_KNOTS = {"start": 0, "base": 0, "rise": 0, "run": 1}
 _GRID = 1 << 16
 
 
-def write_constant_policy(directory: pathlib.Path, logit: float, margin: float) -> pathlib.Path:
-    """Write a policy that inlines all where its margin is below `logit`, else as LLVM does."""
+def write_constant_policy(
+    directory: pathlib.Path, logit: float, margin: float, **changed: Any
+) -> pathlib.Path:
+    """Write a policy that inlines all where its margin is below `logit`, else as LLVM does.
+
+    `changed` are fields or arrays that it has instead; it lacks an array that is None.
+    """
     directory.mkdir()
-    arrays = {name: np.full((1, 1), value, np.int64) for name, value in _KNOTS.items()}
-    arrays |= {"weights_0": np.zeros((1, 1, 1)), "biases_0": np.full((1, 1, 1), logit * _GRID)}
-    np.savez(directory / "numpy_policy.npz", **arrays)
+    segment = np.zeros((1, 1), np.int64)
+    arrays = {
+        **{"start": segment, "base": segment, "rise": segment, "run": segment + 1},
+        **{"weights_0": np.zeros((1, 1, 1)), "biases_0": np.full((1, 1, 1), logit * _GRID)},
+    }
     description = {
         "format": "tfrl-policy",
         "format_version": 1,
@@ -28,7 +35,11 @@ def write_constant_policy(directory: pathlib.Path, logit: float, margin: float) 
         "features": ["cost_estimate"],
         "baseline_feature": "inlining_default",
         "margin": margin,
-        "arrays_sha256": files.sha256(directory / "numpy_policy.npz"),
+        **{name: value for name, value in changed.items() if name not in arrays},
     }
+    arrays |= {name: changed[name] for name in arrays if name in changed}
+    present = {name: array for name, array in arrays.items() if array is not None}
+    np.savez(directory / "numpy_policy.npz", **present)
+    description["arrays_sha256"] = files.sha256(directory / "numpy_policy.npz")
     (directory / "policy.json").write_text(json.dumps(description))
     return directory

@@ -8,7 +8,7 @@ import pytest
 from tests.tfrl_systems.actor_problems import AGENTS, make_agent, observations
 from tfrl_systems.policies.numpy_actor import NumpyActor
 from tfrl_systems.policies.variables import Packer
-from tfrl_systems.systems.inlining.warm_start import follow_feature
+from tfrl_systems.systems.inlining.learning import follow_feature
 
 
 @pytest.mark.parametrize("hidden_sizes", [(), (8,), (16, 8)])

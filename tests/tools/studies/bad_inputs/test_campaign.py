@@ -9,7 +9,8 @@ import pytest
 
 from tests.requirements import needs_root
 from tools.studies.bad_inputs import campaign
-from tools.studies.bad_inputs.table import ROWS, Case, cases, parsed
+from tools.studies.bad_inputs.damage import Damage
+from tools.studies.bad_inputs.table import ROWS, Case, Row, cases
 
 
 def in_a_fork(function, *arguments):
@@ -32,12 +33,6 @@ def test_each_verb_has_a_hundred_kinds():
         assert len(set(kinds)) == len(kinds), verb
 
 
-def test_a_command_may_begin_with_variables():
-    assert parsed("PATH= A_B=c=d tfrl {} -x={}", "a b") == (
-        {"PATH": "", "A_B": "c=d"}, ("tfrl", "a b", "-x=a b"),
-    )  # fmt: skip
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", ROWS)
 def test_bad_inputs(study, verb):
@@ -46,9 +41,8 @@ def test_bad_inputs(study, verb):
 
 
 def test_a_success_and_a_file_are_faults(tmp_path):
-    words = ("rules", "generate", "-o", "out.json", "--vocabulary", "order", "--max-size", "1",
-             "--instances", "1", "--seeds", "1", "--without-written")  # fmt: skip
-    case = Case("nothing", words)
+    words = "rules generate -o out.json --vocabulary order --max-size 1 --instances 1 --seeds 1"
+    case = Case(Row(f"{words} --without-written"), Damage("", None))
     faults = in_a_fork(campaign.run, case, tmp_path / "place")["faults"]
     assert faults["wrong status"] == "expected (1,), found 0"
     assert faults["files left"] == "out.json"

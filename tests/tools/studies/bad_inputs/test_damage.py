@@ -6,25 +6,33 @@ import json
 
 import onnx
 
-from tools.studies.bad_inputs.damage import PERHAPS, flips, in_directory, wrong_json, wrong_messages
+from tools.studies.bad_inputs.damage import (
+    FAILURE,
+    PERHAPS,
+    flips,
+    in_directory,
+    wrong_json,
+    wrong_messages,
+)
 
 
 def test_each_field_of_json_gets_each_wrong_value():
-    wrong = {damage.what: damage for damage in wrong_json({"a": {"b": 1}}, 2, fine="a.b is true")}
+    wrong = {damage.what: damage for damage in wrong_json({"a": {"b": 1}}, 2)}
     assert json.loads(wrong["a is missing"].content) == {}
     assert json.loads(wrong["a.b is missing"].content) == {"a": {}}
     assert json.loads(wrong["a.b is null"].content) == {"a": {"b": None}}
-    # What may happen to be right need not fail.
-    assert [what for what in wrong if wrong[what].status == PERHAPS] == ["a.b is true"]
+    # Another value may happen to be right; what is no JSON is not.
+    assert wrong["a.b is true"].status == PERHAPS and wrong["b'[]'"].status == FAILURE
 
 
 def test_each_field_of_a_message_is_missing_or_wrong():
     model = onnx.ModelProto(ir_version=8, producer_name="p")
     wrong = dict(wrong_messages(model))
     read = {what: onnx.ModelProto.FromString(content) for what, content in wrong.items()}
-    assert not read["ir_version is missing"].HasField("ir_version")
-    assert read["ir_version is -1"].ir_version == -1 and model.ir_version == 8
-    assert read["producer_name is 'nothing'"].producer_name == "nothing"
+    assert not read["irVersion is missing"].HasField("ir_version")
+    assert read["irVersion is a negative number"].ir_version == -1 and model.ir_version == 8
+    assert read["producerName is two lines"].producer_name == "a\nb"
+    assert "irVersion is an object" not in read  # such a message cannot be written
 
 
 def test_flips_differ_in_a_few_bits_and_by_seed():

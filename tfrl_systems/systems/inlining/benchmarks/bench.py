@@ -22,26 +22,45 @@ from environments.inlining.compilers.compilation import CompilerError
 from environments.inlining.compilers.compiler import Compiler, run_policy
 from environments.inlining.compilers.embedded import EmbeddedLlvm
 from environments.inlining.compilers.system_clang import SystemClang
+from environments.inlining.corpus.building import build_corpus
 from environments.inlining.corpus.modules import Corpus, Module
 from environments.inlining.features import feature_names
 from environments.inlining.heuristics import Policy, make_heuristic, row_by_row
 from environments.inlining.plugin.compiler import make_clang
 from tfrl_systems.drivers.collect import Collect
 from tfrl_systems.reporting import Reporter
-from tfrl_systems.systems.inlining.benchmarks.huge_function import measure_huge_functions
-from tfrl_systems.systems.inlining.benchmarks.plugin import (
+from tfrl_systems.systems.inlining.benchmarks.steering import (
     compile_plainly,
     measure_decisions,
+    measure_huge_functions,
     plugin_option,
     take_turns,
 )
-from tfrl_systems.systems.inlining.benchmarks.sources import build_small_corpus
 from tfrl_systems.systems.inlining.policies import load_policy
 from tfrl_systems.systems.inlining.problem import SCOPES, Benchmarks
 from tfrl_systems.systems.inlining.workers import make_collector
 
 _CLANGS = (*(f"clang-{version}" for version in range(23, 16, -1)), "clang")
 _MAX_TIMED_ROWS = 2000
+_CONTAINERS = pathlib.Path(__file__).with_name("containers.h")
+_USES = """\
+%(type)s total_%(name)s(List<%(type)s>& list) {
+  sort(list, Up());
+  %(type)s sum = 0;
+  for (%(type)s one : list) sum = sum + one;
+  return sum;
+}
+void order_%(name)s(List<%(type)s>& list) { sort(list, Down()); }
+%(type)s count_%(name)s(List<int>& keys) {
+  Table<int, %(type)s> table;
+  for (int key : keys) table.at(key %% 17) = table.at(key %% 17) + 1;
+  List<%(type)s> counts;
+  for (Entry<int, %(type)s>& one : table.entries()) counts.push(one.value);
+  order_%(name)s(counts);
+  return counts.empty() ? 0 : counts[0];
+}
+"""
+_TYPES = ("int", "long", "double", "float", "short", "unsigned char")
 
 
 def measure(settings: Benchmarks, reporter: Reporter) -> dict[str, Any]:
@@ -91,7 +110,26 @@ def _corpus(directory: pathlib.Path | None) -> Iterator[Corpus]:
         yield Corpus.load(directory)
         return
     with tempfile.TemporaryDirectory(prefix="tfrl-bench-") as scratch:
-        yield build_small_corpus(pathlib.Path(scratch))
+        yield _build_small_corpus(pathlib.Path(scratch))
+
+
+def _build_small_corpus(directory: pathlib.Path) -> Corpus:
+    """Compile uses of the containers with the embedded clang, in an empty directory.
+
+    Raises:
+      UserError: the embedded clang is not installed.
+    """
+    sources = directory / "containers"
+    sources.mkdir()
+    containers = _CONTAINERS.read_text(encoding="utf-8")
+    for count in range(1, len(_TYPES) + 1):
+        uses = [
+            _USES % {"type": type_name, "name": type_name.split()[-1]}
+            for type_name in _TYPES[:count]
+        ]
+        (sources / f"types_{count}.cc").write_text(containers + "".join(uses))
+    build_corpus([sources], directory / "corpus")
+    return Corpus.load(directory / "corpus")
 
 
 @contextlib.contextmanager
@@ -144,8 +182,9 @@ def _fit_usual_policy(played: Mapping[str, Trajectory]) -> Policy:
     # policy follow the default all the same, so that the same objects are compiled.
     turned = np.random.default_rng(0).random(len(decisions)) < 0.2
     labels = np.where(turned, 1 - decisions, decisions)
-    config = cloning.Config(margin=30.0, scope_feature=SCOPES["linkonce"])
-    return to_numpy(cloning.fit(config, names, features, labels), "fitted to the default")
+    around = "inlining_default", SCOPES["linkonce"]
+    fitted = cloning.fit(cloning.Config(), names, features, labels, None, *around)
+    return to_numpy(fitted, "fitted to the default").with_margins(30.0)
 
 
 def _measure(

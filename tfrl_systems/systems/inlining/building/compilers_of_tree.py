@@ -36,11 +36,7 @@ _TIMEOUT_S = 30.0
 
 
 def find_clangs(names: Sequence[str]) -> dict[str, int]:
-    """Return the major version of each name that is a clang; each program once.
-
-    Args:
-      names: paths, or names on PATH.
-    """
+    """Return the major version of each path, or name on PATH, of a clang; each program once."""
     majors: dict[str, int] = {}
     programs = set()
     for name in names:
@@ -61,12 +57,7 @@ def find_clangs(names: Sequence[str]) -> dict[str, int]:
 
 
 def candidates(roots: Sequence[pathlib.Path], command: Sequence[str]) -> list[str]:
-    """Return compilers that a build may call, the likeliest first.
-
-    Args:
-      roots: the directories that it writes to.
-      command: what builds.
-    """
+    """Return compilers that a build may call which writes to `roots`, the likeliest first."""
     settings = [f"{name}={os.environ.get(name, '')}" for name in ("CC", "CXX")]
     names = [name for text in (*settings, *command) for name in _named_in(text)]
     for root in roots:

@@ -70,7 +70,7 @@ def read(directories: Sequence[pathlib.Path], policy: Policy, reporter: Reporter
     Args:
       directories: those that the command builds in, the outermost first. The file that is deepest
         counts.
-      policy: what decides.
+      policy: decides.
       reporter: is told of the file.
 
     Raises:
@@ -107,13 +107,7 @@ def why_lost(margin: Margin, compiles: Sequence[Compile]) -> str:
 
 
 def write(directory: pathlib.Path, policy: Policy, margin: Margin, sizes: Mapping[str, int]) -> str:
-    """Write the file; return its path.
-
-    Args:
-      directory: where.
-      policy: what decides.
-      margin: the margin.
-      sizes: what it was chosen for, in bytes, for a reader.
+    """Write the file, with the sizes in bytes that it was chosen for; return its path.
 
     Raises:
       UserError: it cannot be written.

@@ -140,10 +140,7 @@ def _build_once(
 def _plain(compiles: Sequence[Compile], changes: Made, is_heard: bool) -> list[dict[str, str]]:
     """Return what the policy did not decide, and why.
 
-    Args:
-      compiles: what clangs told.
-      changes: what is on disk.
-      is_heard: whether each clang would have told of what it compiled.
+    `is_heard` says whether each clang would have told of what it compiled.
     """
     reasons = [(compile.source, compile.reason) for compile in compiles if compile.reason]
     reasons += changes.foreign.items()

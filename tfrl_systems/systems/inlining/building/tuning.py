@@ -30,13 +30,7 @@ _LARGEST_BASE = 3.0
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """One run of the command.
-
-    Attributes:
-      compiles: what its clangs told.
-      changes: what it has written.
-      report: what `tfrl build --json` prints of it.
-    """
+    """One run of the command: what its clangs told, what it wrote, and the report of it."""
 
     compiles: Sequence[Compile]
     changes: Made
@@ -82,12 +76,6 @@ def tune(
 
     If a build fails, or does not write again what was moved aside, the tree stays as the build
     before left it.
-
-    Args:
-      policy: what decides.
-      command: what builds.
-      build_fn: runs it with a margin.
-      reporter: is told of each build, and why there are no more.
 
     Returns:
       What `tfrl build --json` prints, with "tuning".

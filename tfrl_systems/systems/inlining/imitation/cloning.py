@@ -21,14 +21,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from environments.errors import UserError
-from tfrl_systems.systems.inlining.imitation.decision_problem import Outcome
-from tfrl_systems.systems.inlining.policy import decision_network, votes
+from tfrl_systems.systems.inlining.policy import decision_network
 from tfrl_systems.systems.inlining.policy.decision_policy import DecisionPolicy, to_numpy
 
 # Loss and agreement are computed on at most this many rows, evenly spread.
 _MAX_SCORED_ROWS = 10_000
-# Of clones of the default: share of the episodes that is enough, rows, and attempts.
-_ENOUGH, _MAX_CLONED_ROWS, _MAX_ATTEMPTS = 0.99, 20_000, 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,11 +35,6 @@ class Config:
     Attributes:
       num_models: members of the ensemble; their logits are averaged.
       features: names of the observations that the model sees; () for all.
-      baseline_feature: observation that holds the baseline's action; "" for no baseline.
-      scope_feature: observation that is 1 where the policy may depart from the baseline; "" if it
-        may do so everywhere.
-      margin: logit added in favour of the baseline's action; the policy departs from the baseline
-        only if it is surer than this. Below 0 it departs before it is sure.
       seed: decides all randomness of the training.
       hidden_sizes: units of the hidden layers, at most 256 each.
       num_knots: quantiles of the normalisation.
@@ -54,9 +46,6 @@ class Config:
 
     num_models: int = 3
     features: tuple[str, ...] = ()
-    baseline_feature: str = "inlining_default"
-    scope_feature: str = ""
-    margin: float = 0.0
     seed: int = 0
     hidden_sizes: tuple[int, ...] = (64, 64)
     num_knots: int = 65
@@ -72,16 +61,13 @@ def check(config: Config, names: Sequence[str]) -> None:
     Raises:
       UserError: names the first such setting.
     """
-    needed = [*config.features, *filter(None, [config.baseline_feature, config.scope_feature])]
-    if missing := sorted(set(needed) - set(names)):
+    if missing := sorted(set(config.features) - set(names)):
         raise UserError(
             f"bc_max: expected observations called {', '.join(missing)}, found only "
-            f"{', '.join(names)}; name others in features, baseline_feature and scope_feature"
+            f"{', '.join(names)}; name others in features"
         )
     ranges = {
         "num_models": 1 <= config.num_models <= 1000,
-        "scope_feature": bool(config.baseline_feature) or not config.scope_feature,
-        "margin": abs(config.margin) <= votes.MAX_LOGIT,
         "hidden_sizes": all(
             1 <= size <= decision_network.MAX_HIDDEN_UNITS for size in config.hidden_sizes
         ),
@@ -99,8 +85,10 @@ def check(config: Config, names: Sequence[str]) -> None:
             )
 
 
-def make_policy(config: Config, names: Sequence[str]) -> DecisionPolicy:
-    """Make a policy that was not fitted to anything; `names` are those of all features."""
+def make_policy(
+    config: Config, names: Sequence[str], baseline_feature: str = "", scope_feature: str = ""
+) -> DecisionPolicy:
+    """Make a policy that was not fitted to anything; see `DecisionPolicy` and `fit`."""
     features = config.features or tuple(sorted(names))
     return DecisionPolicy(
         names,
@@ -108,9 +96,8 @@ def make_policy(config: Config, names: Sequence[str]) -> DecisionPolicy:
             len(features), config.num_models, config.hidden_sizes, config.num_knots
         ),
         features,
-        config.baseline_feature,
-        config.scope_feature,
-        config.margin,
+        baseline_feature,
+        scope_feature,
         dataclasses.asdict(config),
     )
 
@@ -121,6 +108,8 @@ def fit(
     features: np.ndarray,
     actions: np.ndarray,
     weights: np.ndarray | None = None,
+    baseline_feature: str = "",
+    scope_feature: str = "",
 ) -> DecisionPolicy:
     """Fit a policy to decisions; only the arguments decide the result.
 
@@ -130,11 +119,14 @@ def fit(
       features: int64 [N, F].
       actions: [N], the action to clone, 0 or 1.
       weights: float64 [N], not negative; None for 1 each.
+      baseline_feature: the feature that holds the baseline's action; "" for no baseline.
+      scope_feature: the feature that is 1 where the policy may depart from the baseline; "" if it
+        may do so everywhere.
 
     Raises:
       UserError: no row has a weight, or some weight cannot be used.
     """
-    policy = make_policy(config, names)
+    policy = make_policy(config, names, baseline_feature, scope_feature)
     weights = np.ones(len(actions)) if weights is None else weights
     if not (weights > 0).any():
         raise UserError("bc_max: expected rows with positive weight to learn from, found none")
@@ -173,36 +165,3 @@ def loss_and_agreement(
     surplus = (2 * actions[rows] - 1) * logits
     loss = np.average(np.logaddexp(0.0, -surplus), weights=weights[rows])
     return float(np.float32(loss)), float(np.average(surplus > 0, weights=weights[rows]))
-
-
-def share_cloned(config: Config, names: Sequence[str], outcomes: Sequence[Outcome]) -> float:
-    """Clone the default, with more effort each time, until 99% of its episodes are the same.
-
-    It shows whether such a policy can repeat the default's decisions at all. (The default is the
-    first baseline; the paper's Figure 2 calls the clone of that bc_0.) A context is deterministic:
-    if two policies decide alike at all steps of an episode, their episodes are the same. So no
-    episode needs to be played.
-
-    Args:
-      config: settings of the fit; the scope does not count.
-      names: names of the features.
-      outcomes: the default's episodes.
-
-    Returns:
-      The share of the contexts in which the clone makes all of the default's decisions.
-    """
-    features = np.concatenate([outcome.features for outcome in outcomes])
-    actions = np.concatenate([outcome.actions for outcome in outcomes])
-    rows = np.random.default_rng(config.seed).permutation(len(actions))[:_MAX_CLONED_ROWS]
-    for attempt in range(_MAX_ATTEMPTS):
-        effort = dataclasses.replace(config, scope_feature="", epochs=config.epochs << attempt)
-        clone = to_numpy(fit(effort, names, features[rows], actions[rows]))
-        columns = clone.columns(names)
-        same = [
-            np.array_equal(clone.decide(outcome.features[:, columns]), outcome.actions)
-            for outcome in outcomes
-        ]
-        share = float(np.mean(same))
-        if share >= _ENOUGH:
-            break
-    return share

@@ -76,11 +76,6 @@ def advantage_labels(
     """Make a row for each explored step: the better action, of weight min(clip, 3 + |Δcost|).
 
     If the other action did not lower the cost, the better action is the one that was played.
-
-    Args:
-      explorations: the explored episodes.
-      group_of: the group of each context.
-      clip: the greatest weight.
     """
     parts = []
     for base, steps, deltas, _ in explorations:

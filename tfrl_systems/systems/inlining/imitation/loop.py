@@ -122,8 +122,7 @@ class BcMaxLoop:
       problem: contexts to learn on.
       validation: contexts to choose the margins on; no policy is fitted to them.
       config: settings of the loop.
-      cloning_config: settings of the policy that each iteration fits; the loop itself sets its
-        margin, seed, baseline feature and scope feature.
+      cloning_config: settings of the policy that each iteration fits; the loop sets its seed.
 
     Attributes:
       learned: the last policy with its cautious margins; None before the first iteration.
@@ -147,12 +146,7 @@ class BcMaxLoop:
     ) -> None:
         self._problem = problem
         self._config = config
-        self._cloning_config = dataclasses.replace(
-            cloning_config,
-            baseline_feature=problem.baseline_feature,
-            scope_feature=problem.scope_feature,
-            seed=config.seed,
-        )
+        self._cloning_config = dataclasses.replace(cloning_config, seed=config.seed)
         self._judge = Judge(validation, config.margins, config.max_loss_percent)
         self._explorations: list[Exploration] = []
         self._learned: list[list[Outcome]] = []
@@ -227,20 +221,17 @@ class BcMaxLoop:
 
         Returns:
           What the iteration's record says of the new policy. `agreement` is the weighted share of
-          the labels whose action it takes, and `cloned` the share of the contexts in which a clone
-          of the default makes all of the default's decisions (the paper's bc_0), known in the first
-          iteration only. For margins and `score` see `margins`.
+          the labels whose action it takes. For margins and `score` see `margins`.
 
         Raises:
           UserError: no context can be played, or nothing was found to learn from.
         """
         started_s = time.monotonic()
-        names, outside = self._problem.feature_names, not self._config.scoped
+        problem, outside = self._problem, not self._config.scoped
+        names = problem.feature_names
         features, actions, weights, _ = self.labels()
-        cloned = None
-        if self._number == 1:
-            cloned = cloning.share_cloned(self._cloning_config, names, self._pool[0])
-        self.policy = cloning.fit(self._cloning_config, names, features, actions, weights)
+        around = problem.baseline_feature, problem.scope_feature
+        self.policy = cloning.fit(self._cloning_config, names, features, actions, weights, *around)
         self.policy.set_margins(0.0, 0.0 if outside else NEVER)
         loss, agreement = cloning.loss_and_agreement(self.policy, names, features, actions, weights)
         fitted_s = time.monotonic()
@@ -255,7 +246,6 @@ class BcMaxLoop:
             "rows": len(actions),
             "loss": loss,
             "agreement": agreement,
-            "cloned": cloned,
             "margin": self.learned.margin,
             "outside_margin": self.learned.outside_margin,
             "bold_margin": bold.margin,

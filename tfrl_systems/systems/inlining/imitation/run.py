@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import pathlib
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -123,7 +122,6 @@ def _check(problem: InliningProblem, config: Config, cloning_config: cloning.Con
         )
     for name in config.baselines:
         problem.baseline(name)
-    cloning_config = dataclasses.replace(cloning_config, baseline_feature=problem.baseline_feature)
     cloning.check(cloning_config, problem.feature_names)
 
 
@@ -166,7 +164,7 @@ def _measure(
 
 def _fit_curves(record: Mapping[str, Any]) -> dict[str, float | None]:
     fits = ("loss", "agreement", "margin", "outside_margin", "bold_margin", "score")
-    renamed = {"rows": "labels", "flips": "explored_actions", "cloned": "share_of_contexts_cloned"}
+    renamed = {"rows": "labels", "flips": "explored_actions"}
     return {
         **{f"fit/{name}": record[name] for name in fits},
         **{f"fit/{shown}": record[name] for name, shown in renamed.items()},

@@ -35,12 +35,10 @@ class CallSitePolicy:
       name: for tables and messages.
 
     Attributes:
-      name: the same.
       feature_names: names of the features that the policy needs, in the order of its columns: those
         of the model, then the baseline feature and the scope feature.
       baseline_place: position among them of the baseline feature; None if there is none.
       scope_place: position among them of the scope feature; None if `margin` always holds.
-      num_models: number of members of the model.
       margin: logit added in favour of the baseline's action.
       outside_margin: the same outside the scope.
       parts: `description` and `arrays`.
@@ -70,12 +68,7 @@ class CallSitePolicy:
     def load(cls, directory: pathlib.Path | str, name: str = "") -> CallSitePolicy:
         """Read a directory that `export.save_policy` wrote, without importing TensorFlow.
 
-        Args:
-          directory: the policy's directory.
-          name: for tables and messages; the directory's path if empty.
-
-        Returns:
-          The policy.
+        Without a name, tables and messages show the directory's path.
 
         Raises:
           UserError: there is no policy, or its files are damaged.
@@ -137,10 +130,6 @@ class CallSitePolicy:
         self, module_name: str, names: tuple[str, ...]
     ) -> Callable[[np.ndarray, int], np.ndarray]:
         """Make a decider for one episode.
-
-        Args:
-          module_name: the episode's module; this policy ignores it.
-          names: names of the features in the episode's vectors.
 
         Returns:
           A function (features int64 [N, len(names)], step number of the first row) -> decisions

@@ -36,9 +36,8 @@ class DecisionPolicy(tf_policy.TFPolicy):
       model: the decision model; its columns are `feature_names`, in that order.
       feature_names: names of the observations that the model gets.
       baseline_feature: the observation that holds the baseline's action; "" for none.
-      scope_feature: an observation that is 1 if `margin` holds. Otherwise
-        `outside_margin` holds in place of `margin`. "" if `margin` always holds.
-      margin: logit added in favour of the baseline's action.
+      scope_feature: an observation that is 1 if the margin holds. Otherwise the outside margin
+        holds in its place. "" if the margin always holds.
       settings: the settings that made the policy, as JSON values; stored in policy.json.
     """
 
@@ -49,14 +48,13 @@ class DecisionPolicy(tf_policy.TFPolicy):
         feature_names: Sequence[str],
         baseline_feature: str,
         scope_feature: str,
-        margin: float,
         settings: Mapping[str, Any],
     ) -> None:
         self.model = model
         self._feature_names = tuple(feature_names)
         self._baseline_feature = baseline_feature
         self._scope_feature = scope_feature
-        self._margin, self._outside_margin = margin, votes.NEVER
+        self.set_margins(0.0)
         # As text, which TensorFlow does not wrap.
         self._settings = json.dumps(dict(settings))
         super().__init__(*decision_specs(observed), name="DecisionPolicy")
@@ -81,11 +79,10 @@ class DecisionPolicy(tf_policy.TFPolicy):
         return tf.stack([tf.zeros_like(logit), logit], axis=-1)
 
     def set_margins(self, margin: float, outside_margin: float = votes.NEVER) -> None:
-        """Set the margins from now on; graph functions made before keep the old ones.
+        """Set the logits added in favour of the baseline's action, in and outside the scope.
 
-        Args:
-          margin: logit added in favour of the baseline's action.
-          outside_margin: the same outside the scope; by default the policy never departs there.
+        At first the policy departs inside where that is likelier, and outside never. Below 0 it
+        departs before it is sure. Graph functions made before keep the old margins.
         """
         self._margin, self._outside_margin = margin, outside_margin
 

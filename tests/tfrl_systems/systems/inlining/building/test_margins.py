@@ -79,10 +79,8 @@ def test_without_a_file_or_with_another_policys_the_own_margin_holds(policy, tmp
     "damage",
     [
         "",
-        "[]",
         {"version": 2},
         {"policy": 3},
-        {"margin": "1"},
         {"margin": True},
         {"margin": 129},
         {"margin": float("nan")},

@@ -33,8 +33,6 @@ class SiteProblem:
 
     Args:
       sites: for each context (its group, sites [T, 2]: size and gain).
-      num_tries: sites that `explore` tries in each context; it tries the least certain ones. By
-        Algorithm 3 it flips one site after the other.
       broken: contexts that cannot be explored, as if a compiler had failed on them.
       moved: bytes of unwind tables that each action 1 turns into code, by group.
     """
@@ -44,14 +42,12 @@ class SiteProblem:
     scope_feature = ""
     table_weight = 1.0
 
-    def __init__(self, sites, num_tries=100, broken=(), moved=None) -> None:
+    def __init__(self, sites, broken=(), moved=None) -> None:
         self.group_of = {name: group for name, (group, _) in sites.items()}
-        self.num_tries = num_tries
         self.broken = set(broken)
         self.moved = moved or {}
         self.linked: list[str] = []
         self.labels: list[str] = []
-        self.certainties: list[np.ndarray] = []
         self.explored: list[tuple[str, str, dict[str, int] | None]] = []
         self._features = {
             name: np.array([[size, size < 5, gain] for size, gain in rows], np.int64).reshape(-1, 3)
@@ -132,14 +128,10 @@ class SiteProblem:
         return Exploration(base, np.empty(0, np.int64), np.empty(0), best)
 
     def _explore(self, base, explorer, scope):
-        num_steps = len(base.actions)
-        certainty = np.zeros(num_steps)
-        if explorer is not None and num_steps:
+        if explorer is not None:
             certainty = explorer.certainty(NAMES, base.features)
-            assert certainty.shape == (num_steps,)
             assert ((certainty >= 0) & (certainty <= 1)).all()
-            self.certainties.append(certainty)
-        steps = np.argsort(certainty, kind="stable")[: self.num_tries].astype(np.int64)
+        steps = np.arange(len(base.actions))
         if scope:
             steps = steps[base.features[steps, NAMES.index(scope)] == 1]
         towards = np.where(base.actions[steps] == 0, 1, -1)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.tfrl_systems.systems.inlining.imitation.site_problem import SiteProblem
-from tfrl_systems.systems.inlining.imitation.comparison import evaluate, saving_percent
+from tfrl_systems.systems.inlining.imitation.comparison import evaluate
 
 
 def test_by_hand():
@@ -38,7 +38,3 @@ def test_by_hand():
     )
     np.testing.assert_allclose(curves["histogram/share_of_decisions_changed"], [2 / 3, 1])
     assert problem.labels == ["x, default", "x, always"]
-
-
-def test_a_default_that_costs_nothing_cannot_be_improved_on():
-    assert saving_percent(0, 5) == 0 and saving_percent(200, 150) == 25

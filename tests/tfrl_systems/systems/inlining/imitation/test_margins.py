@@ -10,7 +10,6 @@ from tfrl_systems.systems.inlining.imitation.margins import (
     Judge,
     growth_percent,
     savings_percent,
-    score,
 )
 from tfrl_systems.systems.inlining.policy.votes import NEVER
 
@@ -55,12 +54,6 @@ def images_of(*sizes):
         }
         for (code, tables), (new_code, new_tables) in sizes
     ]
-
-
-def test_the_score_is_the_mean_unless_a_project_grows():
-    assert score(15.0, -0.2, 0.1) == score(15.0, 0.1, 0.1) == 15
-    assert score(15.0, 0.2, 0.1) == -0.2
-    assert score(0.0, 0.0, 0.0) == 0
 
 
 def test_code_may_grow_where_the_whole_shrinks_and_the_other_way_round():
@@ -120,13 +113,6 @@ def test_what_cannot_be_linked_is_judged_by_its_objects(monkeypatch):
     monkeypatch.setattr(problem, "link", lambda policy, label: {})
     chosen, *_ = Judge(problem, MARGINS, 0.1).choose(ByLogit(), "x", outside=False)
     assert (chosen.policy.margin, chosen.images) == (2.0, ())
-
-
-def test_without_candidates_nothing_is_linked():
-    problem = SiteProblem(GAINS)
-    chosen, comparison, bold = Judge(problem, (), 0.1).choose(ByLogit(), "x", outside=False)
-    assert chosen.policy.margin == bold.margin == 0 and problem.linked == []
-    assert comparison.costs.tolist() == [1000 - 44, 1000 - 16]
 
 
 def test_outside_the_scope_another_margin_is_chosen():

@@ -43,13 +43,8 @@ def test_it_decides_as_the_agent_s_policy(agent, policy, rows):
     assert decided.dtype == np.int8 and set(decided.tolist()) == {0, 1}
     # Where the two actions are all but equally likely, rounding decides.
     assert np.mean(decided == wanted) > 0.99
-
-
-def test_rows_together_and_one_by_one_are_the_same(policy, rows):
-    decide = policy.begin("module", OFFERED)
     alone = [decide.decide_row(row, step) for step, row in enumerate(rows.tolist())]
-    assert decide(rows, 0).tolist() == alone
-    assert decide(rows[:0], 0).shape == (0,)
+    assert decided.tolist() == alone and decide(rows[:0], 0).shape == (0,)
 
 
 def test_out_of_its_scope_llvm_decides(agent, policy, tmp_path):
@@ -65,11 +60,6 @@ def test_out_of_its_scope_llvm_decides(agent, policy, tmp_path):
     decided = scoped.begin("module", offered)(rows, 0).tolist()
     assert decided[:3] == [0, 1, 1]
     assert decided[3:] == policy.begin("module", offered)(np.array(inside), 0).tolist()
-
-
-def test_a_feature_that_is_not_offered_is_named(policy):
-    with pytest.raises(UserError, match="expected the features bit, users, found only cost"):
-        policy.begin("module", ("cost",))
 
 
 def test_a_policy_of_something_else_is_refused(tmp_path):

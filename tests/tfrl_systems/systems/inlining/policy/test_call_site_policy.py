@@ -24,26 +24,17 @@ def test_logits_are_tensorflows():
     np.testing.assert_array_equal(
         policy.logits(needed).astype(np.float32), expected[:, 1] - expected[:, 0]
     )
+    assert policy.logits(needed[:0]).shape == (0,)
     distribution = fitted.distribution(decision_rows.time_steps(rows)).action
     np.testing.assert_allclose(
         policy.probabilities(needed), distribution.probs_parameter()[:, 1], atol=1e-6
     )
 
 
-def test_no_bit_depends_on_the_batch():
-    policy = to_numpy(decision_rows.trained())
-    rows = decision_rows.draw(5000, 14)[:, policy.columns(NAMES)]
-    logits = policy.logits(rows)
-    for size in (1, 3, 64):
-        parts = [policy.logits(rows[i : i + size]) for i in range(0, 600, size)]
-        np.testing.assert_array_equal(np.concatenate(parts)[:600], logits[:600])
-    assert policy.logits(rows[:0]).shape == (0,)
-
-
 def test_outside_its_scope_it_takes_the_baselines_action():
     rows = decision_rows.draw(3000, 18)
     actions = rows[:, 1] ^ (rows[:, 2] > 3)
-    fitted = decision_rows.fit(rows, actions, scope_feature="flag", features=NAMES[:3])
+    fitted = decision_rows.fit(rows, actions, scope="flag", features=NAMES[:3])
     policy = to_numpy(fitted)
     rows = np.concatenate([decision_rows.draw(2000, 19), decision_rows.wild(200, 20)])
     decisions = decision_rows.decide(fitted, rows)
@@ -54,13 +45,6 @@ def test_outside_its_scope_it_takes_the_baselines_action():
     np.testing.assert_allclose(certain, decisions[~inside], atol=1e-9)
     decide = policy.begin("m", NAMES)
     assert [decide.decide_row(row, k) for k, row in enumerate(rows.tolist())] == decisions.tolist()
-
-
-def test_single_rows_are_decided_as_many_are():
-    decide = to_numpy(decision_rows.trained()).begin("m", NAMES)
-    rows = decision_rows.draw(500, 21)
-    alone = [decide.decide_row(row, k) for k, row in enumerate(rows.tolist())]
-    assert alone == decide(rows, 0).tolist()
 
 
 def test_a_scope_makes_another_policy():

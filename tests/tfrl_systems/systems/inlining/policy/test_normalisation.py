@@ -1,4 +1,4 @@
-"""Quantile normalisation: worked by hand, and equal to its NumPy twin."""
+"""Quantile normalisation: worked by hand; `test_decision_network.py` has its NumPy twin."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.tfrl_systems.systems.inlining import decision_rows
-from tfrl_systems.systems.inlining.policy import normalisation, numpy_networks
+from tfrl_systems.systems.inlining.policy import normalisation
 
 UNIT = normalisation.UNIT
 
@@ -40,28 +39,3 @@ def test_ties_lie_at_the_mean_of_their_quantiles():
     # Quantiles 0, ¼, ½, ¾, 1 fall on 1, 1, 1, 2, 4: levels ¼, ¾, 1; stretched to 0, 2/3, 1.
     quantiles = normalise([1, 1, 1, 2, 4], [1, 2, 3, 4], num_knots=5)
     assert quantiles == [0, round(2 / 3 * UNIT) / UNIT, pytest.approx(5 / 6, abs=1 / UNIT), 1]
-
-
-def test_rising_and_within_bounds():
-    data = decision_rows.draw(2000, 3)[:, :1]
-    layer = normalisation.QuantileNormalisation(1, 33)
-    layer.learn(data)
-    line = np.sort(np.concatenate([data[:, 0], np.arange(-3000, 3000)]))
-    quantiles = layer(tf.constant(line[:, np.newaxis])).numpy()[:, 0]
-    assert np.all(np.diff(quantiles) >= 0)
-    assert (quantiles.min(), quantiles.max()) == (0, UNIT)
-    assert len(np.unique(quantiles)) > 200
-
-
-@pytest.mark.parametrize("num_knots", [2, 17, 64])
-def test_numpy_twin_agrees_on_every_bit(num_knots):
-    layer = normalisation.QuantileNormalisation(len(decision_rows.NAMES), num_knots)
-    layer.learn(decision_rows.draw(500, 4))
-    rows = np.concatenate([decision_rows.draw(2000, 5), decision_rows.wild(2000, 6)])
-    normalised = layer(tf.constant(rows)).numpy()
-    num_features = len(decision_rows.NAMES)
-    for number, column in enumerate(np.eye(num_features) * UNIT):
-        # A network of one weight passes one feature on: 1 of the grid is 256 of the fixed point.
-        weights = {"weights_0": column[np.newaxis, :, np.newaxis], "biases_0": np.zeros((1, 1, 1))}
-        twin = numpy_networks.NumpyNetworks(layer.arrays() | weights, num_features)
-        np.testing.assert_array_equal(twin.votes(rows), 256 * normalised[:, number])

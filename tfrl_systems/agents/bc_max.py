@@ -113,7 +113,7 @@ def make_agent(config: Config, time_step_spec: ts.TimeStep, action_spec: tf.Type
         "bucketed_by": config.bucketed_by in BUCKETED_BY,
         **policy_gradients.at_least(config, 0, "hedge_eta", "regret_weight"),
     }
-    policy_gradients.check("cloning", config, ranges)
+    policy_gradients.check("bc_max", config, ranges)
     return BCMaxAgent(config, *tensor_spec.from_spec((time_step_spec, action_spec)))
 
 

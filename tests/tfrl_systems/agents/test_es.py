@@ -134,9 +134,3 @@ def test_if_everything_fails_the_run_ends_with_the_reason():
     nothing = Directions(np.zeros((2, 3), np.int64), np.full((2, 2), np.nan), 0, 0, ("too dark",))
     with pytest.raises(UserError, match="found 2 that do: too dark"):
         agent.train(nothing)
-
-
-@pytest.mark.parametrize("name", ["noise_std", "final_noise_std", "learning_rate"])
-def test_settings_out_of_range(name):
-    with pytest.raises(UserError, match=f"es: expected {name} within its range, found 0"):
-        make_agent(**{name: 0})

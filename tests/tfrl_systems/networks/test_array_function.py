@@ -72,18 +72,6 @@ def test_tensorflow_does_not_warn_of_several_functions(caplog):
     assert not caplog.records
 
 
-def test_variables_change_in_the_order_of_the_calls():
-    total = tf.Variable(0.0)
-
-    def add(amount):
-        total.assign_add(amount)
-        return total.read_value()
-
-    added = ArrayFunction(add)
-    assert [float(added(np.float32(amount))) for amount in (1, 2, 4)] == [1, 3, 7]
-    assert ArrayFunction(total.read_value)() == 7
-
-
 def test_what_was_given_and_what_was_returned_stays_as_it_was():
     """Neither may share memory with a tensor that is written into later."""
     state = tf.Variable(np.zeros(4096, np.float32))

@@ -16,7 +16,7 @@ from environments.tensor_graphs.observation.observation import without_list
 from tests.tfrl_systems import graph_problems
 from tests.tfrl_systems.graph_problems import RULES, SIZES, batch, random_observation
 from tfrl_systems.agents.policy_gradients import Config
-from tfrl_systems.networks import graph_actors, graph_encoder
+from tfrl_systems.networks import graph_actors
 from tfrl_systems.networks.distributions import MASKED
 from tfrl_systems.policies import distributions
 from tfrl_systems.policies.numpy_graph import NumpyGraphNetwork
@@ -330,30 +330,3 @@ def test_values_are_computed_where_something_is_decided_some_at_a_time(monkeypat
     expected = np.where(step_type == ts.StepType.LAST, 0, whole.numpy().reshape(2, 3))
     np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(value(steps, training=True)[0], whole.numpy().reshape(2, 3))
-
-
-def test_an_observation_is_encoded_once_for_both(monkeypatch):
-    actor = shared_actor()
-    value = make_value(actor)
-    calls, inner = [], graph_encoder.graphs_of
-    monkeypatch.setattr(graph_encoder, "graphs_of", lambda seen: calls.append(1) or inner(seen))
-    graphs = tensors(*observations())
-    with actor.once():
-        actor(graphs)
-        value(graphs, training=True)
-        actor(dict(graphs, nodes=graphs["nodes"] + 0))
-    assert len(calls) == 2
-    actor(graphs)
-    value(graphs, training=True)
-    assert len(calls) == 4
-    assert not {variable.ref() for variable in actor.variables} & {
-        variable.ref() for variable in value.variables
-    }
-
-
-def test_an_action_of_another_kind_is_refused():
-    specs = tensor_spec.from_spec(graph_problems.specs())
-    action = tensor_spec.BoundedTensorSpec([], tf.int64, 0, 3)
-    config = Config(graph_width=8, graph_rounds=1)
-    with pytest.raises(UserError, match=r"action: expected \(xfer_id, location\), int32 \[2\]"):
-        graph_actors.GraphActorNetwork(specs, action, config, np.random.default_rng(0))

@@ -70,16 +70,6 @@ assert not any(name.startswith("tfrl_systems") for name in sys.modules)
     np.testing.assert_array_equal(np.load(tmp_path / "1.npy"), expected[:1])
 
 
-def test_numpy_policies_load_without_tensorflow(saved):
-    code = """
-import sys
-from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
-print(CallSitePolicy.load(sys.argv[1]).feature_names)
-assert not {"tensorflow", "tf_agents"} & set(sys.modules)
-"""
-    assert "cost_estimate" in run_python(code, str(saved))
-
-
 def test_loaded_is_what_was_saved(saved):
     rows = decision_rows.draw(500, 22)
     live = to_numpy(decision_rows.trained())

@@ -107,21 +107,6 @@ def test_dreams_of_twenty_steps_are_right(fitted, remember):
     assert np.mean(right) >= 0.99
 
 
-@pytest.mark.ci
-def test_the_end_of_a_dream_is_right(fitted, remember):
-    """From every state right to the end, and jump."""
-    episodes = Replay(fitted).add(chain.played_by_chance(50, seed=2))
-    starts = remember(episodes)
-    (where,) = np.nonzero(starts.is_first & (starts.state.latents[:, 0] == 1))
-    state = tf.nest.map_structure(lambda array: array[where[:1]], starts.state)
-    dream, outcomes = dreams.Dream(fitted, temperature=0.1), []
-    for number, action in enumerate([chain.RIGHT] * 4 + [chain.JUMP]):
-        acted, seed = np.array([action], np.int32), np.array([3, number], np.int32)
-        state, reward, is_end = dream.step(state, acted, seed)
-        outcomes.append((round(float(reward[0])), bool(is_end[0])))
-    assert outcomes == [(-1, False)] * 4 + [(10, True)]
-
-
 def test_what_disagreement_costs():
     """With three members, the mean reward less λ times the standard deviation."""
     model = make_model(num_members=3)
@@ -152,15 +137,6 @@ def test_memories_are_those_of_the_episodes(fitted, remember, unseen, monkeypatc
         latents = starts.state.latents[row : row + 1]
         states, _ = fitted.step(latents, unseen.steps.action[row : row + 1], states)
     np.testing.assert_array_equal(starts.state.permitted, unseen.steps.permitted)
-
-
-@pytest.mark.ci
-@pytest.mark.parametrize("only_first", [True, False])
-def test_where_dreams_begin(fitted, remember, unseen, only_first):
-    starts = remember(unseen)
-    drawn = starts.drawn(300, only_first, np.random.default_rng(0))
-    is_empty = np.all(drawn.memories[0].hidden == 0, axis=1)
-    assert is_empty.all() if only_first else 0 < is_empty.sum() < 100
 
 
 @pytest.mark.ci

@@ -18,7 +18,6 @@ from tests.tfrl_systems.actor_problems import (
     PLAIN,
     episode,
     set_value,
-    snapshot,
     train_eagerly,
     two_episodes,
     updates_of,
@@ -152,16 +151,6 @@ def test_minibatches_are_parts_of_one_size_that_cover_everything(monkeypatch):
     epochs = [np.concatenate(parts[:4]).tolist(), np.concatenate(parts[4:]).tolist()]
     assert epochs[0] != epochs[1]
     assert sorted(epochs[0]) == sorted(epochs[1]) == list(range(17))
-
-
-def test_one_minibatch_learns_what_all_do():
-    """But for the order of the steps, and so the last bits of their sums."""
-    sizes = (0, 10**6)
-    agents = [actor_problems.make_agent(ppo, minibatch_size=size, **SMALL) for size in sizes]
-    for agent in agents:
-        train_eagerly(agent, two_episodes(has_info=True))
-    for whole, part in zip(*map(snapshot, agents), strict=True):
-        np.testing.assert_allclose(whole, part, rtol=1e-3, atol=1e-4)
 
 
 def test_an_update_encodes_what_it_learns_from_once(monkeypatch):

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tree
-from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory
 
-from environments.errors import UserError
 from tests.tfrl_systems import actor_problems
 from tests.tfrl_systems.actor_problems import train_eagerly, updates_of
 from tfrl_systems.agents import ppo
@@ -88,19 +86,3 @@ def test_components_are_compared_with_themselves(monkeypatch):
     np.testing.assert_allclose(advantages[0], [-1, 1], atol=1e-4)
     expected = (1 + 4) / 2 + np.log(2) ** 2 / 2
     assert loss.extra.value_estimation_loss.numpy() == pytest.approx(expected, rel=1e-3)
-
-
-@pytest.mark.parametrize("settings", [{"components": 0}, {"components": 2, "group": 2}])
-def test_settings_that_do_not_fit_are_refused(settings):
-    with pytest.raises(UserError, match="expected components within its range"):
-        actor_problems.make_agent(ppo, **settings)
-
-
-def test_a_policy_says_which_answer_is_best():
-    agent = actor_problems.make_agent(ppo, components=3)
-    agent.actor_network.set_even_share(0.0)
-    seen = tf.constant([[0.5]])
-    mode = agent.policy.action(ts.restart(seen, 1)).action
-    parameters = agent.actor_network(seen)[0]
-    best = np.argmax(parameters.logits)
-    np.testing.assert_allclose(mode[0], parameters.loc[0, best], rtol=1e-6)

@@ -89,15 +89,6 @@ def test_the_gradient_of_the_mean_is_that_of_differences():
     np.testing.assert_allclose(gradient[0], expected, atol=1e-4)
 
 
-def test_it_learns_a_smooth_function_and_knows_where_it_does_not():
-    points = points_in_box(40)
-    points = points[points[:, 1] < 0]
-    process = GaussianProcess(make_kernel(1, 1), points, bowl(points))
-    near, far = np.array([[0.1, -0.5]]), np.array([[-1.0, 1.0]])
-    assert process.mean(near)[0] == pytest.approx(bowl(near)[0], abs=0.01)
-    assert process.std(far)[0] > 10 * process.std(near)[0]
-
-
 def test_noise_is_found_and_can_be_said():
     points = points_in_box(120)
     values = bowl(points) + np.random.default_rng(1).normal(0, 0.1, 120)
@@ -112,15 +103,3 @@ def test_draws_agree_with_what_is_known():
     process = GaussianProcess(make_kernel(1, 1), points, bowl(points))
     drawn = process.sample(points, np.random.default_rng(0))
     np.testing.assert_allclose(drawn, bowl(points), atol=0.02)
-
-
-def test_the_curve_that_values_follow_is_found():
-    """f(x; c) is a function of x - c / 4 alone, so points of a line beside it look the same."""
-    points = points_in_box(80)
-    distance = points[:, 0] - points[:, 1] / 4
-    kernel = make_kernel(1, 1, curves=Curves(np.linspace(-1, 1, 5)[:, np.newaxis]))
-    process = GaussianProcess(kernel, points, np.cos(9 * distance) + distance**2)
-    contexts = np.linspace(-0.9, 0.9, 7)
-    along = np.stack([contexts / 4 + 0.1, contexts], axis=1)
-    moved = kernel.relative(process.theta, along)[:, 0]
-    np.testing.assert_allclose(moved, moved.mean(), atol=0.02)

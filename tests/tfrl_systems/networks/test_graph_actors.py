@@ -11,7 +11,6 @@ import tensorflow as tf
 from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
-from environments.errors import UserError
 from environments.tensor_graphs.observation.observation import without_list
 from tests.tfrl_systems import graph_problems
 from tests.tfrl_systems.graph_problems import RULES, SIZES, batch, random_observation
@@ -260,26 +259,6 @@ def without_masks(graph):
     return {**without_list(graph), "location_masks": np.ones_like(graph["location_masks"])}
 
 
-def test_without_a_list_every_pair_has_its_chance_by_hand():
-    """Rules at odds 1 : 2 : 4 : 3 (NO-OP), locations at 1 : 2 : … : 6, which add up to 21.
-
-    p(2, 1) = 4 / 10 · 2 / 21, although no match has these numbers.
-    """
-    actor = make_actor("hierarchical", is_listed=False)
-    for variable in actor.head.variables:
-        variable.assign(tf.zeros_like(variable))
-    actor.head.xfers.b.assign(np.log([1, 2, 4, 3]))
-    actor.head.locations.b.assign(np.log(np.arange(SIZES.max_locations) + 1))
-    seen = batch(*map(without_masks, observations(1)))
-    distribution = actor(seen)[0]
-    log = distribution.log_prob(tf.constant([[2, 1]]))
-    assert np.exp(log) == pytest.approx(4 / 10 * 2 / 21, rel=1e-5)
-    parameters = twin(actor).parameters(seen)
-    listed = distributions.of_list(parameters, np.array([[[2, 1], [0, 5]]]), np.ones((1, 2), bool))
-    odds = np.exp(listed["logits"][0])
-    assert odds[0] / odds[1] == pytest.approx((4 * 2) / (1 * 6), rel=1e-5)
-
-
 def test_without_a_list_numpy_has_the_same_arithmetic():
     """Locations depend on the rule; the padding of graphs and other graphs change nothing."""
     actor = make_actor("hierarchical", is_listed=False)
@@ -291,11 +270,6 @@ def test_without_a_list_numpy_has_the_same_arithmetic():
     assert len(parameters) == 3
     of_rules = parameters["place_logits"][0]
     assert np.abs(of_rules[0] - of_rules[1]).max() > 0.01
-
-
-def test_without_a_list_no_match_can_be_scored():
-    with pytest.raises(UserError, match="head: expected hierarchical, because without masks"):
-        make_actor("pointer", is_listed=False)
 
 
 @HEADS

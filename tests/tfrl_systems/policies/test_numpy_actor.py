@@ -99,20 +99,6 @@ def test_distributions_are_those_of_tensorflow(case, num_rows):
     np.testing.assert_array_equal(network.mode(seen), distributions.mode(network.parameters(seen)))
 
 
-@pytest.mark.parametrize("case", range(len(CASES)))
-def test_experience_is_as_the_agent_expects_it(case):
-    step = loaded(case).act(ts.restart(rows(CASES[case][1], 6), 6), np.random.default_rng(0))
-    spec = learned_agent(case).collect_data_spec
-    tree.assert_same_structure(step.info, tree.map_structure(np.asarray, spec.policy_info))
-    for array, leaf_spec in zip(
-        tree.flatten((step.action, step.info)),
-        tree.flatten((spec.action, spec.policy_info)),
-        strict=True,
-    ):
-        assert isinstance(array, np.ndarray)
-        assert (array.shape, array.dtype) == ((6, *leaf_spec.shape), leaf_spec.dtype.as_numpy_dtype)
-
-
 @pytest.mark.parametrize("settings", [{}, {"components": 2}])
 def test_new_values_replace_the_old_ones(settings):
     source = collect_policy("ppo", "float", **settings)

@@ -11,20 +11,17 @@ from hypothesis import strategies as st
 
 from environments.tensor_graphs import models, onnx_io
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
-from environments.tensor_graphs.model import Model
 from environments.tensor_graphs.observation import features
 from environments.tensor_graphs.observation.observation import GLOBAL_FEATURES, Observer
 from environments.tensor_graphs.observation.tracking import Tracker
 from environments.tensor_graphs.observation.view import View
 from environments.tensor_graphs.rewriting.engine import Engine
-from environments.tensor_graphs.rules import files as rule_files
 from environments.tensor_graphs.rules.library import all_rules
 from environments.tensor_graphs.settings import Settings
 from tests.environments.tensor_graphs.random_graphs import random_graph
 from tfrl_systems.policies import numpy_neighbourhoods
 from tfrl_systems.policies.numpy_colours import ColourTable
 from tfrl_systems.policies.numpy_graph import NumpyGraphNetwork
-from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
 
 WIDTH, ROUNDS, HASH_SIZE = 12, 3, 16
 RULES = all_rules()
@@ -159,29 +156,6 @@ def test_what_is_remembered_is_what_would_be_computed_anew(seed, constants):
     for number, observation in enumerate(seen):
         logits = remembering.parameters(observation)["logits"][0]
         np.testing.assert_array_equal(at_once[number], logits)
-
-
-@pytest.mark.parametrize("name", ["bert-tiny", "squeezenet-1.1"])
-@pytest.mark.parametrize("number", [0, 1])
-def test_whole_episodes_take_the_same_steps(name, number):
-    """The likeliest steps, or steps that are drawn."""
-    graph = onnx_io.read(models.make(name))
-    about = {**SIZES, "max_steps": 30, "may_stop": False, "constants": False}
-
-    def steps_of(own):
-        policy = GraphPolicy(own, about)
-        start = Engine(rule_files.load(), AnalyticObjective()).start(graph)
-        episodes = policy.make_episodes(start)
-        # The second time, all is remembered.
-        begun = (episodes.begin(Model(name, graph)) for _ in range(2))
-        return [[match for match, _ in policy.play(episode, number)] for episode in begun]
-
-    def places(steps):
-        return [[(match.rule, match.location) for match in episode] for episode in steps]
-
-    taken = places(steps_of(network(max_logit=0.0)))
-    assert taken == places(steps_of(network("pointer", max_logit=0.0)))
-    assert taken[0] == taken[1] and len(taken[0]) == 30
 
 
 def test_only_what_is_new_is_computed(monkeypatch):

@@ -9,11 +9,8 @@ import tensorflow as tf
 from environments.testing import EnvironmentContractTest
 from tests.tfrl_systems.world_models import chain
 from tests.tfrl_systems.world_models.conftest import make_model
-from tfrl_systems.networks.memory import State
-from tfrl_systems.networks.permits import Permits
 from tfrl_systems.world_models import dream as dreams
 from tfrl_systems.world_models.fitting import Replay
-from tfrl_systems.world_models.mdn_rnn import Predicted
 
 ACTION_SPEC = chain.Chain().action_spec()
 
@@ -21,50 +18,6 @@ ACTION_SPEC = chain.Chain().action_spec()
 def starts_of(model, seed=5):
     episodes = Replay(model).add(chain.played_by_chance(8, seed))
     return dreams.Remembering(model)(episodes)
-
-
-class Coin:
-    """A model of two steps: the reward is the latent, which is 0 at first, then a coin's 0 or 1.
-
-    It has seen one 0 for three 1.
-    """
-
-    members = (None,)
-    allowed = Permits()
-
-    def step(self, latents, actions, states):
-        shape = (1, len(latents), 2)
-        logits = tf.broadcast_to(tf.math.log([1.0, 3.0]), shape)
-        means = tf.broadcast_to([[0.0], [1.0]], (*shape, 1))
-        narrow = tf.fill((*shape, 1), -9.0)
-        rewards, ends = latents[tf.newaxis], tf.fill(shape[:2], -30.0)
-        nothing = tf.zeros((*shape[:2], 0))
-        return states, Predicted(logits, means, narrow, rewards, ends, nothing, nothing)
-
-    def permitted(self, predicted):
-        return tf.zeros((predicted.rewards.shape[1], 0), tf.bool)
-
-    def rewards(self, predicted):
-        return predicted.rewards[..., 0]
-
-
-@pytest.mark.parametrize(
-    ("temperature", "promised"), [(0.5, 9 / 10), (1.0, 3 / 4), (2.0, 0.634), (1e3, 1 / 2)]
-)
-def test_the_loop_of_table_4_3_by_hand(temperature, promised):
-    """In dreams of two steps a controller is promised P(1) = 3^(1/τ) / (1 + 3^(1/τ)).
-
-    The coin itself pays 3/4. So cold dreams promise too much, and hot ones too little.
-    """
-    count = 5_000
-    start = dreams.DreamState(tf.zeros([count, 1]), (State(*[tf.zeros([count, 1])] * 2),), None)
-    dream, state, total = dreams.Dream(Coin(), temperature), start, 0.0
-    state = state._replace(permitted=tf.zeros([count, 0], tf.bool))
-    for number in range(2):
-        state, reward, is_end = dream.step(state, tf.zeros([count]), np.array([3, number], "i4"))
-        assert not is_end.numpy().any()
-        total += reward.numpy().mean()
-    assert total == pytest.approx(promised, abs=0.02)
 
 
 @pytest.fixture(scope="module")

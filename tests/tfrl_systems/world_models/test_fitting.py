@@ -92,9 +92,3 @@ def test_a_truncated_replay_is_refused(tmp_path):
     path.write_bytes(path.read_bytes()[:300])
     with pytest.raises(UserError, match=r"replay.npz: expected the steps of this run, found: .*"):
         Replay(model).restore(tmp_path, replay.steps)
-
-
-@pytest.mark.ci
-def test_rewards_are_measured_in_their_own_spread(fitted):
-    rewards = Replay(fitted).add(chain.played_by_chance(100, seed=0, max_steps=14)).steps.reward
-    assert fitted.reward_scale.numpy() == pytest.approx(np.std(rewards))

@@ -100,11 +100,3 @@ def test_permits_are_a_majority_and_places_are_whole():
     )
     assert model.permitted(prediction).numpy().tolist() == [[2, 0, 0]]
     assert model.permitted(prediction).dtype == tf.int32
-
-
-def test_members_differ_and_the_seed_decides_them():
-    model, again = make_model(num_members=2), make_model(num_members=2)
-    first, second = (member.memory.core.trainable_variables[0].numpy() for member in model.members)
-    assert np.any(first != second)
-    for variable, same in zip(model.variables, again.variables, strict=True):
-        np.testing.assert_array_equal(variable.numpy(), same.numpy())

@@ -70,15 +70,6 @@ def test_of_several_fits_to_few_points_that_counts_which_explains_all():
     np.testing.assert_array_equal(process.theta, ends[1])
 
 
-def test_far_points_tell_more_than_many_that_lie_close_together():
-    """Of a cluster the first comes first, since all are alike before; then what is far from it."""
-    kernel = Kernel((Term((0,), (1.0,), 1.0),), noise=0.0)
-    points = np.array([[0.0], [0.01], [0.3], [-0.02], [9.0], [-4.0]])
-    order = kernel.most_telling(kernel.usual, points)
-    assert sorted(order) == list(range(6))
-    assert order[0] == 0 and set(order[1:3]) == {4, 5} and order[3] == 2
-
-
 def test_the_gradient_of_the_mean_is_that_of_differences():
     points = points_in_box(30)
     process = GaussianProcess(make_kernel(1, 1), points, bowl(points))

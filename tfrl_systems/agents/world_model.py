@@ -50,7 +50,7 @@ from tfrl_systems.policies.controller_policy import ControllerPolicy, Parts
 from tfrl_systems.world_models.dream import Dream, DreamEnvironment, Remembering
 from tfrl_systems.world_models.fitting import Fitter, Losses, Replay, Steps
 from tfrl_systems.world_models.judging import Judge, Judgement
-from tfrl_systems.world_models.mdn_rnn import Shape, WorldModel
+from tfrl_systems.world_models.mdn_rnn import WorldModel
 
 COLLECTS = "dreams"
 
@@ -129,22 +129,6 @@ class Config(ppo.Config):
     fit_episodes: int = 8
     fit_learning_rate: float = 1e-3
 
-    @property
-    def shape(self) -> Shape:
-        """The sizes of the world model."""
-        return Shape(
-            self.num_members,
-            self.memory_size,
-            self.head_size,
-            self.num_waves,
-            self.magnify,
-            self.num_gaussians,
-            self.two_hot_rewards,
-            self.graph_width,
-            self.graph_rounds,
-            self.graph_block,
-        )
-
 
 class Info(NamedTuple):
     """Figures of an iteration's training; those that are not known yet are 0.
@@ -219,7 +203,7 @@ class WorldModelAgent(tf_agent.TFAgent):
     ) -> None:
         self._config = config
         generator = np.random.default_rng([config.seed, 1])
-        self.model = WorldModel(time_step_spec.observation, action_spec, config.shape, generator)
+        self.model = WorldModel(time_step_spec.observation, action_spec, config, generator)
         seen = actor_spec(self.model.latents.size, config.memory_size, self.model.allowed)
         # Dreamed rewards are in units of their own spread already.
         unscaled = {"normalize_rewards": False, "normalize_observations": False}
@@ -318,7 +302,7 @@ class WorldModelAgent(tf_agent.TFAgent):
         return {
             **self.sleeper.report(),
             "temperature": self._config.temperature,
-            "prediction": self._judgement.to_json() if self._judgement else None,
+            "prediction": dataclasses.asdict(self._judgement) if self._judgement else None,
         }
 
     def tables(self) -> dict[str, dict[str, dict[str, float]]]:
@@ -330,7 +314,7 @@ class WorldModelAgent(tf_agent.TFAgent):
         """Write into a directory what a resumed run needs beside the variables."""
         self.replay.save(directory)
         judgement = self._judgement
-        text = json.dumps(judgement.to_json() if judgement else None)
+        text = json.dumps(dataclasses.asdict(judgement) if judgement else None)
         (directory / _JUDGEMENT_NAME).write_text(text, encoding="utf-8")
 
     def restore(self, directory: pathlib.Path) -> None:

@@ -117,16 +117,8 @@ class ControllerPolicy(tf_policy.TFPolicy):
 
     def named_variables(self) -> Mapping[str, tf.Variable]:
         """Return the variables by their place: "encoder/…", "memory/…", "actor/…", "by_chance"."""
-        parts = self.parts
-        return {
-            **parts.latents.named_variables(),
-            **{
-                f"memory/{name}": variable
-                for name, variable in parts.memory.named_variables().items()
-            },
-            **{
-                f"actor/{name}": variable
-                for name, variable in parts.actor.named_variables().items()
-            },
-            **({} if self._is_greedy else {"by_chance": parts.by_chance}),
-        }
+        named = dict(self.parts.latents.named_variables())
+        for place, part in (("memory", self.parts.memory), ("actor", self.parts.actor)):
+            for name, variable in part.named_variables().items():
+                named[f"{place}/{name}"] = variable
+        return named if self._is_greedy else {**named, "by_chance": self.parts.by_chance}

@@ -110,7 +110,7 @@ class Dream:
         chance = tf.reduce_mean(tf.sigmoid(predicted.end_logits), axis=0)
         is_end = tf.random.stateless_uniform([num_rows], seeds[2]) < chance
         if model.allowed.name:
-            is_end |= ~mdn_rnn.is_anything_allowed(permitted)
+            is_end |= ~tf.reduce_any(tf.cast(permitted, tf.bool), axis=1)
         return DreamState(latents, memories, permitted), reward, is_end
 
 
@@ -276,7 +276,7 @@ class DreamEnvironment(py_environment.PyEnvironment):
     def observation_spec(self) -> dict[str, Any]:
         """Return the spec of what a controller sees."""
         model = self._dream.model
-        spec = actor_spec(model.latents.size, model.shape.memory_size, model.allowed)
+        spec = actor_spec(model.latents.size, model.members[0].memory.size, model.allowed)
         return tensor_spec.to_nest_array_spec(spec)
 
     def action_spec(self) -> Any:

@@ -55,10 +55,6 @@ class Judgement:
             for steps, (latent, reward) in enumerate(errors, start=1)
         }
 
-    def to_json(self) -> dict[str, Any]:
-        """Return all figures as JSON values."""
-        return dataclasses.asdict(self)
-
 
 class Judge:
     """Judges a model."""

@@ -177,11 +177,7 @@ class Lessons:
         np.savez(directory / _ARRAYS_NAME, **records, **named)
 
     def restore(self, directory: pathlib.Path, like: Steps) -> None:
-        """Read what `save` wrote.
-
-        Args:
-          directory: the directory.
-          like: one step of the same structure.
+        """Read what `save` wrote; `like` is one step of the same structure.
 
         Raises:
           UserError: the file is missing or damaged.

@@ -32,13 +32,7 @@ class Recent(NamedTuple):
 
 
 class Sleeper(tf.Module):
-    """Trains a controller in dreams.
-
-    Args:
-      model: the world model.
-      controller: the PPO agent to train.
-      settings: how to dream; a `world_model.Config`.
-    """
+    """Trains a controller, a PPO agent, in dreams; `settings` (`world_model.Config`) say how."""
 
     def __init__(self, model: WorldModel, controller: PPOAgent, settings: Any) -> None:
         super().__init__(name="sleeper")

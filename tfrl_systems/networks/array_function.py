@@ -91,11 +91,8 @@ def _spread(number: int, nest: Any) -> Any:
 class _Graph:
     """A function traced for arrays of some structure, dtypes and shapes.
 
-    Args:
-      fn: the function.
-      nest: a nest of arguments and keyword arguments, for its structure.
-      arrays: its leaves, for their dtypes; None for leaves that are None.
-      shapes: shapes of the leaves, also an attribute; a size that is None may be any.
+    They are those of the nest of arguments and keyword arguments, and of its leaves `arrays`. In
+    `shapes` a size that is None may be any; a leaf may be None itself.
     """
 
     def __init__(

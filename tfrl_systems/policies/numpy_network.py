@@ -98,7 +98,9 @@ class _Buffers(threading.local):
 class Memoryless:
     """A network whose action depends on the observation alone, unlike `NumpyController`'s.
 
-    Whoever plays episodes calls `begin` and `remember` on either kind.
+    Whoever plays episodes calls `begin` and `remember` on either kind. Both are made of a
+    description and arrays, and raise a KeyError if one is missing, or a ValueError if the shape of
+    an array does not fit the description.
     """
 
     def parameters(self, observation: Any) -> dict[str, np.ndarray]:
@@ -147,10 +149,6 @@ class NumpyNetwork(Memoryless):
       num_inputs: how many numbers an observation has.
       num_actions: how many numbers a float action has, or how many integer actions there are.
       activation: name of the hidden layers' activation.
-
-    Raises:
-      KeyError: an array is missing.
-      ValueError: the shape of an array does not fit the description.
     """
 
     def __init__(self, description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:

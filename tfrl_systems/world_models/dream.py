@@ -138,14 +138,10 @@ def imagine(
         initializer=(start, nothing),
         parallel_iterations=1,
     )
-    seen, action, info, reward, is_end = tf.nest.map_structure(_batch_major, played)
+    seen, action, info, reward, is_end = tf.nest.map_structure(mdn_rnn.swapped, played)
     ended = tf.cumsum(tf.cast(is_end, tf.int32), axis=1, exclusive=True) > 0
     last = tf.nest.map_structure(lambda array: array[-1], final)
     return Imagined(seen, action, info, reward, is_end, ~ended, dream.observed(last))
-
-
-def _batch_major(array: tf.Tensor) -> tf.Tensor:
-    return tf.transpose(array, [1, 0, *range(2, array.shape.rank)])
 
 
 class Starts(NamedTuple):

@@ -178,12 +178,9 @@ def steps_of(model: WorldModel, experience: trajectory.Trajectory) -> Steps:
 
 
 def sequences(steps: Steps, lengths: np.ndarray, rows: np.ndarray) -> Sequences:
-    """Return some of the episodes that `steps` [N, …] consist of.
+    """Return the episodes `rows`, int [B], of those with `lengths`, int [E], that steps consist of.
 
-    Args:
-      steps: the steps, one episode after another.
-      lengths: int [E], the number of steps of each episode.
-      rows: int [B], the numbers of the episodes to take.
+    Steps [N, …] stand one episode after another.
     """
     starts = np.cumsum(lengths) - lengths
     number = np.arange(int(lengths.max()))

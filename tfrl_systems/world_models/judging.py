@@ -116,16 +116,10 @@ class Judge:
             return mdn_rnn.mean_latents(predicted), memories, dreamed, rewards
 
         nothing = (tf.zeros([num_rows, size], tf.int32), tf.zeros([num_rows]))
-        by_time = tf.transpose(actions, [1, 0, *range(2, actions.shape.rank)])
         ahead, _, dreamed, rewards = tf.scan(
-            dream_step, by_time, (now, model.empty(num_rows), *nothing)
+            dream_step, mdn_rnn.swapped(actions), (now, model.empty(num_rows), *nothing)
         )
-        return (
-            latents,
-            tf.transpose(ahead, [1, 0, 2]),
-            tf.transpose(dreamed, [1, 0, 2]),
-            tf.transpose(rewards),
-        )
+        return latents, *map(mdn_rnn.swapped, (ahead, dreamed, rewards))
 
     def _invalid(
         self,

@@ -230,8 +230,7 @@ class WorldModel(snt.Module):
         inputs = [member.memory.inputs(flat, acted) for member in self.members]
 
         def by_time(member: Member, rows: tf.Tensor) -> tf.Tensor:
-            sequences = tf.reshape(rows, [num_rows, -1, member.memory.num_inputs])
-            return tf.transpose(sequences, [1, 0, 2])
+            return swapped(tf.reshape(rows, [num_rows, -1, member.memory.num_inputs]))
 
         def step(states: tuple[State, ...], now: tuple[tf.Tensor, ...]) -> tuple[State, ...]:
             members = zip(self.members, now, states, strict=True)
@@ -242,8 +241,7 @@ class WorldModel(snt.Module):
             step, tuple(map(by_time, self.members, inputs)), initializer=self.empty(num_rows)
         )
         states: tuple[State, ...] = tf.nest.map_structure(
-            lambda memory: tf.reshape(tf.transpose(memory, [1, 0, 2]), [-1, memory.shape[-1]]),
-            every,
+            lambda memory: tf.reshape(swapped(memory), [-1, memory.shape[-1]]), every
         )
         near = self._near(flat, before(states[0].hidden, tf.shape(latents)[:2]), acted)
         outputs = [
@@ -338,6 +336,11 @@ def mean_latents(predicted: Predicted) -> tf.Tensor:
     """Return the expected next latents [N, L], the mean over members and components."""
     shares = tf.nn.softmax(predicted.mixture_logits)[..., tf.newaxis]
     return tf.reduce_mean(tf.reduce_sum(shares * predicted.means, axis=2), axis=0)
+
+
+def swapped(array: tf.Tensor) -> tf.Tensor:
+    """Return an array [B, T, …] as [T, B, …], or the other way round."""
+    return tf.transpose(array, [1, 0, *range(2, array.shape.rank)])
 
 
 def before(memory: tf.Tensor, shape: tf.Tensor) -> tf.Tensor:

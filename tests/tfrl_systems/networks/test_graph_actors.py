@@ -15,13 +15,13 @@ from environments.tensor_graphs.observation.observation import without_list
 from tests.tfrl_systems import graph_problems
 from tests.tfrl_systems.graph_problems import RULES, SIZES, batch, random_observation
 from tfrl_systems.agents.policy_gradients import Config
-from tfrl_systems.networks import graph_actors
+from tfrl_systems.networks import graph_actors, graph_heads
 from tfrl_systems.networks.distributions import MASKED
 from tfrl_systems.policies import distributions
 from tfrl_systems.policies.numpy_graph import NumpyGraphNetwork
 
 # The last is the pointer behind full GN blocks.
-HEADS = pytest.mark.parametrize("head", (*graph_actors.HEADS, "full"))
+HEADS = pytest.mark.parametrize("head", (*graph_heads.HEADS, "full"))
 
 LARGER = dataclasses.replace(SIZES, max_nodes=31, max_edges=40, max_actions=30)
 FEATURES = ("nodes", "edges", "action_features")

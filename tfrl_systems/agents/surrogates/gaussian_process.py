@@ -293,15 +293,6 @@ class GaussianProcess:
             ) / lengths
         return self._middle + self.unit * mean, self.unit * gradient
 
-    def joint(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the expected values [M] without noise, and their covariance [M, M]."""
-        points = self.kernel.relative(self.theta, points)
-        covariance = self.kernel(self.theta, points, self._points)
-        solved = linalg.solve_triangular(self._factor, covariance.T, lower=True)
-        prior = self.kernel(self.theta, points, points)
-        mean = self._middle + self.unit * covariance @ self._weights
-        return mean, self.unit**2 * (prior - solved.T @ solved)
-
     def std(self, points: np.ndarray) -> np.ndarray:
         """Return the standard deviations [M] of the values without noise at points [M, n]."""
         points = self.kernel.relative(self.theta, points)
@@ -312,8 +303,12 @@ class GaussianProcess:
 
     def sample(self, points: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         """Return values [M] that may be the function's at points [M, n], without noise."""
-        mean, covariance = self.joint(points)
-        eigenvalues, vectors = np.linalg.eigh(covariance)
+        points = self.kernel.relative(self.theta, points)
+        covariance = self.kernel(self.theta, points, self._points)
+        solved = linalg.solve_triangular(self._factor, covariance.T, lower=True)
+        prior = self.kernel(self.theta, points, points)
+        mean = self._middle + self.unit * covariance @ self._weights
+        eigenvalues, vectors = np.linalg.eigh(self.unit**2 * (prior - solved.T @ solved))
         # Rounding leaves eigenvalues a little below 0.
         stds = np.sqrt(np.maximum(eigenvalues, 0))
         drawn: np.ndarray = mean + vectors @ (stds * generator.standard_normal(len(mean)))

@@ -34,7 +34,7 @@ from tests.tfrl_systems.graph_problems import (
 from tfrl_systems.agents import ppo
 from tfrl_systems.drivers.episode_runner import EpisodeRunner
 from tfrl_systems.drivers.jobs import Chunk
-from tfrl_systems.networks import graph_actors, graph_encoder
+from tfrl_systems.networks import graph_encoder, graph_heads
 from tfrl_systems.policies.numpy_actor import NumpyActor
 
 PLAIN_PPO = PLAIN | {"gae_lambda": 0.5, "normalize_rewards": False, "num_epochs": 1}
@@ -164,7 +164,7 @@ def test_an_update_encodes_what_it_learns_from_once(monkeypatch):
     assert len(encoded) == 2
 
 
-@pytest.mark.parametrize("head", graph_actors.HEADS)
+@pytest.mark.parametrize("head", graph_heads.HEADS)
 def test_an_update_knows_what_the_policy_had_when_it_acted(head, monkeypatch):
     """Log-probabilities from the parameters that the actor gave, and from the policy itself."""
     agent = make_agent(ppo, head=head, num_epochs=1, **TINY)

@@ -2,78 +2,56 @@
 
 from __future__ import annotations
 
+import functools
 import random
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tf_agents.specs import tensor_spec
 
 from environments.tensor_graphs import models, onnx_io
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
-from environments.tensor_graphs.observation import features
-from environments.tensor_graphs.observation.observation import GLOBAL_FEATURES, Observer
+from environments.tensor_graphs.observation.observation import Observer
 from environments.tensor_graphs.observation.tracking import Tracker
 from environments.tensor_graphs.observation.view import View
 from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.rules.library import all_rules
 from environments.tensor_graphs.settings import Settings
 from tests.environments.tensor_graphs.random_graphs import random_graph
+from tfrl_systems.agents.policy_gradients import Config
+from tfrl_systems.networks.graph_actors import GraphActorNetwork
 from tfrl_systems.policies import numpy_neighbourhoods
 from tfrl_systems.policies.numpy_colours import ColourTable
 from tfrl_systems.policies.numpy_graph import NumpyGraphNetwork
 
-WIDTH, ROUNDS, HASH_SIZE = 12, 3, 16
 RULES = all_rules()
 SIZES = {"max_nodes": 160, "max_edges": 240, "max_locations": 60, "max_actions": 300}
 ENGINE = Engine(RULES, AnalyticObjective())
 OBSERVER = Observer(RULES, Settings(**SIZES))
 
 
-def network(head="local", max_logit=4.0):
-    """A network of random weights; as a "pointer" it is the same one, without a memory."""
+@functools.cache
+def parts():
+    """The description of a local network, and random variables."""
+    specs = tensor_spec.from_spec(OBSERVER.specs())
+    action = tensor_spec.BoundedTensorSpec([2], tf.int32, 0, specs["actions"].maximum[0])
+    config = Config(graph_width=12, graph_rounds=3, max_logit=4.0)
+    actor = GraphActorNetwork(specs, action, config, np.random.default_rng(0))
     generator = np.random.default_rng(0)
-    num_kinds, num_nodes = len(features.KINDS), len(features.NODE_FEATURES)
-    num_edges = len(features.EDGE_FEATURES)
-    shapes = {
-        "encoder/kinds": (num_kinds, WIDTH),
-        **_linear("encoder/nodes", num_nodes - 1, WIDTH),
-        **_linear("encoder/globals", len(GLOBAL_FEATURES), WIDTH),
-        "head/matches/w": (len(features.MATCH_FEATURES), WIDTH),
-        "head/nodes/w": (WIDTH, 3 * WIDTH),
-        "head/first_hash": (HASH_SIZE, WIDTH),
-        "head/second_hash": (HASH_SIZE, WIDTH),
-        "head/targets": (num_kinds, WIDTH),
-        "head/score/w": (WIDTH, 1),
-    }
-    norms = ["encoder/nodes_norm", "encoder/globals_norm"]
-    for place in (f"encoder/round{number}" for number in range(ROUNDS)):
-        shapes |= _linear(f"{place}/send", WIDTH, 3 * WIDTH)
-        shapes |= {f"{place}/edges_{way}/w": (num_edges, WIDTH) for way in ("in", "out")}
-        shapes |= _linear(f"{place}/combine", 3 * WIDTH, WIDTH)
-        shapes |= _linear(f"{place}/global_hidden", 2 * WIDTH, WIDTH)
-        shapes |= _linear(f"{place}/global_out", WIDTH, WIDTH)
-        norms += [f"{place}/norm", f"{place}/global_norm"]
-    shapes |= {f"{norm}/{part}": (WIDTH,) for norm in norms for part in ("scale", "offset")}
     arrays = {
-        name: (generator.normal(size=shape) / np.sqrt(shape[0])).astype(np.float32)
-        for name, shape in shapes.items()
+        name: (generator.normal(size=variable.shape) / np.sqrt(variable.shape[0])).astype("f")
+        for name, variable in actor.named_variables().items()
     }
-    description = {
-        "head": head,
-        "masked": -1e9,
-        "width": WIDTH,
-        "rounds": ROUNDS,
-        "features": {"num_kinds": num_kinds},
-        "norm_epsilon": 1e-5,
-        "hash_size": HASH_SIZE,
-        "max_logit": max_logit,
-    }
-    return NumpyGraphNetwork(description, arrays)
+    return actor.describe(), arrays
 
 
-def _linear(place, num_inputs, num_outputs):
-    return {f"{place}/w": (num_inputs, num_outputs), f"{place}/b": (num_outputs,)}
+def network(head="local"):
+    """A network of random weights; as a "pointer" it is the same one, without a memory."""
+    description, arrays = parts()
+    return NumpyGraphNetwork({**description, "head": head}, arrays)
 
 
 def episode(seed, num_steps, constants):

@@ -14,8 +14,9 @@ import pytest
 import tensorflow as tf
 from tf_agents.specs import tensor_spec
 
-from tests.tfrl_systems import graph_problems
+from tests.tfrl_systems import actor_problems, graph_problems
 from tests.tfrl_systems.graph_problems import RULES, random_observation
+from tfrl_systems.agents import policy_gradients, world_model
 from tfrl_systems.agents.policy_gradients import Config
 from tfrl_systems.networks import graph_actors
 from tfrl_systems.policies.numpy_controller import NumpyController
@@ -51,49 +52,31 @@ def count_wrong(answer_fns, questions, num_answers) -> int:
         return sum(threads.map(ask, range(NUM_THREADS)))
 
 
-def actor_parts(inputs, num_actions=3):
-    """Description and arrays of an actor network with arbitrary weights; inputs: path -> size."""
-    sizes = [sum(inputs.values()), 16, num_actions]
-    generator = np.random.default_rng(0)
-    arrays = {"log_std": np.zeros(num_actions, np.float32)}
-    for number, shape in enumerate(itertools.pairwise(sizes)):
-        arrays[f"kernel_{number}"] = generator.normal(size=shape).astype(np.float32)
-        arrays[f"bias_{number}"] = generator.normal(size=shape[1]).astype(np.float32)
-    description = {
-        "inputs": [
-            {"path": path, "size": size, "is_integer": False} for path, size in inputs.items()
-        ],
-        "actions": {"kind": "normal", "size": num_actions, "low": -1.0, "high": 1.0},
-        "state_dependent_std": False,
-        "log_std_limits": [-5, 2],
-        "activation": "tanh",
-        "hidden_sizes": [16],
-    }
-    return description, arrays
+def make_optimizer() -> OptimizerPolicy:
+    """From two numbers to three."""
+    actor = policy_gradients.make_actor(
+        Config(hidden_sizes=(16,)), *actor_problems.float_specs(5, 3)
+    )
+    arrays = {name: variable.numpy() for name, variable in actor.named_variables().items()}
+    return OptimizerPolicy(NumpyNetwork(actor.describe(), arrays), 3)
 
 
 def make_controller() -> NumpyController:
     """It sees two numbers and remembers two."""
-    described, actor = actor_parts({("latent",): 2, ("hidden",): 2}, num_actions=1)
+    config = world_model.Config(memory_size=2, hidden_sizes=(16,), random_share=0.0)
+    policy = world_model.make_agent(config, *actor_problems.float_specs(2, 1)).collect_policy
     generator = np.random.default_rng(1)
-    shapes = {"w_i": (3, 8), "w_h": (2, 8), "b": (8,)}
-    memory = {f"memory/{name}": generator.normal(size=shape) for name, shape in shapes.items()}
-    return NumpyController(
-        {
-            "memory_size": 2,
-            "permits": "",
-            "actions": described["actions"],
-            "latents": {"inputs": [{"path": (), "size": 2, "is_integer": False}]},
-            "actor": described,
-        },
-        memory | {f"actor/{name}": array for name, array in actor.items()},
-    )
+    arrays = {
+        name: generator.normal(size=variable.shape).astype(np.float32)
+        for name, variable in policy.named_variables().items()
+    }
+    return NumpyController(policy.describe(), {**arrays, "by_chance": np.array(False)})
 
 
 @pytest.mark.parametrize("sizes", [[1] * NUM_THREADS, [1, 2, 2, 3, 4, 5, 7, 7]])
 def test_learned_optimisers(sizes):
     """Also with more sizes of batches than buffers are kept for."""
-    policy = OptimizerPolicy(NumpyNetwork(*actor_parts({(): 5})), 3)
+    policy = make_optimizer()
     generator = np.random.default_rng(3)
     questions = [generator.uniform(-1, 1, (size, 2)) for size in sizes]
     assert count_wrong([policy] * NUM_THREADS, questions, 1500) == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from environments.testing import EnvironmentContractTest
 from tests.tfrl_systems.world_models import chain
@@ -36,28 +35,6 @@ class TestContract(EnvironmentContractTest):
             TestContract.starts = starts_of(TestContract.model)
         dream = dreams.Dream(TestContract.model, temperature=1.2, disagreement=0.5)
         return dreams.DreamEnvironment(dream, TestContract.starts, ACTION_SPEC, 7, seed)
-
-
-@pytest.mark.ci
-def test_dreams_of_twenty_steps_are_right(fitted, remember):
-    """Walks that go on for 20 steps or more: states, rewards, masks, and no end before its time."""
-    episodes = Replay(fitted).add(chain.played_by_chance(400, seed=1))
-    long = episodes.is_real[:, 20] > 0
-    assert long.sum() > 40
-    starts = remember(episodes)
-    place = episodes.place[long]
-    state = tf.nest.map_structure(lambda array: array[place[:, 0]], starts.state)
-    dream, right = dreams.Dream(fitted, temperature=0.1), np.ones(len(place), bool)
-    for number in range(20):
-        rows, after = place[:, number], place[:, number + 1]
-        actions, seed = episodes.steps.action[rows], np.array([7, number], np.int32)
-        state, reward, is_end = dream.step(state, actions, seed)
-        right &= np.abs(reward - episodes.steps.reward[rows]) < 0.1
-        right &= ~is_end.numpy()
-        right &= np.all(state.permitted.numpy() == episodes.steps.permitted[after], axis=1)
-        real = episodes.steps.observation["state"][after]
-        right &= np.argmax(state.latents, axis=1) == np.argmax(real, axis=1)
-    assert np.mean(right) >= 0.99
 
 
 def test_what_disagreement_costs():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -11,8 +9,6 @@ import tensorflow_probability as tfp
 import tree
 from tf_agents.trajectories import time_step as ts
 
-from environments import contexts
-from environments.tensor_graphs.environment import TensorGraphEnvironment
 from tests.tfrl_systems import actor_problems
 from tests.tfrl_systems.actor_problems import (
     PLAIN,
@@ -23,19 +19,11 @@ from tests.tfrl_systems.actor_problems import (
     updates_of,
 )
 from tests.tfrl_systems.graph_problems import (
-    RULES,
-    SIZES,
-    Hill,
-    data_of,
     experience,
     make_agent,
-    relus,
 )
 from tfrl_systems.agents import ppo
-from tfrl_systems.drivers.episode_runner import EpisodeRunner
-from tfrl_systems.drivers.jobs import Chunk
 from tfrl_systems.networks import graph_encoder, graph_heads
-from tfrl_systems.policies.numpy_actor import NumpyActor
 
 PLAIN_PPO = PLAIN | {"gae_lambda": 0.5, "normalize_rewards": False, "num_epochs": 1}
 SMALL = {"hidden_sizes": (4,), "num_epochs": 3}
@@ -110,26 +98,6 @@ def test_the_clipped_objective_of_algorithm_3_by_hand():
     # The slope of log π(0) in the logit of action 0 is 1 - 1/2.
     slopes = 2 * tape.gradient(loss, logits).numpy()[0, :, 0]
     np.testing.assert_allclose(slopes, np.array([0, -1.5, 0.5, 0]) / -4, atol=1e-6)
-
-
-@pytest.mark.ci
-def test_it_learns_from_a_hundred_less_what_is_allowed():
-    """At first 5 of 24 pairs are: slip and lift at locations 0 and 1, and NO-OP at 0."""
-    sampler = contexts.uniform([relus()])
-    sizes = dataclasses.replace(SIZES, masked=False)
-    environment = TensorGraphEnvironment(sampler, sizes, RULES, Hill())
-    assert environment.reset().observation["location_masks"].size == 24
-    config = ppo.Config(**TINY, head="hierarchical", learning_rate=0.1, num_epochs=2, gamma=0.5)
-    agent = ppo.make_agent(config, environment.time_step_spec(), environment.action_spec())
-    runner = EpisodeRunner([environment], NumpyActor.from_policy(agent.collect_policy), 32)
-    refused = []
-    for number in range(6):
-        runner.load(data_of(agent, number))
-        played = runner.run(Chunk(number, 0)).with_usual_length().trajectory
-        is_taken = ~np.asarray(played.is_boundary())
-        refused.append(np.mean(np.asarray(played.reward)[is_taken] == -100))
-        train_eagerly(agent, played)
-    assert refused[0] > 0.7 and refused[-1] < 0.3
 
 
 def test_a_step_that_went_as_expected_counts():

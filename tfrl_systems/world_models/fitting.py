@@ -206,8 +206,7 @@ class Fitter(tf.Module):
         self._learning_rate = learning_rate
         self.optimizer = Adam(learning_rate, model.trainable_variables, _MAX_NORM)
         # Each draw has other numbers of steps.
-        open_axes = Sequences(steps=1, place=2, is_real=2, has_next=2)  # type: ignore[arg-type]
-        self._update_fn = ArrayFunction(self._update, [open_axes])
+        self._update_fn = ArrayFunction(self._update, [1, 2, 2, 2])
 
     def fit(
         self, replay: Replay, num_updates: int, num_episodes: int, generator: np.random.Generator
@@ -224,12 +223,15 @@ class Fitter(tf.Module):
         for number in range(num_updates):
             share = max((1 - number / num_updates) ** 2, _FINAL_SHARE)
             rate = np.float32(self._learning_rate * share)
-            losses = self._update_fn(replay.drawn(num_episodes, generator), rate)
+            losses = self._update_fn(*replay.drawn(num_episodes, generator), rate)
             if number >= num_updates * 3 // 4:
                 late.append(losses)
         return Losses(*np.mean(np.array(late), axis=0).tolist())
 
-    def _update(self, episodes: Sequences, learning_rate: tf.Tensor) -> Losses:
+    def _update(
+        self, steps: Any, place: Any, is_real: Any, has_next: Any, learning_rate: tf.Tensor
+    ) -> Losses:
+        episodes = Sequences(steps, place, is_real, has_next)
         self.optimizer.set_learning_rate(learning_rate)
         with tf.GradientTape() as tape:
             losses = self.losses(episodes)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import subprocess
-import sys
 from multiprocessing.reduction import ForkingPickler
 
 import numpy as np
@@ -136,30 +134,6 @@ def test_a_policy_without_a_twin_is_named():
     policy = random_tf_policy.RandomTFPolicy(time_steps, actions)
     with pytest.raises(UserError, match="only those have a twin in NumPy"):
         NumpyActor.from_policy(policy)
-
-
-def test_tensorflow_is_not_needed(tmp_path):
-    """To read an actor, to load values and to ask it; the import of TensorFlow would take 3 s."""
-    actor = loaded(0)
-    policy = learned_policy(0)
-    seen = rows("float", 5)
-    (tmp_path / "actor").write_bytes(ForkingPickler.dumps(NumpyActor.from_policy(policy)))
-    (tmp_path / "values").write_bytes(variables.to_bytes(policy.variables()))
-    np.save(tmp_path / "seen.npy", seen)
-    code = """
-import pathlib, sys, numpy as np
-from multiprocessing.reduction import ForkingPickler
-root = pathlib.Path(sys.argv[1])
-actor = ForkingPickler.loads((root / "actor").read_bytes())
-actor.load((root / "values").read_bytes())
-np.save(root / "mode.npy", actor.mode(np.load(root / "seen.npy")))
-assert not {"tensorflow", "tf_agents"} & set(sys.modules)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    np.testing.assert_array_equal(np.load(tmp_path / "mode.npy"), actor.mode(seen))
 
 
 def test_normal_draws_and_entropy_worked_by_hand():

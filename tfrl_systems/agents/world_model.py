@@ -43,7 +43,7 @@ from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory
 
 from tfrl_systems.agents import policy_gradients, ppo
-from tfrl_systems.agents.sleeper import Recent, Sleeper
+from tfrl_systems.agents.sleeper import Sleeper
 from tfrl_systems.networks import actors
 from tfrl_systems.networks.latents import actor_spec, seen_by_actor
 from tfrl_systems.policies.controller_policy import ControllerPolicy, Parts
@@ -163,7 +163,7 @@ def make_agent(
 ) -> WorldModelAgent:
     """Make an agent that learns in dreams (see `agents`).
 
-    Observations may also say what is allowed (`networks.permits`), also for actions (rule, place).
+    Observations may also say what is allowed (`networks.inputs`), also for actions (rule, place).
     """
     at_least = functools.partial(policy_gradients.at_least, config)
     ranges = {
@@ -274,7 +274,7 @@ class WorldModelAgent(tf_agent.TFAgent):
         losses = self.fitter.fit(self.replay, config.fit_updates, config.fit_episodes, generator)
         dreamed_return, loss = 0.0, 0.0
         if float(self._progress.numpy()) >= config.controller_from:
-            recent = None if self._by_chance.numpy() else Recent(new, _info_of(experience))
+            recent = None if self._by_chance.numpy() else (new, _info_of(experience))
             dreamed_return, loss = self.sleeper.train(self.replay, recent, generator)
         self.train_step_counter.assign_add(1)
         return tf_agent.LossInfo(sum(losses) + loss, self._info(losses, dreamed_return, loss))
@@ -323,14 +323,12 @@ class WorldModelAgent(tf_agent.TFAgent):
         Raises:
           UserError: a file is missing or damaged.
         """
-        self.replay.restore(directory, self._no_steps())
-        judgement = json.loads((directory / _JUDGEMENT_NAME).read_text(encoding="utf-8"))
-        self._judgement = Judgement(**judgement) if judgement else None
-
-    def _no_steps(self) -> Steps:
         nothing = tensor_spec.zero_spec_nest(self.time_step_spec.observation, [1])
         none = np.zeros(0)
-        return Steps(self.model.latents.select(nothing), none, none, none, none)
+        like = Steps(self.model.latents.select(nothing), none, none, none, none)
+        self.replay.restore(directory, like)
+        judgement = json.loads((directory / _JUDGEMENT_NAME).read_text(encoding="utf-8"))
+        self._judgement = Judgement(**judgement) if judgement else None
 
 
 def _info_of(experience: trajectory.Trajectory) -> Any:

@@ -18,7 +18,7 @@ import sonnet as snt
 import tensorflow as tf
 from graph_nets import graphs
 
-from tfrl_systems.networks import graph_encoder, inputs, permits
+from tfrl_systems.networks import graph_encoder, inputs
 
 _ENCODER = "encoder/"
 LATENT, HIDDEN = "latent", "hidden"
@@ -40,7 +40,7 @@ class VectorLatents(snt.Module):
         """Return the part of an observation that latents are made from."""
         if not isinstance(observation, Mapping):
             return observation
-        return {name: leaf for name, leaf in observation.items() if name not in permits.NAMES}
+        return {name: leaf for name, leaf in observation.items() if name not in inputs.PERMITS}
 
     def describe(self) -> dict[str, Any]:
         """Return all that a NumPy twin must know beside the variables, as JSON values."""
@@ -104,13 +104,13 @@ def seen_by_actor(latents: tf.Tensor, hidden: tf.Tensor, permitted: Any, name: s
     Args:
       latents: [..., L].
       hidden: [..., H].
-      permitted: what is allowed, as `permits.Permits.of` returns it.
+      permitted: what is allowed, as `inputs.Permits.of` returns it.
       name: name of the permits' entry, or "".
     """
     return {LATENT: latents, HIDDEN: hidden, **({name: permitted} if name else {})}
 
 
-def actor_spec(latent_size: int, hidden_size: int, allowed: permits.Permits) -> dict[str, Any]:
+def actor_spec(latent_size: int, hidden_size: int, allowed: inputs.Permits) -> dict[str, Any]:
     """Return the spec of what a controller's actor observes."""
     return {
         LATENT: tf.TensorSpec([latent_size], tf.float32, LATENT),

@@ -21,7 +21,8 @@ from tf_agents.policies import tf_policy
 from tf_agents.trajectories import policy_step
 from tf_agents.trajectories import time_step as ts
 
-from tfrl_systems.networks import actors, permits
+from tfrl_systems.networks import actors
+from tfrl_systems.networks.inputs import Permits
 from tfrl_systems.networks.latents import LATENT, GraphLatents, VectorLatents, seen_by_actor
 from tfrl_systems.networks.memory import Memory, State
 
@@ -45,7 +46,7 @@ class Parts(NamedTuple):
     latents: VectorLatents | GraphLatents
     memory: Memory
     actor: actors.ActorNetwork
-    allowed: permits.Permits
+    allowed: Permits
     by_chance: tf.Variable
 
 

@@ -242,7 +242,7 @@ class DreamEnvironment(py_environment.PyEnvironment):
     Context: one of the `starts` at which a real episode began.
 
     Observation: a dict: `latent` float32 [L], `hidden` float32 [H], the first member's memory, and
-      what is allowed (`networks.permits`), if the real environment tells that.
+      what is allowed (`networks.inputs`), if the real environment tells that.
 
     Action: as in the real environment.
 

@@ -26,7 +26,7 @@ from environments import files
 from environments.errors import UserError
 from tfrl_systems.networks.adam import Adam
 from tfrl_systems.networks.array_function import ArrayFunction
-from tfrl_systems.networks.permits import NUM_PLACES
+from tfrl_systems.networks.inputs import NUM_PLACES
 from tfrl_systems.world_models.mdn_rnn import WorldModel, mixture_log_density
 
 _ARRAYS_NAME = "replay.npz"

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfrl_systems.networks.array_function import ArrayFunction
-from tfrl_systems.networks.permits import NUM_PLACES
+from tfrl_systems.networks.inputs import NUM_PLACES
 from tfrl_systems.world_models import mdn_rnn
 from tfrl_systems.world_models.fitting import Sequences
 from tfrl_systems.world_models.mdn_rnn import WorldModel

@@ -40,9 +40,9 @@ import tensorflow as tf
 
 from tfrl_systems.networks import actors
 from tfrl_systems.networks.graph_encoder import linear
+from tfrl_systems.networks.inputs import NUM_PLACES, Permits
 from tfrl_systems.networks.latents import make_latents
 from tfrl_systems.networks.memory import Memory, State
-from tfrl_systems.networks.permits import NUM_PLACES, Permits
 
 # Latents are about as large as 1. A component is never narrower than this, so that no likelihood of
 # a coordinate that is always right outweighs all others.
@@ -165,7 +165,7 @@ class WorldModel(snt.Module):
     """The model; it knows an environment by its specs alone.
 
     Args:
-      observation_spec: a nest of numbers, or graphs; it may say what is allowed (`permits`).
+      observation_spec: a nest of numbers, or graphs; it may say what is allowed (`Permits`).
       action_spec: a bounded float32 vector, an integer scalar from 0 on, or a pair (rule, place).
       config: its sizes (`agents.world_model.Config`).
       generator: draws the initial weights.

@@ -206,13 +206,10 @@ class WorldModelAgent(tf_agent.TFAgent):
         self.model = WorldModel(time_step_spec.observation, action_spec, config, generator)
         seen = actor_spec(self.model.latents.size, config.memory_size, self.model.allowed)
         # Dreamed rewards are in units of their own spread already.
-        unscaled = {"normalize_rewards": False, "normalize_observations": False}
-        of_ppo = {
-            field.name: getattr(config, field.name) for field in dataclasses.fields(ppo.Config)
-        }
-        self.controller = ppo.make_agent(
-            ppo.Config(**of_ppo | unscaled), ts.time_step_spec(seen), action_spec
+        unscaled = dataclasses.replace(
+            config, normalize_rewards=False, normalize_observations=False
         )
+        self.controller = ppo.make_agent(unscaled, ts.time_step_spec(seen), action_spec)
         self._aim = self._make_aim(seen, action_spec) if config.magnify else None
         self.fitter = Fitter(self.model, config.fit_learning_rate)
         self.replay = Replay(self.model, config.max_replay_steps)

@@ -11,7 +11,9 @@ Written as in TensorFlow, with a sum for each bias, one decision would take abou
 
 from __future__ import annotations
 
+import functools
 import itertools
+import operator
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -69,7 +71,7 @@ class Inputs:
         return rows
 
     def _join(self, observation: Any) -> np.ndarray:
-        leaves = [_at(observation, path) for path in self._paths]
+        leaves = [functools.reduce(operator.getitem, path, observation) for path in self._paths]
         rows = np.empty((len(leaves[0]), self.size), np.float32)
         end = 0
         for leaf, size in zip(leaves, self.sizes, strict=True):
@@ -321,12 +323,6 @@ class NumpyNetwork(Memoryless):
             sizes = [arrays[f"{name}_{i}"].size for i in range(len(self._inputs.sizes))]
             if sizes != self._inputs.sizes:
                 raise ValueError(f"{name} of the sizes {sizes}")
-
-
-def _at(nest: Any, path: tuple[str, ...]) -> np.ndarray:
-    for key in path:
-        nest = nest[key]
-    return nest
 
 
 def _empty_layers(sizes: Sequence[int], unit: float) -> list[np.ndarray]:

@@ -241,11 +241,7 @@ class BCMaxAgent(tf_agent.TFAgent):
         self.lessons.save(directory)
 
     def restore(self, directory: pathlib.Path) -> None:
-        """Read what `save` wrote.
-
-        Raises:
-          UserError: a file is missing or damaged.
-        """
+        """Read what `save` wrote."""
         nothing = tensor_spec.zero_spec_nest(
             (self.time_step_spec.observation, self.action_spec), [1]
         )

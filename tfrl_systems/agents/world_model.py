@@ -315,11 +315,7 @@ class WorldModelAgent(tf_agent.TFAgent):
         (directory / _JUDGEMENT_NAME).write_text(text, encoding="utf-8")
 
     def restore(self, directory: pathlib.Path) -> None:
-        """Read what `save` wrote.
-
-        Raises:
-          UserError: a file is missing or damaged.
-        """
+        """Read what `save` wrote."""
         nothing = tensor_spec.zero_spec_nest(self.time_step_spec.observation, [1])
         none = np.zeros(0)
         like = Steps(self.model.latents.select(nothing), none, none, none, none)

@@ -23,7 +23,6 @@ from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory
 
 from environments import files
-from environments.errors import UserError
 from tfrl_systems.networks.adam import Adam
 from tfrl_systems.networks.array_function import ArrayFunction
 from tfrl_systems.networks.inputs import NUM_PLACES
@@ -140,22 +139,11 @@ class Replay:
         np.savez_compressed(directory / _ARRAYS_NAME, lengths=self.lengths, **named)
 
     def restore(self, directory: pathlib.Path, like: Steps) -> None:
-        """Read what `save` wrote; `like` are steps of the same structure.
-
-        Raises:
-          UserError: the file is missing or damaged.
-        """
-        path = directory / _ARRAYS_NAME
-        try:
-            arrays = files.read_arrays(path)
-            self.lengths = arrays["lengths"]
-            leaves = [arrays[f"leaf{number}"] for number in range(len(tree.flatten(like)))]
-        except (OSError, KeyError, ValueError) as error:
-            raise UserError(
-                f"{path}: expected the steps of this run, found: {error}; remove the run's "
-                "directory and train again"
-            ) from error
-        self._parts = [tree.unflatten_as(like, leaves)] if len(self.lengths) else []
+        """Read what `save` wrote; `like` are steps of the same structure."""
+        arrays = files.read_arrays(directory / _ARRAYS_NAME)
+        self.lengths = arrays.pop("lengths")
+        leaves = [arrays[f"leaf{number}"] for number in range(len(arrays))]
+        self._parts = [tree.unflatten_as(like, leaves)] if leaves else []
 
 
 def steps_of(model: WorldModel, experience: trajectory.Trajectory) -> Steps:

@@ -11,7 +11,6 @@ import tensorflow as tf
 from tf_agents.specs import array_spec
 from tf_agents.trajectories import time_step as ts
 
-from environments.errors import UserError
 from tests.tfrl_systems.agents.test_lessons import UNKNOWN, episodes
 from tfrl_systems.agents import bc_max
 from tfrl_systems.agents.lessons import Records
@@ -71,12 +70,6 @@ def test_what_the_best_episodes_do_is_cloned():
     seen = np.array([[0, 0], [0, 1], [2, 0], [2, 1]], np.float32)
     step = ts.restart(tf.constant(seen), 4)
     np.testing.assert_array_equal(agent.policy.action(step).action, [0, 1, 0, 1])
-
-
-def test_damaged_lessons_are_named(tmp_path):
-    (tmp_path / "lessons.npz").write_bytes(b"PK")
-    with pytest.raises(UserError, match="expected the episodes of this run, found"):
-        make_agent().restore(tmp_path)
 
 
 def test_equally_good_actions_share_and_regrets_count():

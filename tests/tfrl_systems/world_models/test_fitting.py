@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 import tree
 
-from environments.errors import UserError
 from tests.tfrl_systems.world_models import chain
 from tests.tfrl_systems.world_models.conftest import make_model
 from tfrl_systems.episodes import split_episodes
@@ -81,14 +80,3 @@ def test_a_replay_forgets_its_oldest_episodes(tmp_path):
     # New episodes are not forgotten at once.
     bounded.add(chain.played_by_chance(3, seed=1))
     assert len(bounded.lengths) == 3 and bounded.num_steps > 7
-
-
-def test_a_truncated_replay_is_refused(tmp_path):
-    model = make_model()
-    replay = Replay(model)
-    replay.add(chain.played_by_chance(2, seed=0))
-    replay.save(tmp_path)
-    path = tmp_path / "replay.npz"
-    path.write_bytes(path.read_bytes()[:300])
-    with pytest.raises(UserError, match=r"replay.npz: expected the steps of this run, found: .*"):
-        Replay(model).restore(tmp_path, replay.steps)

@@ -140,9 +140,10 @@ def change_json(policy, **changes):
     [
         ({"format": "other"}, "found another file of that name"),
         ({"format_version": 99}, "expected format version 1, found 99"),
-        ({"margin": None}, "expected the fields margin"),
+        ({"kind": None}, "expected the fields kind"),
         ({"arrays_sha256": "0"}, "SHA-256 0, found"),
         ({"features": []}, "files fit each other"),
+        ({"margin": None}, "files fit each other"),
     ],
 )
 def test_a_policy_that_does_not_fit_is_refused(policy, changes, words):

@@ -132,7 +132,6 @@ def test_policy_json_says_what_it_is(saved):
     "fields, words",
     [
         ({"dimensions": 4}, "expected a policy from 4 numbers to 2, found one from 5 to 3"),
-        ({"kind": "networks"}, "expected the fields num_models, features"),
         ({"kind": "forest"}, "expected a policy of the kind actor, graph_actor, controller"),
         ({"kind": ["actor"]}, "expected a policy of the kind actor, graph_actor, controller"),
         ({"free": True}, "found free missing or wrong"),

@@ -36,7 +36,7 @@ ADDED = (
         "NETWORKS: Mapping[str, type] = {",
         '"slots": NumpySlots, ',
     ),
-    ("tfrl_systems/policies/policy_files.py", "FIELDS = {", '"slots": ("actions",), '),
+    ("tfrl_systems/policies/policy_files.py", "KINDS = (", '"slots", '),
 )
 TIMEOUT_S = 300
 pytestmark = pytest.mark.ci

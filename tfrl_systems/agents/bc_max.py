@@ -113,7 +113,7 @@ def make_agent(config: Config, time_step_spec: ts.TimeStep, action_spec: tf.Type
         "bucketed_by": config.bucketed_by in BUCKETED_BY,
         **policy_gradients.at_least(config, 0, "hedge_eta", "regret_weight"),
     }
-    policy_gradients.check("cloning", config, ranges)
+    policy_gradients.check("bc_max", config, ranges)
     return BCMaxAgent(config, *tensor_spec.from_spec((time_step_spec, action_spec)))
 
 
@@ -241,11 +241,7 @@ class BCMaxAgent(tf_agent.TFAgent):
         self.lessons.save(directory)
 
     def restore(self, directory: pathlib.Path) -> None:
-        """Read what `save` wrote.
-
-        Raises:
-          UserError: a file is missing or damaged.
-        """
+        """Read what `save` wrote."""
         nothing = tensor_spec.zero_spec_nest(
             (self.time_step_spec.observation, self.action_spec), [1]
         )

@@ -17,7 +17,6 @@ import tree
 from tf_agents.trajectories import time_step as ts
 
 from environments import files
-from environments.errors import UserError
 from tfrl_systems.episodes import Experience
 
 _ARRAYS_NAME = "lessons.npz"
@@ -177,32 +176,17 @@ class Lessons:
         np.savez(directory / _ARRAYS_NAME, **records, **named)
 
     def restore(self, directory: pathlib.Path, like: Steps) -> None:
-        """Read what `save` wrote.
-
-        Args:
-          directory: the directory.
-          like: one step of the same structure.
-
-        Raises:
-          UserError: the file is missing or damaged.
-        """
-        path = directory / _ARRAYS_NAME
+        """Read what `save` wrote; `like` is one step of the same structure."""
+        arrays = files.read_arrays(directory / _ARRAYS_NAME)
+        if not arrays:
+            return
+        # What an older version saved has no first costs.
+        arrays.setdefault("first_cost", arrays["cost"])
+        self.records = Records(*(arrays[name] for name in Records._fields))
         columns = [Column.of(leaf) for leaf in tree.flatten(like)]
-        try:
-            arrays = files.read_arrays(path)
-            if not arrays:
-                return
-            # What an older version saved has no first costs.
-            arrays.setdefault("first_cost", arrays["cost"])
-            records = Records(*(arrays[name] for name in Records._fields))
-            for number, column in enumerate(columns):
-                column.rows, column.counts = arrays[f"rows{number}"], arrays[f"counts{number}"]
-        except (OSError, KeyError, ValueError) as error:
-            raise UserError(
-                f"{path}: expected the episodes of this run, found: {error}; remove the run's "
-                "directory and train again"
-            ) from error
-        self.records, self._steps = records, tree.unflatten_as(like, columns)
+        for number, column in enumerate(columns):
+            column.rows, column.counts = arrays[f"rows{number}"], arrays[f"counts{number}"]
+        self._steps = tree.unflatten_as(like, columns)
 
     def _keep(self, is_kept: np.ndarray) -> None:
         """Forget the other contexts; `is_kept` is bool [L]."""

@@ -13,7 +13,7 @@ from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory
 
 from environments.errors import UserError
-from tfrl_systems.networks import actors, adam, graph_actors, graph_encoder, mixture
+from tfrl_systems.networks import actors, adam, graph_actors, graph_encoder, graph_heads, mixture
 
 NETWORKS: tuple[type[actors.Actor], ...] = (
     graph_actors.GraphActorNetwork,
@@ -249,16 +249,14 @@ def positive(config: NetworkConfig, *names: str) -> dict[str, bool]:
 def check(name: str, config: NetworkConfig, ranges: dict[str, bool]) -> None:
     """Raise a UserError that names the first setting that is out of its range.
 
-    Args:
-      name: name of the agent's module.
-      config: settings of the agent.
-      ranges: for each of the agent's own settings, whether it is within its range.
+    `name` is that of the agent's module. For each of the agent's own settings, `ranges` says
+    whether it is within its range.
     """
     shared = {
         "hidden_sizes": all(size >= 1 for size in config.hidden_sizes),
         "activation": config.activation in actors.ACTIVATIONS,
         "graph_block": config.graph_block in graph_encoder.BLOCKS,
-        "head": config.head in graph_actors.HEADS,
+        "head": config.head in graph_heads.HEADS,
         "gamma": 0 <= getattr(config, "gamma", 0) <= 1,
         **at_least(config, 1, "graph_width", "graph_rounds", "group"),
         **at_least(config, 0, "max_logit", "clip_advantages", "entropy_regularization"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -19,26 +19,8 @@ from tfrl_systems.world_models.fitting import Replay, Sequences
 from tfrl_systems.world_models.mdn_rnn import WorldModel
 
 
-class Recent(NamedTuple):
-    """Real episodes that the controller played last.
-
-    Attributes:
-      episodes: the episodes.
-      info: parameters of the distributions that their actions were drawn from, [N, …].
-    """
-
-    episodes: Sequences
-    info: Any
-
-
 class Sleeper(tf.Module):
-    """Trains a controller in dreams.
-
-    Args:
-      model: the world model.
-      controller: the PPO agent to train.
-      settings: how to dream; a `world_model.Config`.
-    """
+    """Trains a controller, a PPO agent, in dreams; `settings` (`world_model.Config`) say how."""
 
     def __init__(self, model: WorldModel, controller: PPOAgent, settings: Any) -> None:
         super().__init__(name="sleeper")
@@ -52,13 +34,17 @@ class Sleeper(tf.Module):
         self._dreamed_return = tf.Variable(0.0, trainable=False, name="dreamed_return")
 
     def train(
-        self, replay: Replay, recent: Recent | None, generator: np.random.Generator
+        self,
+        replay: Replay,
+        recent: tuple[Sequences, Any] | None,
+        generator: np.random.Generator,
     ) -> tuple[float, float]:
         """Train the controller in dreams that begin at real states.
 
         Args:
           replay: the real steps so far.
-          recent: real episodes to mix in; None for none.
+          recent: real episodes that the controller played last, to mix in, and parameters of the
+            distributions that their actions were drawn from, [N, …]; None for none.
           generator: decides where dreams begin, and everything in them.
 
         Returns:
@@ -107,14 +93,15 @@ class Sleeper(tf.Module):
         }
 
     def _real(
-        self, starts: dreams.Starts, recent: Recent | None, num_steps: int
+        self, starts: dreams.Starts, recent: tuple[Sequences, Any] | None, num_steps: int
     ) -> dreams.Imagined | None:
         """Return recent episodes in segments like dreams, which end the states of `starts`."""
         if recent is None or not self._settings.real_share:
             return None
-        count = len(recent.episodes.steps.reward)
+        episodes, info = recent
+        count = len(episodes.steps.reward)
         newest = tree.map_structure(lambda array: array[-count:], starts)
-        return dreams.real_segments(self._dream, newest, *recent, num_steps)
+        return dreams.real_segments(self._dream, newest, episodes, info, num_steps)
 
     def _learn(
         self,

@@ -241,21 +241,10 @@ class SurrogateAgent(tf_agent.TFAgent):
         )
 
     def restore(self, directory: pathlib.Path) -> None:
-        """Read what `save` wrote, and learn again from the last iteration's trials.
-
-        Raises:
-          UserError: the file is missing or damaged.
-        """
-        path = directory / _ARRAYS_NAME
-        try:
-            arrays = files.read_arrays(path)
-            trials = Trials(arrays.pop("new_points"), arrays.pop("new_values"))
-            self.search.restore(arrays)
-        except (OSError, KeyError, ValueError) as error:
-            raise UserError(
-                f"{path}: expected the trials of this run, found: {error}; remove {directory} to "
-                "go on from the checkpoint before it"
-            ) from error
+        """Read what `save` wrote, and learn again from the last iteration's trials."""
+        arrays = files.read_arrays(directory / _ARRAYS_NAME)
+        trials = Trials(arrays.pop("new_points"), arrays.pop("new_values"))
+        self.search.restore(arrays)
         self._before = self.search.state(), trials
         self._learn(trials)
 

@@ -35,8 +35,7 @@ class Agent:
     @property
     def collects(self) -> str:
         """What the agent learns from: a name in `training.online.WAYS`."""
-        way: str = importlib.import_module(self.module).COLLECTS
-        return way
+        return str(importlib.import_module(self.module).COLLECTS)
 
     @property
     def presets(self) -> Mapping[str, Mapping[str, Any]]:

@@ -43,14 +43,14 @@ from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory
 
 from tfrl_systems.agents import policy_gradients, ppo
-from tfrl_systems.agents.sleeper import Recent, Sleeper
+from tfrl_systems.agents.sleeper import Sleeper
 from tfrl_systems.networks import actors
 from tfrl_systems.networks.latents import actor_spec, seen_by_actor
 from tfrl_systems.policies.controller_policy import ControllerPolicy, Parts
 from tfrl_systems.world_models.dream import Dream, DreamEnvironment, Remembering
 from tfrl_systems.world_models.fitting import Fitter, Losses, Replay, Steps
 from tfrl_systems.world_models.judging import Judge, Judgement
-from tfrl_systems.world_models.mdn_rnn import Shape, WorldModel
+from tfrl_systems.world_models.mdn_rnn import WorldModel
 
 COLLECTS = "dreams"
 
@@ -129,22 +129,6 @@ class Config(ppo.Config):
     fit_episodes: int = 8
     fit_learning_rate: float = 1e-3
 
-    @property
-    def shape(self) -> Shape:
-        """The sizes of the world model."""
-        return Shape(
-            self.num_members,
-            self.memory_size,
-            self.head_size,
-            self.num_waves,
-            self.magnify,
-            self.num_gaussians,
-            self.two_hot_rewards,
-            self.graph_width,
-            self.graph_rounds,
-            self.graph_block,
-        )
-
 
 class Info(NamedTuple):
     """Figures of an iteration's training; those that are not known yet are 0.
@@ -179,7 +163,7 @@ def make_agent(
 ) -> WorldModelAgent:
     """Make an agent that learns in dreams (see `agents`).
 
-    Observations may also say what is allowed (`networks.permits`), also for actions (rule, place).
+    Observations may also say what is allowed (`networks.inputs`), also for actions (rule, place).
     """
     at_least = functools.partial(policy_gradients.at_least, config)
     ranges = {
@@ -219,16 +203,13 @@ class WorldModelAgent(tf_agent.TFAgent):
     ) -> None:
         self._config = config
         generator = np.random.default_rng([config.seed, 1])
-        self.model = WorldModel(time_step_spec.observation, action_spec, config.shape, generator)
+        self.model = WorldModel(time_step_spec.observation, action_spec, config, generator)
         seen = actor_spec(self.model.latents.size, config.memory_size, self.model.allowed)
         # Dreamed rewards are in units of their own spread already.
-        unscaled = {"normalize_rewards": False, "normalize_observations": False}
-        of_ppo = {
-            field.name: getattr(config, field.name) for field in dataclasses.fields(ppo.Config)
-        }
-        self.controller = ppo.make_agent(
-            ppo.Config(**of_ppo | unscaled), ts.time_step_spec(seen), action_spec
+        unscaled = dataclasses.replace(
+            config, normalize_rewards=False, normalize_observations=False
         )
+        self.controller = ppo.make_agent(unscaled, ts.time_step_spec(seen), action_spec)
         self._aim = self._make_aim(seen, action_spec) if config.magnify else None
         self.fitter = Fitter(self.model, config.fit_learning_rate)
         self.replay = Replay(self.model, config.max_replay_steps)
@@ -290,7 +271,7 @@ class WorldModelAgent(tf_agent.TFAgent):
         losses = self.fitter.fit(self.replay, config.fit_updates, config.fit_episodes, generator)
         dreamed_return, loss = 0.0, 0.0
         if float(self._progress.numpy()) >= config.controller_from:
-            recent = None if self._by_chance.numpy() else Recent(new, _info_of(experience))
+            recent = None if self._by_chance.numpy() else (new, _info_of(experience))
             dreamed_return, loss = self.sleeper.train(self.replay, recent, generator)
         self.train_step_counter.assign_add(1)
         return tf_agent.LossInfo(sum(losses) + loss, self._info(losses, dreamed_return, loss))
@@ -318,7 +299,7 @@ class WorldModelAgent(tf_agent.TFAgent):
         return {
             **self.sleeper.report(),
             "temperature": self._config.temperature,
-            "prediction": self._judgement.to_json() if self._judgement else None,
+            "prediction": dataclasses.asdict(self._judgement) if self._judgement else None,
         }
 
     def tables(self) -> dict[str, dict[str, dict[str, float]]]:
@@ -330,23 +311,17 @@ class WorldModelAgent(tf_agent.TFAgent):
         """Write into a directory what a resumed run needs beside the variables."""
         self.replay.save(directory)
         judgement = self._judgement
-        text = json.dumps(judgement.to_json() if judgement else None)
+        text = json.dumps(dataclasses.asdict(judgement) if judgement else None)
         (directory / _JUDGEMENT_NAME).write_text(text, encoding="utf-8")
 
     def restore(self, directory: pathlib.Path) -> None:
-        """Read what `save` wrote.
-
-        Raises:
-          UserError: a file is missing or damaged.
-        """
-        self.replay.restore(directory, self._no_steps())
-        judgement = json.loads((directory / _JUDGEMENT_NAME).read_text(encoding="utf-8"))
-        self._judgement = Judgement(**judgement) if judgement else None
-
-    def _no_steps(self) -> Steps:
+        """Read what `save` wrote."""
         nothing = tensor_spec.zero_spec_nest(self.time_step_spec.observation, [1])
         none = np.zeros(0)
-        return Steps(self.model.latents.select(nothing), none, none, none, none)
+        like = Steps(self.model.latents.select(nothing), none, none, none, none)
+        self.replay.restore(directory, like)
+        judgement = json.loads((directory / _JUDGEMENT_NAME).read_text(encoding="utf-8"))
+        self._judgement = Judgement(**judgement) if judgement else None
 
 
 def _info_of(experience: trajectory.Trajectory) -> Any:

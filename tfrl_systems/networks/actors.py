@@ -5,7 +5,7 @@ Observations: a nest of arrays of numbers; `inputs` says how they enter.
 Actions: a bounded float32 vector has a normal distribution, whose mean tanh keeps within the
 bounds. An integer scalar 0 … n-1 has a categorical distribution. A pair (rule, place) has the
 distribution `NumberedActions`. What an observation does not allow has the probability 0
-(`permits`).
+(`inputs.Permits`).
 
     observation [B, ...] ─▶ inputs [B, F] ─▶ hidden layers ─▶ outputs ─▶ distribution, or value [B]
 
@@ -30,7 +30,7 @@ from tf_agents.specs import tensor_spec
 from tf_agents.utils import nest_utils
 
 from environments.errors import UserError
-from tfrl_systems.networks import inputs, permits
+from tfrl_systems.networks import inputs
 from tfrl_systems.networks.array_function import ArrayFunction
 from tfrl_systems.networks.distributions import MASKED, MAX_PLACE_LOGIT, NumberedActions
 
@@ -244,10 +244,10 @@ class ActorNetwork(Perceptron, Actor):
         state_dependent_std: bool = False,
     ) -> None:
         actions = read_action_spec(action_spec)
-        self._permits = permits.Permits.read(observation_spec, action_spec)
-        if (actions.kind == "numbered") != (self._permits.name == permits.NUM_PLACES):
+        self._permits = inputs.Permits.read(observation_spec, action_spec)
+        if (actions.kind == "numbered") != (self._permits.name == inputs.NUM_PLACES):
             raise UserError(
-                f"observation: expected {permits.NUM_PLACES} beside pairs (rule, place), and "
+                f"observation: expected {inputs.NUM_PLACES} beside pairs (rule, place), and "
                 f"nowhere else; found the action {action_spec}"
             )
         is_normal = actions.kind == "normal"

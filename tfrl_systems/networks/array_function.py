@@ -28,14 +28,13 @@ class ArrayFunction:
       fn: takes nests of tensors and of None; returns a nest of tensors. Where sizes change, it is
         traced once more, for any size.
       open_axes: how many leading axes of each array may have any size from the start, which saves
-        the second trace: a number for each argument, or a nest of numbers for its parts; or one
-        number for all arrays, also those of keyword arguments.
+        the second trace: a number for each argument, or one for all arrays.
 
     Attributes:
       num_traces: how often it was traced for arrays.
     """
 
-    def __init__(self, fn: Callable[..., Any], open_axes: Sequence[Any] | int = ()) -> None:
+    def __init__(self, fn: Callable[..., Any], open_axes: Sequence[int] | int = ()) -> None:
         self.num_traces = 0
         self._fn = fn
         self._open_axes = open_axes
@@ -73,29 +72,20 @@ class ArrayFunction:
         if isinstance(self._open_axes, int):
             numbers = [self._open_axes] * len(shapes)
         else:
-            open_axes = [*self._open_axes, *[0] * (len(args) - len(self._open_axes))]
-            numbers = tree.flatten(
-                tree.map_structure_up_to(open_axes, _spread, open_axes, list(args))
-            )
-            numbers += [0] * (len(shapes) - len(numbers))  # keyword arguments
+            pairs = zip(self._open_axes, args, strict=False)
+            numbers = [number for number, argument in pairs for _ in tree.flatten(argument)]
+            numbers += [0] * (len(shapes) - len(numbers))  # the other arguments
         return [
             None if shape is None else (None,) * number + shape[number:]
             for number, shape in zip(numbers, shapes, strict=True)
         ]
 
 
-def _spread(number: int, nest: Any) -> Any:
-    return tree.map_structure(lambda _: number, nest)
-
-
 class _Graph:
     """A function traced for arrays of some structure, dtypes and shapes.
 
-    Args:
-      fn: the function.
-      nest: a nest of arguments and keyword arguments, for its structure.
-      arrays: its leaves, for their dtypes; None for leaves that are None.
-      shapes: shapes of the leaves, also an attribute; a size that is None may be any.
+    They are those of the nest of arguments and keyword arguments, and of its leaves `arrays`. In
+    `shapes` a size that is None may be any; a leaf may be None itself.
     """
 
     def __init__(

@@ -50,7 +50,8 @@ class FromTensors(tfp.distributions.Distribution):
             dtype=self.DTYPE,
             reparameterization_type=tfp.distributions.NOT_REPARAMETERIZED,
             parameters={**parameters, **settings, "name": name},
-            name=name,
+            # TFP makes the seeds of draws from the name, too.
+            name=name or type(self).__name__,
             **settings,
         )
 

@@ -29,12 +29,6 @@ from environments.errors import UserError
 from tfrl_systems.networks import actors, graph_encoder, graph_heads
 from tfrl_systems.networks.distributions import MASKED, ListedActions, NumberedActions
 
-HEADS = (
-    graph_heads.PointerHead.kind,
-    graph_heads.LocalHead.kind,
-    graph_heads.HierarchicalHead.kind,
-)
-
 _WITHOUT_LIST = (*graphs.ALL_FIELDS, "location_masks", "rule_ids", "rule_targets")
 _LIST = ("actions", "action_mask", "action_nodes", "action_inputs", "action_features")
 NEEDED = (*graphs.ALL_FIELDS, *_LIST, "rule_ids", "rule_targets")
@@ -56,7 +50,7 @@ class Trunk(snt.Module):
             config.graph_width,
             config.graph_rounds,
             generator,
-            has_globals=config.head != graph_heads.LocalHead.kind,
+            has_globals=config.head != graph_heads.LOCAL,
             block=config.graph_block,
         )
         self._cache: list[tuple[list[tf.Tensor], graphs.GraphsTuple]] | None = None
@@ -131,7 +125,7 @@ class GraphActorNetwork(actors.Actor):
         self._num_rules, self._num_places = most[0] + 1, most[1] + 1
         self.trunk = Trunk(observation_spec, config, generator)
         self._is_listed = is_listed(observation_spec)
-        if not self._is_listed and config.head != graph_heads.HierarchicalHead.kind:
+        if not self._is_listed and config.head != graph_heads.HIERARCHICAL:
             raise UserError(
                 "head: expected hierarchical, because without masks no matches are listed that "
                 f"another head could score; found {config.head!r}"

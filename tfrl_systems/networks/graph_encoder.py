@@ -330,7 +330,8 @@ class GraphEncoder(snt.Module):
             for layer in self.rounds:
                 graph = layer(graph)
             return graph
-        forth, back = _sorted(graph), _sorted(_turned(graph))
+        turned = graph.replace(senders=graph.receivers, receivers=graph.senders)
+        forth, back = _sorted(graph), _sorted(turned)
         for layer in self.rounds:
             forth, back = layer(forth, back)
         return forth
@@ -342,8 +343,3 @@ def _sorted(graph: graphs.GraphsTuple) -> graphs.GraphsTuple:
     return graph.map(
         lambda field: tf.gather(field, order), fields=("edges", "senders", "receivers")
     )
-
-
-def _turned(graph: graphs.GraphsTuple) -> graphs.GraphsTuple:
-    """Return the graph with its edges reversed."""
-    return graph.replace(senders=graph.receivers, receivers=graph.senders)

@@ -16,7 +16,7 @@ without C the logit is the score. The vector of a rule is made from `rule_ids` a
 so the same weights work for another set of rules. NO-OP touches no nodes: its score comes from the
 global vector g and its own r.
 
-LocalHead is a PointerHead without g, behind an encoder whose nodes do not get g either. It judges a
+Without g it is the head "local", behind an encoder whose nodes do not get g either. It judges a
 match by its neighbourhood alone, so it cannot memorise what merely identifies a model, such as the
 number of nodes. (Nodes of full GN blocks get g all the same.)
 
@@ -46,6 +46,9 @@ from graph_nets import graphs
 from tfrl_systems.networks.distributions import MASKED
 from tfrl_systems.networks.graph_encoder import Features, first_nodes, linear, sorted_sum
 
+POINTER, LOCAL, HIERARCHICAL = HEADS = ("pointer", "local", "hierarchical")
+"""What chooses an action."""
+
 HASH_SIZE = 256
 """The number of rows of each of two tables. A rule's vector is the sum of a row of each, chosen by
 two parts of its id. Two rules may share one row by chance, but hardly both (D. Svenstrup et al.:
@@ -63,11 +66,9 @@ class PointerHead(snt.Module):
       num_features: number of features of a match.
       width: H.
       max_logit: C, the bound of the logits; 0 for none.
+      has_globals: whether it sees g.
       generator: draws the initial weights.
     """
-
-    kind = "pointer"
-    has_globals = True
 
     def __init__(
         self,
@@ -75,13 +76,14 @@ class PointerHead(snt.Module):
         num_features: int,
         width: int,
         max_logit: float,
+        has_globals: bool,
         generator: np.random.Generator,
     ) -> None:
         super().__init__(name="pointer")
-        self._max_logit = max_logit
+        self._max_logit, self._has_globals = max_logit, has_globals
         self.matches = linear(generator, (num_features, width), "matches", has_bias=False)
         self.nodes = linear(generator, (width, 3 * width), "nodes", has_bias=False)
-        if self.has_globals:
+        if has_globals:
             self.globals = linear(generator, (width, width), "globals")
         self.first_hash, self.second_hash, self.targets = (
             tf.Variable(generator.normal(scale=0.1, size=(size, width)).astype("f"), name=name)
@@ -105,7 +107,7 @@ class PointerHead(snt.Module):
         numbers = tf.stack([tf.cast(graph_of, tf.int32), xfers], axis=1)
         hidden = tf.gather_nd(self._rules(observation), numbers)
         hidden += self.matches(tf.gather_nd(observation["action_features"], places))
-        if self.has_globals:
+        if self._has_globals:
             hidden += tf.gather(self.globals(encoded.globals), graph_of)
         for part, rows in zip(
             parts,
@@ -129,17 +131,8 @@ class PointerHead(snt.Module):
         )
 
 
-class LocalHead(PointerHead):
-    """A PointerHead without the graph's global vector."""
-
-    kind = "local"
-    has_globals = False
-
-
 class HierarchicalHead(snt.Module):
     """A head that chooses the rule or NO-OP first (`num_xfers` is R + 1), then the location."""
-
-    kind = "hierarchical"
 
     def __init__(
         self, num_xfers: int, num_locations: int, width: int, generator: np.random.Generator
@@ -187,15 +180,15 @@ def make_head(
     action_spec: Any,
     generator: np.random.Generator,
 ) -> PointerHead | HierarchicalHead:
-    """Make the head whose `kind` is `config.head`."""
+    """Make the head that `config.head`, one of `HEADS`, names."""
     width = config.graph_width
-    if config.head == HierarchicalHead.kind:
+    if config.head == HIERARCHICAL:
         most = np.broadcast_to(action_spec.maximum, (2,)).tolist()
         return HierarchicalHead(most[0] + 1, most[1] + 1, width, generator)
-    pointer = LocalHead if config.head == LocalHead.kind else PointerHead
     num_features = int(observation_spec["action_features"].shape[-1])
     num_kinds = Features.of(observation_spec).num_kinds
-    return pointer(num_kinds, num_features, width, config.max_logit, generator)
+    has_globals = config.head == POINTER
+    return PointerHead(num_kinds, num_features, width, config.max_logit, has_globals, generator)
 
 
 def _mean_of_nodes(

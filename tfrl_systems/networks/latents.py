@@ -18,7 +18,7 @@ import sonnet as snt
 import tensorflow as tf
 from graph_nets import graphs
 
-from tfrl_systems.networks import graph_encoder, inputs, permits
+from tfrl_systems.networks import graph_encoder, inputs
 
 _ENCODER = "encoder/"
 LATENT, HIDDEN = "latent", "hidden"
@@ -40,7 +40,7 @@ class VectorLatents(snt.Module):
         """Return the part of an observation that latents are made from."""
         if not isinstance(observation, Mapping):
             return observation
-        return {name: leaf for name, leaf in observation.items() if name not in permits.NAMES}
+        return {name: leaf for name, leaf in observation.items() if name not in inputs.PERMITS}
 
     def describe(self) -> dict[str, Any]:
         """Return all that a NumPy twin must know beside the variables, as JSON values."""
@@ -52,22 +52,16 @@ class VectorLatents(snt.Module):
 
 
 class GraphLatents(snt.Module):
-    """Latents of graphs; `width` is L, and the length of the vectors of nodes."""
+    """Latents of graphs; `size`, L, is also the length of the vectors of nodes."""
 
     def __init__(
-        self,
-        observation_spec: Mapping[str, Any],
-        width: int,
-        num_rounds: int,
-        generator: np.random.Generator,
-        block: str = graph_encoder.TWO_WAY,
+        self, observation_spec: Mapping[str, Any], config: Any, generator: np.random.Generator
     ) -> None:
         super().__init__(name="latents")
-        self.size = width
-        self._num_rounds = num_rounds
+        self.size, self._num_rounds = config.graph_width, config.graph_rounds
         features = graph_encoder.Features.of(observation_spec)
         self.encoder = graph_encoder.GraphEncoder(
-            features, width, num_rounds, generator, block=block
+            features, self.size, self._num_rounds, generator, block=config.graph_block
         )
 
     def __call__(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
@@ -96,15 +90,11 @@ class GraphLatents(snt.Module):
 
 
 def make_latents(
-    observation_spec: Any,
-    width: int,
-    num_rounds: int,
-    generator: np.random.Generator,
-    block: str = graph_encoder.TWO_WAY,
+    observation_spec: Any, config: Any, generator: np.random.Generator
 ) -> VectorLatents | GraphLatents:
-    """Make the latents that suit an observation; the last four arguments are for graphs."""
+    """Make the latents that suit an observation; the last two arguments are for graphs."""
     if isinstance(observation_spec, Mapping) and observation_spec.keys() >= set(graphs.ALL_FIELDS):
-        return GraphLatents(observation_spec, width, num_rounds, generator, block)
+        return GraphLatents(observation_spec, config, generator)
     return VectorLatents(observation_spec)
 
 
@@ -114,13 +104,13 @@ def seen_by_actor(latents: tf.Tensor, hidden: tf.Tensor, permitted: Any, name: s
     Args:
       latents: [..., L].
       hidden: [..., H].
-      permitted: what is allowed, as `permits.Permits.of` returns it.
+      permitted: what is allowed, as `inputs.Permits.of` returns it.
       name: name of the permits' entry, or "".
     """
     return {LATENT: latents, HIDDEN: hidden, **({name: permitted} if name else {})}
 
 
-def actor_spec(latent_size: int, hidden_size: int, allowed: permits.Permits) -> dict[str, Any]:
+def actor_spec(latent_size: int, hidden_size: int, allowed: inputs.Permits) -> dict[str, Any]:
     """Return the spec of what a controller's actor observes."""
     return {
         LATENT: tf.TensorSpec([latent_size], tf.float32, LATENT),

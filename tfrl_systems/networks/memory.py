@@ -44,9 +44,8 @@ class Memory(snt.Module):
         action_spec: Any,
         size: int,
         generator: np.random.Generator,
-        name: str = "memory",
     ) -> None:
-        super().__init__(name=name)
+        super().__init__(name="memory")
         self.size = size
         actions = read_action_spec(action_spec)
         # The number of values of each integer part; none for float actions.

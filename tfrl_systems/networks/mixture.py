@@ -98,16 +98,13 @@ class MixtureNetwork(actors.Actor):
     def judged(self, observation: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Return log w_k, Q_k, and logarithms of the usual |return - Q_k|, each [..., K]."""
         values, log_spreads = tf.split(self._judge(observation)[0], 2, axis=-1)
-        return self._log_weights(values, log_spreads), values, log_spreads
-
-    def _log_weights(self, values: tf.Tensor, log_spreads: tf.Tensor) -> tf.Tensor:
         best = tf.argmax(values, axis=-1, output_type=tf.int32)[..., tf.newaxis]
         spread = tf.exp(tf.gather(log_spreads, best, batch_dims=best.shape.rank - 1))
         shares = tf.nn.softmax(values / spread)
         even = self._even_share / self._num_components
         # Where ε is 0 a weight may vanish; its logarithm must not.
         weights = tf.maximum((1 - self._even_share) * shares + even, 1e-30)
-        return tf.stop_gradient(tf.math.log(weights))
+        return tf.stop_gradient(tf.math.log(weights)), values, log_spreads
 
     def create_variables(self, *args: Any, **kwargs: Any) -> Any:
         """Create the variables of all parts."""

@@ -21,7 +21,8 @@ from tf_agents.policies import tf_policy
 from tf_agents.trajectories import policy_step
 from tf_agents.trajectories import time_step as ts
 
-from tfrl_systems.networks import actors, permits
+from tfrl_systems.networks import actors
+from tfrl_systems.networks.inputs import Permits
 from tfrl_systems.networks.latents import LATENT, GraphLatents, VectorLatents, seen_by_actor
 from tfrl_systems.networks.memory import Memory, State
 
@@ -45,7 +46,7 @@ class Parts(NamedTuple):
     latents: VectorLatents | GraphLatents
     memory: Memory
     actor: actors.ActorNetwork
-    allowed: permits.Permits
+    allowed: Permits
     by_chance: tf.Variable
 
 
@@ -117,16 +118,8 @@ class ControllerPolicy(tf_policy.TFPolicy):
 
     def named_variables(self) -> Mapping[str, tf.Variable]:
         """Return the variables by their place: "encoder/…", "memory/…", "actor/…", "by_chance"."""
-        parts = self.parts
-        return {
-            **parts.latents.named_variables(),
-            **{
-                f"memory/{name}": variable
-                for name, variable in parts.memory.named_variables().items()
-            },
-            **{
-                f"actor/{name}": variable
-                for name, variable in parts.actor.named_variables().items()
-            },
-            **({} if self._is_greedy else {"by_chance": parts.by_chance}),
-        }
+        named = dict(self.parts.latents.named_variables())
+        for place, part in (("memory", self.parts.memory), ("actor", self.parts.actor)):
+            for name, variable in part.named_variables().items():
+                named[f"{place}/{name}"] = variable
+        return named if self._is_greedy else {**named, "by_chance": self.parts.by_chance}

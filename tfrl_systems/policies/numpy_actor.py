@@ -49,6 +49,9 @@ class NumpyActor:
       is_greedy: whether `act` takes the likeliest actions instead of drawing them.
       layout: layout of all variables of the collect policy.
       positions: for each array of the network, its position among these variables.
+
+    Attributes:
+      network: one of `NETWORKS`, with the values that were loaded last; None before.
     """
 
     def __init__(
@@ -64,7 +67,7 @@ class NumpyActor:
         self._layout = layout
         self._positions = dict(positions)
         self._action_dtype = np.dtype(description["actions"]["dtype"])
-        self._network: Any = None
+        self.network: Any = None
 
     @classmethod
     def from_policy(cls, policy: tf_policy.TFPolicy) -> NumpyActor:
@@ -83,17 +86,6 @@ class NumpyActor:
         layout = variables.Layout.of(sources)
         return cls(network.describe(), bool(policy.info_spec), is_greedy, layout, positions)
 
-    @property
-    def network(self) -> Any:
-        """Return the network, one of `NETWORKS`, with the values that were loaded last.
-
-        Raises:
-          RuntimeError: nothing was loaded.
-        """
-        if self._network is None:
-            raise RuntimeError("actor: expected variables to act with, found none; call load first")
-        return self._network
-
     def load(self, data: bytes) -> int:
         """Load all variables, as `policies.variables` packs them; return their version.
 
@@ -102,10 +94,10 @@ class NumpyActor:
         """
         version, values = self._layout.read(data)
         arrays = {name: values[position] for name, position in self._positions.items()}
-        if self._network is None:
-            self._network = NETWORKS[self._description["kind"]](self._description, arrays)
+        if self.network is None:
+            self.network = NETWORKS[self._description["kind"]](self._description, arrays)
         else:
-            self._network.update(arrays)
+            self.network.update(arrays)
         return version
 
     def act(self, time_step: ts.TimeStep, generator: np.random.Generator) -> policy_step.PolicyStep:

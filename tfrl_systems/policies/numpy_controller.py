@@ -15,7 +15,7 @@ import numpy as np
 
 from environments.errors import UserError
 from tfrl_systems.policies import distributions
-from tfrl_systems.policies.numpy_graph_encoder import ENCODER, NumpyGraphEncoder
+from tfrl_systems.policies.numpy_graph_encoder import ENCODER, NumpyGraphEncoder, one_by_one
 from tfrl_systems.policies.numpy_network import Inputs, NumpyNetwork, within
 
 Arrays = Mapping[str, np.ndarray]
@@ -53,8 +53,6 @@ class NumpyController:
       by_chance: whether `draw` makes all allowed actions equally likely, whatever the actor says.
 
     Raises:
-      KeyError: an array or a field of the description is missing.
-      ValueError: the shape of an array does not fit the description.
       RuntimeError: of the methods: an episode goes on in a thread that did not begin it.
     """
 
@@ -176,11 +174,7 @@ class NumpyController:
         if self._inputs is not None:
             return self._inputs(observation).astype(np.float32)
         assert self._encoder is not None
-        graphs = [
-            {name: field[row] for name, field in observation.items()}
-            for row in range(len(observation["n_node"]))
-        ]
-        return np.concatenate([self._encoder.latent(graph) for graph in graphs])
+        return np.concatenate([self._encoder.latent(graph) for graph in one_by_one(observation)])
 
     def _allowed(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
         if self._permits != _NUM_PLACES:

@@ -16,7 +16,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from tfrl_systems.policies.numpy_graph_encoder import ENCODER, Arrays, NumpyGraphEncoder
+from tfrl_systems.policies.numpy_graph_encoder import (
+    ENCODER,
+    Arrays,
+    NumpyGraphEncoder,
+    one_by_one,
+)
 from tfrl_systems.policies.numpy_neighbourhoods import NeighbourhoodScorer
 from tfrl_systems.policies.numpy_network import Memoryless, within
 
@@ -29,10 +34,6 @@ class NumpyGraphNetwork(Memoryless):
     Args:
       description: as `networks.graph_actors.GraphActorNetwork.describe` returns it.
       arrays: the network's variables, named as by its `named_variables`.
-
-    Raises:
-      KeyError: an array or a field of the description is missing.
-      ValueError: the shape of an array does not fit the description.
     """
 
     def __init__(self, description: Mapping[str, Any], arrays: Arrays) -> None:
@@ -70,27 +71,20 @@ class NumpyGraphNetwork(Memoryless):
         if self._scorer is not None:
             logits[is_there] = self._scorer.logits(observation)
             return {"logits": logits, "actions": observation["actions"]}
-        for number, allowed in enumerate(is_there):
-            graph = {name: field[number] for name, field in observation.items()}
-            (places,) = np.nonzero(allowed)
-            logits[number, places] = self._head(*self._encoder(graph), graph, places)
+        for row, graph in zip(logits, one_by_one(observation), strict=True):
+            (places,) = np.nonzero(graph["action_mask"])
+            row[places] = self._head(*self._encoder(graph), graph, places)
         return {"logits": logits, "actions": observation["actions"]}
 
     def _numbered(self, observation: Arrays) -> dict[str, np.ndarray]:
-        graphs = (
-            {name: field[number] for name, field in observation.items()}
-            for number in range(len(observation["n_node"]))
-        )
-        rules, places = map(
-            np.concatenate,
-            zip(*(self._head.numbered(self._encoder(graph)[1]) for graph in graphs), strict=True),
-        )
+        logits = [self._head.numbered(self._encoder(graph)[1]) for graph in one_by_one(observation)]
+        rules, places = map(np.concatenate, zip(*logits, strict=True))
         counts = np.full(rules.shape, self._num_places, np.int32)
         return {"rule_logits": rules, "place_logits": places, "num_places": counts}
 
 
 class _PointerHead:
-    """A head like `networks.graph_heads.PointerHead` or `LocalHead`; it caches rules' vectors."""
+    """A head like `networks.graph_heads.PointerHead`; it caches rules' vectors."""
 
     def __init__(self, description: Mapping[str, Any], arrays: Arrays) -> None:
         self._hash_size = int(description["hash_size"])

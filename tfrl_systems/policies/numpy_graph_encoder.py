@@ -8,7 +8,7 @@ This module does not import TensorFlow.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,10 +28,6 @@ class NumpyGraphEncoder:
     Args:
       description: its width, rounds, block, features and norm_epsilon.
       arrays: its variables by their place within it, such as "round0/send/w".
-
-    Raises:
-      KeyError: an array or a field of the description is missing.
-      ValueError: the shape of an array does not fit the description.
     """
 
     def __init__(self, description: Mapping[str, Any], arrays: Arrays) -> None:
@@ -223,6 +219,12 @@ class _Round:
         hidden = np.maximum(hidden + arrays["global_hidden/b"], _ZERO)
         g += hidden @ arrays["global_out/w"] + arrays["global_out/b"]
         _norm(g, arrays["global_norm/scale"], arrays["global_norm/offset"], self._epsilon)
+
+
+def one_by_one(observation: Arrays) -> Iterator[Arrays]:
+    """Yield the observations of a batch."""
+    for number in range(len(observation["n_node"])):
+        yield {name: field[number] for name, field in observation.items()}
 
 
 def _norm(values: np.ndarray, scale: np.ndarray, offset: np.ndarray, epsilon: np.float32) -> None:

@@ -27,13 +27,8 @@ class NumpyMixture(Memoryless):
     Attributes:
       answers: the network of all answers, [K n] numbers.
       judge: the network of K values, and of as many logarithms of their usual errors.
-      num_components: K.
+      num_components, num_actions: K and n.
       num_inputs: how many numbers an observation has.
-      num_actions: n, how many numbers an action has.
-
-    Raises:
-      KeyError: an array is missing.
-      ValueError: the shape of an array does not fit the description.
     """
 
     def __init__(self, description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:

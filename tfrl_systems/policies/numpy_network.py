@@ -11,7 +11,9 @@ Written as in TensorFlow, with a sum for each bias, one decision would take abou
 
 from __future__ import annotations
 
+import functools
 import itertools
+import operator
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -69,7 +71,7 @@ class Inputs:
         return rows
 
     def _join(self, observation: Any) -> np.ndarray:
-        leaves = [_at(observation, path) for path in self._paths]
+        leaves = [functools.reduce(operator.getitem, path, observation) for path in self._paths]
         rows = np.empty((len(leaves[0]), self.size), np.float32)
         end = 0
         for leaf, size in zip(leaves, self.sizes, strict=True):
@@ -98,7 +100,9 @@ class _Buffers(threading.local):
 class Memoryless:
     """A network whose action depends on the observation alone, unlike `NumpyController`'s.
 
-    Whoever plays episodes calls `begin` and `remember` on either kind.
+    Whoever plays episodes calls `begin` and `remember` on either kind. Both are made of a
+    description and arrays, and raise a KeyError if one is missing, or a ValueError if the shape of
+    an array does not fit the description.
     """
 
     def parameters(self, observation: Any) -> dict[str, np.ndarray]:
@@ -147,10 +151,6 @@ class NumpyNetwork(Memoryless):
       num_inputs: how many numbers an observation has.
       num_actions: how many numbers a float action has, or how many integer actions there are.
       activation: name of the hidden layers' activation.
-
-    Raises:
-      KeyError: an array is missing.
-      ValueError: the shape of an array does not fit the description.
     """
 
     def __init__(self, description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
@@ -323,12 +323,6 @@ class NumpyNetwork(Memoryless):
             sizes = [arrays[f"{name}_{i}"].size for i in range(len(self._inputs.sizes))]
             if sizes != self._inputs.sizes:
                 raise ValueError(f"{name} of the sizes {sizes}")
-
-
-def _at(nest: Any, path: tuple[str, ...]) -> np.ndarray:
-    for key in path:
-        nest = nest[key]
-    return nest
 
 
 def _empty_layers(sizes: Sequence[int], unit: float) -> list[np.ndarray]:

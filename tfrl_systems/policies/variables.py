@@ -45,10 +45,7 @@ class Entry(NamedTuple):
 
 
 class Layout:
-    """The names, shapes and dtypes of a sequence of variables. It can be pickled.
-
-    Args:
-      entries: one for each variable, in order.
+    """The names, shapes and dtypes of a sequence of variables, in order. It can be pickled.
 
     Raises:
       VariablesError: a variable holds neither numbers nor booleans.
@@ -104,11 +101,7 @@ class Layout:
 
 
 class Packer:
-    """Packs the same variables many times, fast.
-
-    Args:
-      variables: TensorFlow variables of numbers or booleans.
-    """
+    """Packs the same variables, of numbers or booleans, many times, fast."""
 
     def __init__(self, variables: Iterable[tf.Variable]) -> None:
         # Workers read this module without TensorFlow.

@@ -110,7 +110,7 @@ class Dream:
         chance = tf.reduce_mean(tf.sigmoid(predicted.end_logits), axis=0)
         is_end = tf.random.stateless_uniform([num_rows], seeds[2]) < chance
         if model.allowed.name:
-            is_end |= ~mdn_rnn.is_anything_allowed(permitted)
+            is_end |= ~tf.reduce_any(tf.cast(permitted, tf.bool), axis=1)
         return DreamState(latents, memories, permitted), reward, is_end
 
 
@@ -138,14 +138,10 @@ def imagine(
         initializer=(start, nothing),
         parallel_iterations=1,
     )
-    seen, action, info, reward, is_end = tf.nest.map_structure(_batch_major, played)
+    seen, action, info, reward, is_end = tf.nest.map_structure(mdn_rnn.swapped, played)
     ended = tf.cumsum(tf.cast(is_end, tf.int32), axis=1, exclusive=True) > 0
     last = tf.nest.map_structure(lambda array: array[-1], final)
     return Imagined(seen, action, info, reward, is_end, ~ended, dream.observed(last))
-
-
-def _batch_major(array: tf.Tensor) -> tf.Tensor:
-    return tf.transpose(array, [1, 0, *range(2, array.shape.rank)])
 
 
 class Starts(NamedTuple):
@@ -246,7 +242,7 @@ class DreamEnvironment(py_environment.PyEnvironment):
     Context: one of the `starts` at which a real episode began.
 
     Observation: a dict: `latent` float32 [L], `hidden` float32 [H], the first member's memory, and
-      what is allowed (`networks.permits`), if the real environment tells that.
+      what is allowed (`networks.inputs`), if the real environment tells that.
 
     Action: as in the real environment.
 
@@ -276,7 +272,7 @@ class DreamEnvironment(py_environment.PyEnvironment):
     def observation_spec(self) -> dict[str, Any]:
         """Return the spec of what a controller sees."""
         model = self._dream.model
-        spec = actor_spec(model.latents.size, model.shape.memory_size, model.allowed)
+        spec = actor_spec(model.latents.size, model.members[0].memory.size, model.allowed)
         return tensor_spec.to_nest_array_spec(spec)
 
     def action_spec(self) -> Any:

@@ -23,10 +23,9 @@ from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory
 
 from environments import files
-from environments.errors import UserError
 from tfrl_systems.networks.adam import Adam
 from tfrl_systems.networks.array_function import ArrayFunction
-from tfrl_systems.networks.permits import NUM_PLACES
+from tfrl_systems.networks.inputs import NUM_PLACES
 from tfrl_systems.world_models.mdn_rnn import WorldModel, mixture_log_density
 
 _ARRAYS_NAME = "replay.npz"
@@ -140,22 +139,11 @@ class Replay:
         np.savez_compressed(directory / _ARRAYS_NAME, lengths=self.lengths, **named)
 
     def restore(self, directory: pathlib.Path, like: Steps) -> None:
-        """Read what `save` wrote; `like` are steps of the same structure.
-
-        Raises:
-          UserError: the file is missing or damaged.
-        """
-        path = directory / _ARRAYS_NAME
-        try:
-            arrays = files.read_arrays(path)
-            self.lengths = arrays["lengths"]
-            leaves = [arrays[f"leaf{number}"] for number in range(len(tree.flatten(like)))]
-        except (OSError, KeyError, ValueError) as error:
-            raise UserError(
-                f"{path}: expected the steps of this run, found: {error}; remove the run's "
-                "directory and train again"
-            ) from error
-        self._parts = [tree.unflatten_as(like, leaves)] if len(self.lengths) else []
+        """Read what `save` wrote; `like` are steps of the same structure."""
+        arrays = files.read_arrays(directory / _ARRAYS_NAME)
+        self.lengths = arrays.pop("lengths")
+        leaves = [arrays[f"leaf{number}"] for number in range(len(arrays))]
+        self._parts = [tree.unflatten_as(like, leaves)] if leaves else []
 
 
 def steps_of(model: WorldModel, experience: trajectory.Trajectory) -> Steps:
@@ -178,12 +166,9 @@ def steps_of(model: WorldModel, experience: trajectory.Trajectory) -> Steps:
 
 
 def sequences(steps: Steps, lengths: np.ndarray, rows: np.ndarray) -> Sequences:
-    """Return some of the episodes that `steps` [N, …] consist of.
+    """Return the episodes `rows`, int [B], of those with `lengths`, int [E], that steps consist of.
 
-    Args:
-      steps: the steps, one episode after another.
-      lengths: int [E], the number of steps of each episode.
-      rows: int [B], the numbers of the episodes to take.
+    Steps [N, …] stand one episode after another.
     """
     starts = np.cumsum(lengths) - lengths
     number = np.arange(int(lengths.max()))
@@ -209,8 +194,7 @@ class Fitter(tf.Module):
         self._learning_rate = learning_rate
         self.optimizer = Adam(learning_rate, model.trainable_variables, _MAX_NORM)
         # Each draw has other numbers of steps.
-        open_axes = Sequences(steps=1, place=2, is_real=2, has_next=2)  # type: ignore[arg-type]
-        self._update_fn = ArrayFunction(self._update, [open_axes])
+        self._update_fn = ArrayFunction(self._update, [1, 2, 2, 2])
 
     def fit(
         self, replay: Replay, num_updates: int, num_episodes: int, generator: np.random.Generator
@@ -227,12 +211,15 @@ class Fitter(tf.Module):
         for number in range(num_updates):
             share = max((1 - number / num_updates) ** 2, _FINAL_SHARE)
             rate = np.float32(self._learning_rate * share)
-            losses = self._update_fn(replay.drawn(num_episodes, generator), rate)
+            losses = self._update_fn(*replay.drawn(num_episodes, generator), rate)
             if number >= num_updates * 3 // 4:
                 late.append(losses)
         return Losses(*np.mean(np.array(late), axis=0).tolist())
 
-    def _update(self, episodes: Sequences, learning_rate: tf.Tensor) -> Losses:
+    def _update(
+        self, steps: Any, place: Any, is_real: Any, has_next: Any, learning_rate: tf.Tensor
+    ) -> Losses:
+        episodes = Sequences(steps, place, is_real, has_next)
         self.optimizer.set_learning_rate(learning_rate)
         with tf.GradientTape() as tape:
             losses = self.losses(episodes)

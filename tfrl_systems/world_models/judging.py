@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfrl_systems.networks.array_function import ArrayFunction
-from tfrl_systems.networks.permits import NUM_PLACES
+from tfrl_systems.networks.inputs import NUM_PLACES
 from tfrl_systems.world_models import mdn_rnn
 from tfrl_systems.world_models.fitting import Sequences
 from tfrl_systems.world_models.mdn_rnn import WorldModel
@@ -54,10 +54,6 @@ class Judgement:
             str(steps): {"latents": latent, "rewards": reward}
             for steps, (latent, reward) in enumerate(errors, start=1)
         }
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all figures as JSON values."""
-        return dataclasses.asdict(self)
 
 
 class Judge:
@@ -120,16 +116,10 @@ class Judge:
             return mdn_rnn.mean_latents(predicted), memories, dreamed, rewards
 
         nothing = (tf.zeros([num_rows, size], tf.int32), tf.zeros([num_rows]))
-        by_time = tf.transpose(actions, [1, 0, *range(2, actions.shape.rank)])
         ahead, _, dreamed, rewards = tf.scan(
-            dream_step, by_time, (now, model.empty(num_rows), *nothing)
+            dream_step, mdn_rnn.swapped(actions), (now, model.empty(num_rows), *nothing)
         )
-        return (
-            latents,
-            tf.transpose(ahead, [1, 0, 2]),
-            tf.transpose(dreamed, [1, 0, 2]),
-            tf.transpose(rewards),
-        )
+        return latents, *map(mdn_rnn.swapped, (ahead, dreamed, rewards))
 
     def _invalid(
         self,

@@ -30,7 +30,6 @@ et al.: Mastering Diverse Domains through World Models, 2023).
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -41,9 +40,9 @@ import tensorflow as tf
 
 from tfrl_systems.networks import actors
 from tfrl_systems.networks.graph_encoder import linear
+from tfrl_systems.networks.inputs import NUM_PLACES, Permits
 from tfrl_systems.networks.latents import make_latents
 from tfrl_systems.networks.memory import Memory, State
-from tfrl_systems.networks.permits import NUM_PLACES, Permits
 
 # Latents are about as large as 1. A component is never narrower than this, so that no likelihood of
 # a coordinate that is always right outweighs all others.
@@ -53,35 +52,6 @@ _MAGNIFICATIONS = (3.0, 10.0, 30.0, 100.0)
 
 AimFn = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 """(latents [N, L], the first member's memory [N, H]) -> the actions that a controller aims at."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Shape:
-    """The sizes of a world model.
-
-    Attributes:
-      num_members: K.
-      memory_size: units of each member's LSTM.
-      head_size: units of each of the two layers between memory and heads.
-      num_waves: for float actions, the number of wave lengths.
-      magnify: for float actions, whether heads see the distance from the controller's aim.
-      num_gaussians: components of the mixture.
-      two_hot: whether rewards are distributions over values, not numbers.
-      graph_width: for graphs, the length of latents.
-      graph_rounds: for graphs, rounds of message passing.
-      graph_block: for graphs, what a round is.
-    """
-
-    num_members: int = 1
-    memory_size: int = 256
-    head_size: int = 128
-    num_waves: int = 3
-    magnify: bool = True
-    num_gaussians: int = 8
-    two_hot: bool = True
-    graph_width: int = 32
-    graph_rounds: int = 3
-    graph_block: str = "two_way"
 
 
 class Predicted(NamedTuple):
@@ -127,30 +97,30 @@ class Member(snt.Module):
         latent_size: int,
         action_spec: Any,
         num_permits: int,
-        shape: Shape,
+        config: Any,
         generator: np.random.Generator,
         name: str,
     ) -> None:
         super().__init__(name=name)
-        self._latent_size, self._num_gaussians = latent_size, shape.num_gaussians
-        self.memory = Memory(latent_size, action_spec, shape.memory_size, generator)
+        self._latent_size, self._num_gaussians = latent_size, config.num_gaussians
+        self.memory = Memory(latent_size, action_spec, config.memory_size, generator)
         actions = actors.read_action_spec(action_spec)
         is_float = actions.kind == "normal"
-        self._num_waves = shape.num_waves if is_float else 0
-        joined = shape.memory_size + self.memory.num_inputs * (1 + 2 * self._num_waves)
-        joined += actions.size * len(_MAGNIFICATIONS) if is_float and shape.magnify else 0
+        self._num_waves = config.num_waves if is_float else 0
+        joined = config.memory_size + self.memory.num_inputs * (1 + 2 * self._num_waves)
+        joined += actions.size * len(_MAGNIFICATIONS) if is_float and config.magnify else 0
         # In shared layers the mixture's large gradients would drown those of the other heads.
         self.towers = [
-            _Tower(generator, (joined, shape.head_size), name) for name in ("state", "outcome")
+            _Tower(generator, (joined, config.head_size), name) for name in ("state", "outcome")
         ]
-        mixture = shape.num_gaussians
-        num_rewards = _NUM_BINS if shape.two_hot else 1
+        mixture = config.num_gaussians
+        num_rewards = _NUM_BINS if config.two_hot_rewards else 1
         self._sizes = (
             [mixture, mixture * latent_size, mixture * latent_size],
             [num_rewards, 1, num_permits, num_permits],
         )
         self.outs = [
-            linear(generator, (shape.head_size, sum(sizes)), name, 0.1)
+            linear(generator, (config.head_size, sum(sizes)), name, 0.1)
             for sizes, name in zip(self._sizes, ("mixture", "others"), strict=True)
         ]
         # Components begin apart, else all of them would learn the same.
@@ -195,9 +165,9 @@ class WorldModel(snt.Module):
     """The model; it knows an environment by its specs alone.
 
     Args:
-      observation_spec: a nest of numbers, or graphs; it may say what is allowed (`permits`).
+      observation_spec: a nest of numbers, or graphs; it may say what is allowed (`Permits`).
       action_spec: a bounded float32 vector, an integer scalar from 0 on, or a pair (rule, place).
-      shape: sizes.
+      config: its sizes (`agents.world_model.Config`).
       generator: draws the initial weights.
 
     Attributes:
@@ -209,19 +179,17 @@ class WorldModel(snt.Module):
     """
 
     def __init__(
-        self, observation_spec: Any, action_spec: Any, shape: Shape, generator: np.random.Generator
+        self, observation_spec: Any, action_spec: Any, config: Any, generator: np.random.Generator
     ) -> None:
         super().__init__(name="world_model")
-        self.shape = shape
-        self.latents = make_latents(
-            observation_spec, shape.graph_width, shape.graph_rounds, generator, shape.graph_block
-        )
+        self._config = config
+        self.latents = make_latents(observation_spec, config, generator)
         self.allowed = Permits.read(observation_spec, action_spec)
         self.members = [
             Member(
-                self.latents.size, action_spec, self.allowed.size, shape, generator, f"member{k}"
+                self.latents.size, action_spec, self.allowed.size, config, generator, f"member{k}"
             )
-            for k in range(shape.num_members)
+            for k in range(config.num_members)
         ]
         self.actions = actors.read_action_spec(action_spec)
         self.aim_fn: AimFn | None = None
@@ -262,8 +230,7 @@ class WorldModel(snt.Module):
         inputs = [member.memory.inputs(flat, acted) for member in self.members]
 
         def by_time(member: Member, rows: tf.Tensor) -> tf.Tensor:
-            sequences = tf.reshape(rows, [num_rows, -1, member.memory.num_inputs])
-            return tf.transpose(sequences, [1, 0, 2])
+            return swapped(tf.reshape(rows, [num_rows, -1, member.memory.num_inputs]))
 
         def step(states: tuple[State, ...], now: tuple[tf.Tensor, ...]) -> tuple[State, ...]:
             members = zip(self.members, now, states, strict=True)
@@ -274,8 +241,7 @@ class WorldModel(snt.Module):
             step, tuple(map(by_time, self.members, inputs)), initializer=self.empty(num_rows)
         )
         states: tuple[State, ...] = tf.nest.map_structure(
-            lambda memory: tf.reshape(tf.transpose(memory, [1, 0, 2]), [-1, memory.shape[-1]]),
-            every,
+            lambda memory: tf.reshape(swapped(memory), [-1, memory.shape[-1]]), every
         )
         near = self._near(flat, before(states[0].hidden, tf.shape(latents)[:2]), acted)
         outputs = [
@@ -286,7 +252,7 @@ class WorldModel(snt.Module):
 
     def _near(self, latents: tf.Tensor, hidden: tf.Tensor, actions: tf.Tensor) -> list[tf.Tensor]:
         """Return the magnified distances of actions from the aim, [N, A] each."""
-        if not (self.shape.magnify and self.actions.kind == "normal"):
+        if not (self._config.magnify and self.actions.kind == "normal"):
             return []
         low, high = (np.array(bound, np.float32) for bound in (self.actions.low, self.actions.high))
         middle, half_range = (low + high) / 2, (high - low) / 2
@@ -296,7 +262,7 @@ class WorldModel(snt.Module):
 
     def rewards(self, predicted: Predicted) -> tf.Tensor:
         """Return the expected rewards [K, N], in the environment's unit."""
-        if not self.shape.two_hot:
+        if not self._config.two_hot_rewards:
             return self.reward_scale * predicted.rewards[..., 0]
         shares = tf.nn.softmax(predicted.rewards)
         return self.reward_scale * tf.linalg.matvec(shares, self._bins)
@@ -304,7 +270,7 @@ class WorldModel(snt.Module):
     def reward_loss(self, predicted: Predicted, rewards: tf.Tensor) -> tf.Tensor:
         """Return the losses [K, N] of predictions of the rewards [N]."""
         scaled = rewards / self.reward_scale
-        if not self.shape.two_hot:
+        if not self._config.two_hot_rewards:
             return tf.square(predicted.rewards[..., 0] - scaled)
         logs = tf.nn.log_softmax(predicted.rewards)
         return -tf.reduce_sum(logs * self.two_hot(scaled), axis=-1)
@@ -372,16 +338,16 @@ def mean_latents(predicted: Predicted) -> tf.Tensor:
     return tf.reduce_mean(tf.reduce_sum(shares * predicted.means, axis=2), axis=0)
 
 
+def swapped(array: tf.Tensor) -> tf.Tensor:
+    """Return an array [B, T, …] as [T, B, …], or the other way round."""
+    return tf.transpose(array, [1, 0, *range(2, array.shape.rank)])
+
+
 def before(memory: tf.Tensor, shape: tf.Tensor) -> tf.Tensor:
     """Return memories [B T, H] before each step from those after it; `shape` is [B, T]."""
     size = memory.shape[-1]
     by_time = tf.reshape(memory, [shape[0], shape[1], size])
     return tf.reshape(tf.pad(by_time, [[0, 0], [1, 0], [0, 0]])[:, :-1], [-1, size])
-
-
-def is_anything_allowed(permitted: tf.Tensor) -> tf.Tensor:
-    """Return whether rows [N, P] of permits allow any action, bool [N]; P is not 0."""
-    return tf.reduce_any(tf.cast(permitted, tf.bool), axis=1)
 
 
 def _symexp(values: np.ndarray) -> np.ndarray:

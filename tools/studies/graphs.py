@@ -8,11 +8,12 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tfrl_systems.systems.tensor_graphs.optimize.walking import walk
+
 from environments.tensor_graphs.search import Budget, Visited, replay
 from environments.tensor_graphs.search.results import Step
 from tfrl_systems.settings import option
 from tfrl_systems.systems.tensor_graphs import shipped
-from tfrl_systems.systems.tensor_graphs.optimize.walking import walk
 from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
 from tfrl_systems.systems.tensor_graphs.problem import GraphProblem, Rewriting, find_model
 from tools.studies import learning

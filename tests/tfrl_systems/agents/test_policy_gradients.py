@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
+from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
 from environments.errors import UserError
@@ -19,6 +22,7 @@ from tests.tfrl_systems.actor_problems import (
 )
 from tests.tfrl_systems.graph_problems import BEST_RETURN, GREEDY_RETURN, data_of, greedy_return
 from tfrl_systems.agents import policy_gradients, ppo
+from tfrl_systems.agents.table import find_agent
 from tfrl_systems.drivers.jobs import Chunk
 from tfrl_systems.policies import variables
 from tfrl_systems.policies.numpy_actor import NumpyActor
@@ -79,12 +83,6 @@ def test_a_long_tail_of_advantages_is_cut_off():
 
     assert cut(0, 1, -2, 0, 900, -1, 5, 0, -7) == [0, 1, -2, 0, 6, -1, 5, 0, -6]
     assert cut(0, 0) == [0, 0]
-
-
-def test_ppo_has_no_use_for_a_value_network_in_groups():
-    for setting in ("relative_advantages", "two_policies"):
-        with pytest.raises(UserError, match=f"expected {setting} within its range, found True"):
-            make_agent(ppo, group=2, **{setting: True})
 
 
 @BOTH
@@ -163,24 +161,14 @@ def test_an_agent_learns_to_repeat_what_it_sees(name, kind, settings, iterations
     assert actor_problems.rewards(seen, actor.mode(seen)).mean() > least
 
 
-# The same on graphs.
-CLIMBED = [
-    pytest.param(
-        "ppo", {"num_epochs": 8, "minibatch_size": 32, "learning_rate": 5e-3,
-                "gradient_clipping": 1.0, "entropy_regularization": 0.01}, 16,
-        marks=pytest.mark.ci,
-    ),
-    pytest.param(
-        "reinforce", {"learning_rate": 1e-2, "final_learning_rate": 1e-3, "value_weight": 1e-3}, 50,
-        marks=pytest.mark.slow,
-    ),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("name, settings, iterations", CLIMBED, ids=AGENTS)
-def test_an_agent_learns_to_go_over_the_hill(name, settings, iterations):
-    """The best sequence begins with steps that gain nothing, beside others that do."""
-    agent = graph_problems.make_agent(AGENTS[name], **settings)
+@pytest.mark.ci
+def test_an_agent_learns_to_go_over_the_hill():
+    """On graphs, the best sequence begins with steps that gain nothing, beside others that do."""
+    iterations = 16
+    agent = graph_problems.make_agent(
+        ppo, num_epochs=8, minibatch_size=32, learning_rate=5e-3, gradient_clipping=1.0,
+        entropy_regularization=0.01,
+    )  # fmt: skip
     actor = NumpyActor.from_policy(agent.collect_policy)
     runner = graph_problems.MakeRunner(actor, 16)()
     returns = []
@@ -196,28 +184,50 @@ def test_an_agent_learns_to_go_over_the_hill(name, settings, iterations):
 
 
 @pytest.mark.parametrize(
-    "name, settings, words",
+    "name, settings",
     [
-        ("ppo", {"num_epochs": 0}, "ppo: expected num_epochs within its range, found 0"),
-        ("ppo", {"gamma": 1.5}, "gamma"),
-        ("ppo", {"activation": "gelu"}, "activation within its range, found 'gelu'"),
-        ("reinforce", {"hidden_sizes": (64, 0)}, "reinforce: expected hidden_sizes"),
-        ("reinforce", {"episodes_per_update": -1}, "reinforce: expected episodes_per_update"),
-        ("reinforce", {"action_std": float("nan")}, "action_std"),
+        ("ppo", {"num_epochs": 0}),
+        ("ppo", {"gamma": 1.5}),
+        ("ppo", {"activation": "gelu"}),
+        ("ppo", {"components": 0}),
+        # In groups there is no value network.
+        ("ppo", {"relative_advantages": True, "group": 2}),
+        ("ppo", {"two_policies": True, "group": 2}),
+        ("ppo", {"components": 2, "group": 2}),
+        ("reinforce", {"hidden_sizes": (64, 0)}),
+        ("reinforce", {"episodes_per_update": -1}),
+        ("reinforce", {"action_std": float("nan")}),
+        ("es", {"noise_std": 0}),
+        ("bc_max", {"updates": 0}),
+        ("bc_max", {"context_weights": "odd"}),
+        ("bc_max", {"bucketed_by": "last"}),
+        ("surrogate", {"noise": -1.0}),
+        ("world_model", {"real_share": 1.5}),
     ],
 )
-def test_settings_out_of_range_are_named(name, settings, words):
+def test_a_setting_out_of_its_range_is_named(name, settings):
+    agent = find_agent(name)
+    setting, value = next(iter(settings.items()))
+    words = f"{name}: expected {setting} within its range, found {value!r}"
+    with pytest.raises(UserError, match=re.escape(words)):
+        agent.make_agent(agent.make_config(**settings), *actor_problems.float_specs())
+
+
+FLOATS, NUMBER = actor_problems.float_specs()
+TEXT = ts.time_step_spec({"name": tf.TensorSpec([], tf.string)})
+GRAPHS = ts.time_step_spec(tensor_spec.from_spec(graph_problems.specs()))
+
+
+@pytest.mark.parametrize(
+    "settings, seen, action, words",
+    [
+        ({}, FLOATS, tf.TensorSpec([1], tf.float32), "action: expected a bounded float32 vector"),
+        ({}, TEXT, NUMBER, "observation name: expected numbers, found string"),
+        ({}, GRAPHS, NUMBER, r"action: expected \(xfer_id, location\), int32 \[2\]"),
+        ({"two_policies": True}, FLOATS, NUMBER, "two_policies: expected graphs with pairs"),
+        ({"components": 2}, *actor_problems.integer_specs(), "components: expected 1 for other"),
+    ],
+)
+def test_specs_that_no_network_fits_are_named(settings, seen, action, words):
     with pytest.raises(UserError, match=words):
-        make_agent(AGENTS[name], **settings)
-
-
-@BOTH
-def test_specs_that_no_network_fits_are_named(name):
-    module = AGENTS[name]
-    time_steps, actions = actor_problems.float_specs()
-    unbounded = tf.TensorSpec([1], tf.float32, "action")
-    with pytest.raises(UserError, match="action: expected a bounded float32 vector"):
-        module.make_agent(module.Config(), time_steps, unbounded)
-    text = ts.time_step_spec({"name": tf.TensorSpec([], tf.string)})
-    with pytest.raises(UserError, match="observation name: expected numbers, found string"):
-        module.make_agent(module.Config(), text, actions)
+        ppo.make_agent(ppo.Config(**settings), seen, action)

@@ -60,10 +60,6 @@ def test_its_state_in_files_is_all_that_it_needs(tmp_path):
     again.restore(tmp_path)
     np.testing.assert_array_equal(again.points, agent.points)
     np.testing.assert_array_equal(again.propose(5, 3), agent.propose(5, 3))
-    (tmp_path / "trials.npz").write_bytes(b"no archive")
-    with pytest.raises(UserError, match="expected the trials of this run") as caught:
-        again.restore(tmp_path)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_log_is_learned_from_before_anything_is_asked():
@@ -81,7 +77,5 @@ def test_what_it_cannot_learn_on_is_said():
     wide = array_spec.BoundedArraySpec((3,), np.float32, -1, 1, "x")
     with pytest.raises(UserError, match="expected observations of what was chosen last"):
         make_agent(action=wide)
-    with pytest.raises(UserError, match="expected noise within its range"):
-        make_agent(noise=-1.0)
     with pytest.raises(UserError, match="found 3 trials of which 3 failed: it broke"):
         make_agent().train(Trials(np.zeros((3, 2)), np.full(3, np.nan), ("it broke",)))

@@ -9,9 +9,8 @@ import tree
 from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
-from environments.errors import UserError
 from tests.tfrl_systems.world_models import chain
-from tfrl_systems.agents.world_model import PRESETS, Config, make_agent
+from tfrl_systems.agents.world_model import Config, make_agent
 from tfrl_systems.drivers.episode_runner import EpisodeRunner
 from tfrl_systems.drivers.jobs import Chunk
 from tfrl_systems.networks.memory import State
@@ -202,14 +201,3 @@ def test_what_follows_a_dream_that_is_cut_off_counts(cut_off):
     np.testing.assert_allclose(steps.reward, [[1, expected]], rtol=1e-6)
     assert steps.discount.numpy().tolist() == [[1, 0]]
     assert steps.next_step_type.numpy().tolist() == [[ts.StepType.MID, ts.StepType.LAST]]
-
-
-def test_the_presets_name_settings():
-    for values in PRESETS.values():
-        Config(**values)
-    assert Config(**PRESETS["thesis"]).memory_size == 256
-
-
-def test_settings_out_of_range():
-    with pytest.raises(UserError, match="world_model: expected real_share within its range"):
-        make(real_share=1.5)

@@ -11,18 +11,17 @@ import tensorflow as tf
 from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
-from environments.errors import UserError
 from environments.tensor_graphs.observation.observation import without_list
 from tests.tfrl_systems import graph_problems
 from tests.tfrl_systems.graph_problems import RULES, SIZES, batch, random_observation
 from tfrl_systems.agents.policy_gradients import Config
-from tfrl_systems.networks import graph_actors, graph_encoder
+from tfrl_systems.networks import graph_actors, graph_heads
 from tfrl_systems.networks.distributions import MASKED
 from tfrl_systems.policies import distributions
 from tfrl_systems.policies.numpy_graph import NumpyGraphNetwork
 
 # The last is the pointer behind full GN blocks.
-HEADS = pytest.mark.parametrize("head", (*graph_actors.HEADS, "full"))
+HEADS = pytest.mark.parametrize("head", (*graph_heads.HEADS, "full"))
 
 LARGER = dataclasses.replace(SIZES, max_nodes=31, max_edges=40, max_actions=30)
 FEATURES = ("nodes", "edges", "action_features")
@@ -260,26 +259,6 @@ def without_masks(graph):
     return {**without_list(graph), "location_masks": np.ones_like(graph["location_masks"])}
 
 
-def test_without_a_list_every_pair_has_its_chance_by_hand():
-    """Rules at odds 1 : 2 : 4 : 3 (NO-OP), locations at 1 : 2 : … : 6, which add up to 21.
-
-    p(2, 1) = 4 / 10 · 2 / 21, although no match has these numbers.
-    """
-    actor = make_actor("hierarchical", is_listed=False)
-    for variable in actor.head.variables:
-        variable.assign(tf.zeros_like(variable))
-    actor.head.xfers.b.assign(np.log([1, 2, 4, 3]))
-    actor.head.locations.b.assign(np.log(np.arange(SIZES.max_locations) + 1))
-    seen = batch(*map(without_masks, observations(1)))
-    distribution = actor(seen)[0]
-    log = distribution.log_prob(tf.constant([[2, 1]]))
-    assert np.exp(log) == pytest.approx(4 / 10 * 2 / 21, rel=1e-5)
-    parameters = twin(actor).parameters(seen)
-    listed = distributions.of_list(parameters, np.array([[[2, 1], [0, 5]]]), np.ones((1, 2), bool))
-    odds = np.exp(listed["logits"][0])
-    assert odds[0] / odds[1] == pytest.approx((4 * 2) / (1 * 6), rel=1e-5)
-
-
 def test_without_a_list_numpy_has_the_same_arithmetic():
     """Locations depend on the rule; the padding of graphs and other graphs change nothing."""
     actor = make_actor("hierarchical", is_listed=False)
@@ -291,11 +270,6 @@ def test_without_a_list_numpy_has_the_same_arithmetic():
     assert len(parameters) == 3
     of_rules = parameters["place_logits"][0]
     assert np.abs(of_rules[0] - of_rules[1]).max() > 0.01
-
-
-def test_without_a_list_no_match_can_be_scored():
-    with pytest.raises(UserError, match="head: expected hierarchical, because without masks"):
-        make_actor("pointer", is_listed=False)
 
 
 @HEADS
@@ -330,30 +304,3 @@ def test_values_are_computed_where_something_is_decided_some_at_a_time(monkeypat
     expected = np.where(step_type == ts.StepType.LAST, 0, whole.numpy().reshape(2, 3))
     np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(value(steps, training=True)[0], whole.numpy().reshape(2, 3))
-
-
-def test_an_observation_is_encoded_once_for_both(monkeypatch):
-    actor = shared_actor()
-    value = make_value(actor)
-    calls, inner = [], graph_encoder.graphs_of
-    monkeypatch.setattr(graph_encoder, "graphs_of", lambda seen: calls.append(1) or inner(seen))
-    graphs = tensors(*observations())
-    with actor.once():
-        actor(graphs)
-        value(graphs, training=True)
-        actor(dict(graphs, nodes=graphs["nodes"] + 0))
-    assert len(calls) == 2
-    actor(graphs)
-    value(graphs, training=True)
-    assert len(calls) == 4
-    assert not {variable.ref() for variable in actor.variables} & {
-        variable.ref() for variable in value.variables
-    }
-
-
-def test_an_action_of_another_kind_is_refused():
-    specs = tensor_spec.from_spec(graph_problems.specs())
-    action = tensor_spec.BoundedTensorSpec([], tf.int64, 0, 3)
-    config = Config(graph_width=8, graph_rounds=1)
-    with pytest.raises(UserError, match=r"action: expected \(xfer_id, location\), int32 \[2\]"):
-        graph_actors.GraphActorNetwork(specs, action, config, np.random.default_rng(0))

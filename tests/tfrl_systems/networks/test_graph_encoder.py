@@ -45,18 +45,3 @@ def test_algorithm_2_by_hand():
     assert after.edges.numpy().tolist() == [[5341], [5342]]
     assert after.nodes.numpy().tolist() == [[21], [10706]]
     assert after.globals.numpy().tolist() == [[24001]]
-
-
-def test_a_round_ends_with_norms():
-    """(3, 1) has mean 2 and deviations ±1."""
-    layer = FullRound(2, np.random.default_rng(0), "round0")
-    for field in ("edges", "nodes", "globals"):
-        update = getattr(layer, field)
-        update.hidden.w.assign(tf.zeros_like(update.hidden.w))
-        update.out.b.assign([3.0, 1.0])
-    rows, place, count = tf.zeros([1, 2]), tf.constant([0]), tf.constant([1])
-    ends = {"senders": place, "receivers": place, "n_node": count, "n_edge": count}
-    graph = graphs.GraphsTuple(nodes=rows, edges=rows, globals=rows, **ends)
-    after = layer(graph)
-    for values in (after.nodes, after.edges, after.globals):
-        np.testing.assert_allclose(values, [[1, -1]], atol=1e-4)

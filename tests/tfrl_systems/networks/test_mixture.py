@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
-from environments.errors import UserError
 from tests.tfrl_systems import actor_problems
 from tfrl_systems.agents import policy_gradients
 from tfrl_systems.agents.ppo import Config
@@ -56,18 +54,7 @@ def test_the_judge_learns_of_no_probability():
         assert (gradient is None) == (id(variable) in of_judge)
 
 
-def test_the_first_answers_lie_apart_and_within_the_box():
-    loc = network()(SEEN)[0].loc.numpy()
-    apart = np.abs(loc[:, :, np.newaxis] - loc[:, np.newaxis]).max(axis=-1)
-    assert np.all(apart[:, ~np.eye(4, dtype=bool)] > 0.05) and np.all(np.abs(loc) < 0.7)
-
-
 def test_each_variable_is_trained_once():
     agent = actor_problems.make_agent(actor_problems.ppo, components=3)
     names = [variable.name for variable in agent.trainable_variables]
     assert len(names) == len(set(names)) == 2 * 6
-
-
-def test_only_float_actions_have_several_answers():
-    with pytest.raises(UserError, match="components: expected 1 for other actions than float"):
-        actor_problems.make_agent(actor_problems.ppo, "integer", components=2)

@@ -14,18 +14,14 @@ import pytest
 import tensorflow as tf
 from tf_agents.specs import tensor_spec
 
-from environments.tensor_graphs.costs.analytic import AnalyticObjective
-from environments.tensor_graphs.model import Model
-from environments.tensor_graphs.rewriting.engine import Engine
-from environments.tensor_graphs.rules import files
-from tests.tfrl_systems import graph_problems
+from tests.tfrl_systems import actor_problems, graph_problems
 from tests.tfrl_systems.graph_problems import RULES, random_observation
+from tfrl_systems.agents import policy_gradients, world_model
 from tfrl_systems.agents.policy_gradients import Config
 from tfrl_systems.networks import graph_actors
 from tfrl_systems.policies.numpy_controller import NumpyController
 from tfrl_systems.policies.numpy_graph import NumpyGraphNetwork
 from tfrl_systems.policies.numpy_network import NumpyNetwork
-from tfrl_systems.systems.inlining.policies import load_policy
 from tfrl_systems.systems.learn_to_optimize.optimizer_policy import OptimizerPolicy
 from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
 
@@ -56,56 +52,33 @@ def count_wrong(answer_fns, questions, num_answers) -> int:
         return sum(threads.map(ask, range(NUM_THREADS)))
 
 
-def actor_parts(inputs, num_actions=3):
-    """Description and arrays of an actor network with arbitrary weights; inputs: path -> size."""
-    sizes = [sum(inputs.values()), 16, num_actions]
-    generator = np.random.default_rng(0)
-    arrays = {"log_std": np.zeros(num_actions, np.float32)}
-    for number, shape in enumerate(itertools.pairwise(sizes)):
-        arrays[f"kernel_{number}"] = generator.normal(size=shape).astype(np.float32)
-        arrays[f"bias_{number}"] = generator.normal(size=shape[1]).astype(np.float32)
-    description = {
-        "inputs": [
-            {"path": path, "size": size, "is_integer": False} for path, size in inputs.items()
-        ],
-        "actions": {"kind": "normal", "size": num_actions, "low": -1.0, "high": 1.0},
-        "state_dependent_std": False,
-        "log_std_limits": [-5, 2],
-        "activation": "tanh",
-        "hidden_sizes": [16],
-    }
-    return description, arrays
+def make_optimizer() -> OptimizerPolicy:
+    """From two numbers to three."""
+    actor = policy_gradients.make_actor(
+        Config(hidden_sizes=(16,)), *actor_problems.float_specs(5, 3)
+    )
+    arrays = {name: variable.numpy() for name, variable in actor.named_variables().items()}
+    return OptimizerPolicy(NumpyNetwork(actor.describe(), arrays), 3)
 
 
 def make_controller() -> NumpyController:
     """It sees two numbers and remembers two."""
-    described, actor = actor_parts({("latent",): 2, ("hidden",): 2}, num_actions=1)
+    config = world_model.Config(memory_size=2, hidden_sizes=(16,), random_share=0.0)
+    policy = world_model.make_agent(config, *actor_problems.float_specs(2, 1)).collect_policy
     generator = np.random.default_rng(1)
-    shapes = {"w_i": (3, 8), "w_h": (2, 8), "b": (8,)}
-    memory = {f"memory/{name}": generator.normal(size=shape) for name, shape in shapes.items()}
-    return NumpyController(
-        {
-            "memory_size": 2,
-            "permits": "",
-            "actions": described["actions"],
-            "latents": {"inputs": [{"path": (), "size": 2, "is_integer": False}]},
-            "actor": described,
-        },
-        memory | {f"actor/{name}": array for name, array in actor.items()},
-    )
+    arrays = {
+        name: generator.normal(size=variable.shape).astype(np.float32)
+        for name, variable in policy.named_variables().items()
+    }
+    return NumpyController(policy.describe(), {**arrays, "by_chance": np.array(False)})
 
 
-def test_learned_optimisers():
-    policy = OptimizerPolicy(NumpyNetwork(*actor_parts({(): 5})), 3)
-    questions = np.random.default_rng(2).uniform(-1, 1, (NUM_THREADS, 2))
-    assert count_wrong([policy] * NUM_THREADS, questions, 1000) == 0
-
-
-def test_batches_of_any_size():
-    """More sizes than buffers are kept for."""
-    policy = OptimizerPolicy(NumpyNetwork(*actor_parts({(): 5})), 3)
+@pytest.mark.parametrize("sizes", [[1] * NUM_THREADS, [1, 2, 2, 3, 4, 5, 7, 7]])
+def test_learned_optimisers(sizes):
+    """Also with more sizes of batches than buffers are kept for."""
+    policy = make_optimizer()
     generator = np.random.default_rng(3)
-    questions = [generator.uniform(-1, 1, (size, 2)) for size in (1, 2, 2, 3, 4, 5, 7, 7)]
+    questions = [generator.uniform(-1, 1, (size, 2)) for size in sizes]
     assert count_wrong([policy] * NUM_THREADS, questions, 1500) == 0
 
 
@@ -124,50 +97,6 @@ def test_policies_of_graphs(head):
     ]
     draw = [lambda seen: policy.draw_all(seen, 0)] * NUM_THREADS
     assert count_wrong(draw, questions, 15) == 0
-
-
-def make_observations(policy, model):
-    """What a policy sees in episodes of different lengths; the graph changes with each step."""
-    rules, objective = files.load(), AnalyticObjective()
-    start = Engine(rules, objective).start(Model.load(str(model)).graph)
-    episode = policy.make_episodes(start).begin(start)
-    seen = [episode.observation]
-    for _ in policy.play(episode, 1):
-        seen.append(episode.observation)
-    return [seen[number % len(seen)] for number in range(NUM_THREADS)]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "system, agent",
-    [
-        *[("learn_to_optimize", agent) for agent in ("ppo", "reinforce", "es", "world_model")],
-        ("tensor_graphs", "ppo"),
-        ("inlining", "ppo"),
-        ("inlining", "bc_max"),
-    ],
-)
-def test_policies_that_training_wrote(small_run, lent_run, trained, system, agent):
-    """As users load them: eight threads, each 4,000 answers to its own question."""
-    directory = trained / "policy" if agent == "bc_max" else lent_run(system, agent).policy
-    generator = np.random.default_rng(7)
-    if system == "learn_to_optimize":
-        policy = OptimizerPolicy.load(directory)
-        assert (
-            count_wrong([policy] * NUM_THREADS, generator.uniform(-1, 1, (NUM_THREADS, 1)), 4000)
-            == 0
-        )
-    elif system == "tensor_graphs":
-        policy = GraphPolicy.load(directory)
-        (model,) = small_run(system, agent).problem["models"]
-        draw = [lambda seen: policy.draw_all(seen, 1)] * NUM_THREADS
-        assert count_wrong(draw, make_observations(policy, model), 4000) == 0
-    else:
-        policy = load_policy(str(directory))
-        decide = policy.begin("module", policy.feature_names)
-        # Small numbers, among which also flags are 0 or 1.
-        rows = generator.integers(0, 3, (NUM_THREADS, 4, len(policy.feature_names)))
-        assert count_wrong([lambda features: decide(features, 0)] * NUM_THREADS, rows, 4000) == 0
 
 
 def play(player, observations):

@@ -7,15 +7,16 @@ import pytest
 from tf_agents.specs import tensor_spec
 
 from tests.tfrl_systems.world_models import chain
+from tfrl_systems.agents.world_model import Config
 from tfrl_systems.world_models.fitting import Fitter, Replay, Sequences
-from tfrl_systems.world_models.mdn_rnn import Shape, WorldModel
+from tfrl_systems.world_models.mdn_rnn import WorldModel
 
 
 def make_model(num_members: int = 1, **sizes: int) -> WorldModel:
     environment = chain.Chain()
-    shape = Shape(num_members=num_members, **{"memory_size": 32, "head_size": 64, **sizes})
+    config = Config(num_members=num_members, **{"memory_size": 32, "head_size": 64, **sizes})
     specs = tensor_spec.from_spec((environment.observation_spec(), environment.action_spec()))
-    return WorldModel(*specs, shape, np.random.default_rng(0))
+    return WorldModel(*specs, config, np.random.default_rng(0))
 
 
 @pytest.fixture(scope="session")

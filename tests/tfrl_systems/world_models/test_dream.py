@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from environments.testing import EnvironmentContractTest
 from tests.tfrl_systems.world_models import chain
 from tests.tfrl_systems.world_models.conftest import make_model
-from tfrl_systems.networks.memory import State
-from tfrl_systems.networks.permits import Permits
 from tfrl_systems.world_models import dream as dreams
 from tfrl_systems.world_models.fitting import Replay
-from tfrl_systems.world_models.mdn_rnn import Predicted
 
 ACTION_SPEC = chain.Chain().action_spec()
 
@@ -21,50 +17,6 @@ ACTION_SPEC = chain.Chain().action_spec()
 def starts_of(model, seed=5):
     episodes = Replay(model).add(chain.played_by_chance(8, seed))
     return dreams.Remembering(model)(episodes)
-
-
-class Coin:
-    """A model of two steps: the reward is the latent, which is 0 at first, then a coin's 0 or 1.
-
-    It has seen one 0 for three 1.
-    """
-
-    members = (None,)
-    allowed = Permits()
-
-    def step(self, latents, actions, states):
-        shape = (1, len(latents), 2)
-        logits = tf.broadcast_to(tf.math.log([1.0, 3.0]), shape)
-        means = tf.broadcast_to([[0.0], [1.0]], (*shape, 1))
-        narrow = tf.fill((*shape, 1), -9.0)
-        rewards, ends = latents[tf.newaxis], tf.fill(shape[:2], -30.0)
-        nothing = tf.zeros((*shape[:2], 0))
-        return states, Predicted(logits, means, narrow, rewards, ends, nothing, nothing)
-
-    def permitted(self, predicted):
-        return tf.zeros((predicted.rewards.shape[1], 0), tf.bool)
-
-    def rewards(self, predicted):
-        return predicted.rewards[..., 0]
-
-
-@pytest.mark.parametrize(
-    ("temperature", "promised"), [(0.5, 9 / 10), (1.0, 3 / 4), (2.0, 0.634), (1e3, 1 / 2)]
-)
-def test_the_loop_of_table_4_3_by_hand(temperature, promised):
-    """In dreams of two steps a controller is promised P(1) = 3^(1/τ) / (1 + 3^(1/τ)).
-
-    The coin itself pays 3/4. So cold dreams promise too much, and hot ones too little.
-    """
-    count = 5_000
-    start = dreams.DreamState(tf.zeros([count, 1]), (State(*[tf.zeros([count, 1])] * 2),), None)
-    dream, state, total = dreams.Dream(Coin(), temperature), start, 0.0
-    state = state._replace(permitted=tf.zeros([count, 0], tf.bool))
-    for number in range(2):
-        state, reward, is_end = dream.step(state, tf.zeros([count]), np.array([3, number], "i4"))
-        assert not is_end.numpy().any()
-        total += reward.numpy().mean()
-    assert total == pytest.approx(promised, abs=0.02)
 
 
 @pytest.fixture(scope="module")
@@ -83,43 +35,6 @@ class TestContract(EnvironmentContractTest):
             TestContract.starts = starts_of(TestContract.model)
         dream = dreams.Dream(TestContract.model, temperature=1.2, disagreement=0.5)
         return dreams.DreamEnvironment(dream, TestContract.starts, ACTION_SPEC, 7, seed)
-
-
-@pytest.mark.ci
-def test_dreams_of_twenty_steps_are_right(fitted, remember):
-    """Walks that go on for 20 steps or more: states, rewards, masks, and no end before its time."""
-    episodes = Replay(fitted).add(chain.played_by_chance(400, seed=1))
-    long = episodes.is_real[:, 20] > 0
-    assert long.sum() > 40
-    starts = remember(episodes)
-    place = episodes.place[long]
-    state = tf.nest.map_structure(lambda array: array[place[:, 0]], starts.state)
-    dream, right = dreams.Dream(fitted, temperature=0.1), np.ones(len(place), bool)
-    for number in range(20):
-        rows, after = place[:, number], place[:, number + 1]
-        actions, seed = episodes.steps.action[rows], np.array([7, number], np.int32)
-        state, reward, is_end = dream.step(state, actions, seed)
-        right &= np.abs(reward - episodes.steps.reward[rows]) < 0.1
-        right &= ~is_end.numpy()
-        right &= np.all(state.permitted.numpy() == episodes.steps.permitted[after], axis=1)
-        real = episodes.steps.observation["state"][after]
-        right &= np.argmax(state.latents, axis=1) == np.argmax(real, axis=1)
-    assert np.mean(right) >= 0.99
-
-
-@pytest.mark.ci
-def test_the_end_of_a_dream_is_right(fitted, remember):
-    """From every state right to the end, and jump."""
-    episodes = Replay(fitted).add(chain.played_by_chance(50, seed=2))
-    starts = remember(episodes)
-    (where,) = np.nonzero(starts.is_first & (starts.state.latents[:, 0] == 1))
-    state = tf.nest.map_structure(lambda array: array[where[:1]], starts.state)
-    dream, outcomes = dreams.Dream(fitted, temperature=0.1), []
-    for number, action in enumerate([chain.RIGHT] * 4 + [chain.JUMP]):
-        acted, seed = np.array([action], np.int32), np.array([3, number], np.int32)
-        state, reward, is_end = dream.step(state, acted, seed)
-        outcomes.append((round(float(reward[0])), bool(is_end[0])))
-    assert outcomes == [(-1, False)] * 4 + [(10, True)]
 
 
 def test_what_disagreement_costs():
@@ -152,15 +67,6 @@ def test_memories_are_those_of_the_episodes(fitted, remember, unseen, monkeypatc
         latents = starts.state.latents[row : row + 1]
         states, _ = fitted.step(latents, unseen.steps.action[row : row + 1], states)
     np.testing.assert_array_equal(starts.state.permitted, unseen.steps.permitted)
-
-
-@pytest.mark.ci
-@pytest.mark.parametrize("only_first", [True, False])
-def test_where_dreams_begin(fitted, remember, unseen, only_first):
-    starts = remember(unseen)
-    drawn = starts.drawn(300, only_first, np.random.default_rng(0))
-    is_empty = np.all(drawn.memories[0].hidden == 0, axis=1)
-    assert is_empty.all() if only_first else 0 < is_empty.sum() < 100
 
 
 @pytest.mark.ci

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from tests.tfrl_systems.world_models import chain
-from tests.tfrl_systems.world_models.conftest import make_model
 from tfrl_systems.world_models.fitting import Replay
 from tfrl_systems.world_models.judging import Judge, explained, f1
 
@@ -44,12 +43,6 @@ def test_a_wrong_reward_head_is_found(judge, fitted):
     assert min(wrong.reward_error_by_step) > 1
     # The other heads are as they were.
     assert wrong.mask_f1 == right.mask_f1 and wrong.error_by_step == right.error_by_step
-
-
-@pytest.mark.ci
-def test_a_model_that_was_never_fitted_is_no_good(unseen):
-    judgement = Judge(make_model()).judge(unseen, np.random.default_rng(0))
-    assert judgement.reward_r2 < 0.1 and judgement.mask_f1 < 0.9 and judgement.invalid_share > 0.1
 
 
 def test_explained_variance():

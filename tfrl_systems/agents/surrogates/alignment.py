@@ -27,11 +27,7 @@ def aligned(
 ) -> np.ndarray | None:
     """Return θ with a curve through the best trials; None where no context has enough of them.
 
-    Args:
-      kernel: has a curve.
-      theta: θ, float64 [P].
-      points: [N, n].
-      values: [N], finite.
+    θ is float64 [P], points are [N, n] and values [N], finite.
     """
     num_actions = kernel.num_actions
     ranks = ranks_in_context(points[:, num_actions:], values)

@@ -101,9 +101,7 @@ class Pupil:
 def misses(actions: np.ndarray, weights: np.ndarray) -> Values:
     """Return what values imitation descends on: the weighted squares of what is missed.
 
-    Args:
-      actions: [M, m], in their own units.
-      weights: [M, m].
+    Actions, in their own units, and weights are [M, m].
     """
 
     def values(answers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

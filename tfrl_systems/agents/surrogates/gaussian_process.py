@@ -58,15 +58,15 @@ class Kernel:
 
     Attributes:
       terms: the terms.
-      noise: the noise in units of the values' spread; None to estimate it.
-      curves: Φ; None for no curve.
+      curves: Φ.
       num_actions: m; actions are the first columns.
+      noise: the noise in units of the values' spread; None to estimate it.
     """
 
     terms: tuple[Term, ...]
-    noise: float | None = None
-    curves: Curves | None = None
-    num_actions: int = 0
+    curves: Curves
+    num_actions: int
+    noise: float | None
 
     @functools.cached_property
     def usual(self) -> np.ndarray:
@@ -97,7 +97,7 @@ class Kernel:
 
     @property
     def _num_weights(self) -> int:
-        return 0 if self.curves is None else len(self.curves.anchors) * self.num_actions
+        return len(self.curves.anchors) * self.num_actions
 
     @property
     def noise_place(self) -> int:
@@ -105,9 +105,7 @@ class Kernel:
         return sum(1 + len(term.columns) for term in self.terms)
 
     def features(self, points: np.ndarray) -> np.ndarray:
-        """Return Φ at points [N, n], float64 [N, F]; F is 0 without a curve."""
-        if self.curves is None:
-            return np.zeros((len(points), 0))
+        """Return Φ at points [N, n], float64 [N, F]."""
         return self.curves(points[:, self.num_actions :])
 
     def relative(
@@ -293,15 +291,6 @@ class GaussianProcess:
             ) / lengths
         return self._middle + self.unit * mean, self.unit * gradient
 
-    def joint(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the expected values [M] without noise, and their covariance [M, M]."""
-        points = self.kernel.relative(self.theta, points)
-        covariance = self.kernel(self.theta, points, self._points)
-        solved = linalg.solve_triangular(self._factor, covariance.T, lower=True)
-        prior = self.kernel(self.theta, points, points)
-        mean = self._middle + self.unit * covariance @ self._weights
-        return mean, self.unit**2 * (prior - solved.T @ solved)
-
     def std(self, points: np.ndarray) -> np.ndarray:
         """Return the standard deviations [M] of the values without noise at points [M, n]."""
         points = self.kernel.relative(self.theta, points)
@@ -312,8 +301,12 @@ class GaussianProcess:
 
     def sample(self, points: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         """Return values [M] that may be the function's at points [M, n], without noise."""
-        mean, covariance = self.joint(points)
-        eigenvalues, vectors = np.linalg.eigh(covariance)
+        points = self.kernel.relative(self.theta, points)
+        covariance = self.kernel(self.theta, points, self._points)
+        solved = linalg.solve_triangular(self._factor, covariance.T, lower=True)
+        prior = self.kernel(self.theta, points, points)
+        mean = self._middle + self.unit * covariance @ self._weights
+        eigenvalues, vectors = np.linalg.eigh(self.unit**2 * (prior - solved.T @ solved))
         # Rounding leaves eigenvalues a little below 0.
         stds = np.sqrt(np.maximum(eigenvalues, 0))
         drawn: np.ndarray = mean + vectors @ (stds * generator.standard_normal(len(mean)))
@@ -321,7 +314,7 @@ class GaussianProcess:
 
 
 def make_kernel(
-    num_actions: int, num_contexts: int, noise: float | None = None, curves: Curves | None = None
+    num_actions: int, num_contexts: int, curves: Curves, noise: float | None = None
 ) -> Kernel:
     """Return the covariance of a function of actions, which come first, and contexts, in the box.
 
@@ -331,8 +324,8 @@ def make_kernel(
     Args:
       num_actions: m.
       num_contexts: k.
+      curves: Φ.
       noise: the noise in units of the values' spread; None to estimate it.
-      curves: Φ; None for no curve.
     """
     columns = tuple(range(num_actions + num_contexts))
     wide, of_contexts = (1.0,) * num_contexts, columns[num_actions:]
@@ -342,7 +335,7 @@ def make_kernel(
     ]
     if of_contexts:
         terms += [Term(of_contexts, (length,) * num_contexts, 0.3) for length in (0.3, 0.03)]
-    return Kernel(tuple(terms), noise, curves, num_actions)
+    return Kernel(tuple(terms), curves, num_actions, noise)
 
 
 def _factor(covariance: np.ndarray, noise_variance: float) -> np.ndarray:

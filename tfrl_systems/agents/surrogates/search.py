@@ -120,7 +120,7 @@ class Search:
         rows = _spread(np.flatnonzero(np.isfinite(values)), _MOST_COMPARED)
         if noise is not None:
             noise /= float(np.std(values[rows])) or 1.0
-        kernel = make_kernel(self.num_actions, self.num_contexts, noise, self._curves)
+        kernel = make_kernel(self.num_actions, self.num_contexts, self._curves, noise)
         starts = [] if theta is None else [theta]
         if len(rows) > _MAX_POINTS:
             order = kernel.most_telling(starts[0] if starts else kernel.usual, self.points[rows])

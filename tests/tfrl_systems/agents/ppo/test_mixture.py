@@ -1,4 +1,4 @@
-"""PPO with several answers: what each component and the judge learn, and a jump that it finds."""
+"""PPO with several answers: what each component and the judge learn."""
 
 from __future__ import annotations
 
@@ -6,58 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tree
-from tf_agents.trajectories import time_step as ts
-from tf_agents.trajectories import trajectory
 
-from environments.errors import UserError
 from tests.tfrl_systems import actor_problems
 from tests.tfrl_systems.actor_problems import train_eagerly, updates_of
 from tfrl_systems.agents import ppo
-from tfrl_systems.policies import variables
-from tfrl_systems.policies.numpy_actor import NumpyActor
-
-MOST_IN_THE_OTHER = 0.5
-
-
-def valley(observation: np.ndarray, action: np.ndarray) -> np.ndarray:
-    """Two valleys, at -0.6 and 0.6; the first is the deeper one where the observation is negative.
-
-    The wall between them is wider than what is tried around one answer.
-    """
-    depths = 1 + 0.5 * np.sign(observation) * np.array([-1, 1])
-    distances = np.abs(action - np.array([-0.6, 0.6]))
-    return np.max(depths * (1 - 1.6 * distances), axis=1).astype(np.float32)
-
-
-def bandit(actor: NumpyActor, seen: np.ndarray, generator) -> trajectory.Trajectory:
-    steps = actor_problems.bandit_episodes("float", actor, len(seen), generator, seen)
-    return steps.replace(reward=valley(seen, steps.action[:, 0])[:, np.newaxis])
-
-
-def learned(components: int, seed: int) -> np.ndarray:
-    """What a policy that has learned in the valleys returns, for observations of either sign."""
-    agent = actor_problems.make_agent(
-        ppo, components=components, seed=seed, hidden_sizes=(8,), gamma=0.0, num_epochs=2,
-        learning_rate=0.02, relative_advantages=True, normalize_rewards=False,
-        action_std=0.1, search_action_std=0.05, final_action_std=0.02,
-    )  # fmt: skip
-    generator = np.random.default_rng(seed)
-    packer = variables.Packer(agent.collect_policy.variables())
-    actor = NumpyActor.from_policy(agent.collect_policy)
-    for iteration in range(150):
-        agent.set_progress(iteration / 150)
-        actor.load(packer.to_bytes(iteration))
-        seen = generator.uniform(-1, 1, (128, 1)).astype(np.float32)
-        agent.train(bandit(actor, seen, generator))
-    actor.load(packer.to_bytes(150))
-    seen = np.float32([[-0.9], [-0.5], [0.5], [0.9]])
-    return valley(seen, actor.mode(seen))
-
-
-@pytest.mark.ci
-def test_it_finds_the_deeper_valley_on_both_sides_of_a_jump():
-    for seed in range(2):
-        assert np.all(learned(components=4, seed=seed) > MOST_IN_THE_OTHER)
 
 
 def test_components_are_compared_with_themselves(monkeypatch):
@@ -88,19 +40,3 @@ def test_components_are_compared_with_themselves(monkeypatch):
     np.testing.assert_allclose(advantages[0], [-1, 1], atol=1e-4)
     expected = (1 + 4) / 2 + np.log(2) ** 2 / 2
     assert loss.extra.value_estimation_loss.numpy() == pytest.approx(expected, rel=1e-3)
-
-
-@pytest.mark.parametrize("settings", [{"components": 0}, {"components": 2, "group": 2}])
-def test_settings_that_do_not_fit_are_refused(settings):
-    with pytest.raises(UserError, match="expected components within its range"):
-        actor_problems.make_agent(ppo, **settings)
-
-
-def test_a_policy_says_which_answer_is_best():
-    agent = actor_problems.make_agent(ppo, components=3)
-    agent.actor_network.set_even_share(0.0)
-    seen = tf.constant([[0.5]])
-    mode = agent.policy.action(ts.restart(seen, 1)).action
-    parameters = agent.actor_network(seen)[0]
-    best = np.argmax(parameters.logits)
-    np.testing.assert_allclose(mode[0], parameters.loc[0, best], rtol=1e-6)

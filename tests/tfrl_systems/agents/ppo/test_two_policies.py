@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from environments.errors import UserError
-from tests.tfrl_systems import actor_problems
 from tests.tfrl_systems.actor_problems import train_eagerly, updates_of
 from tests.tfrl_systems.graph_problems import experience, make_agent
 from tfrl_systems.agents import ppo
@@ -59,8 +57,3 @@ def test_two_policies_learn_from_returns_of_their_own(is_relative, monkeypatch):
     np.testing.assert_allclose(np.mean(advantages, axis=1), 0, atol=1e-5)
     np.testing.assert_allclose(np.var(advantages, axis=1), 1, atol=1e-3)
     assert np.isfinite(loss.loss) and np.all(logs.numpy() <= 0)
-
-
-def test_two_policies_need_pairs():
-    with pytest.raises(UserError, match="two_policies: expected graphs with pairs"):
-        actor_problems.make_agent(ppo, two_policies=True)

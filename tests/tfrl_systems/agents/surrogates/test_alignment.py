@@ -21,15 +21,9 @@ def test_the_curve_leads_to_ripples_that_are_several_apart():
     points = np.stack([x.ravel(), c.ravel()], axis=1)
     distance = points[:, 0] - 0.6 * points[:, 1]
     values = distance**2 + 0.2 * (1 - np.cos(10 * np.pi * distance))
-    kernel = make_kernel(1, 1, curves=Curves(np.linspace(-1, 1, 5)[:, np.newaxis]))
+    kernel = make_kernel(1, 1, Curves(np.linspace(-1, 1, 5)[:, np.newaxis]))
     theta = aligned(kernel, kernel.usual, points, values)
     assert theta is not None
     along = np.stack([0.6 * c[:, 0], c[:, 0]], axis=1)
     moved = kernel.relative(theta, along)[:, 0]
     np.testing.assert_allclose(moved, moved.mean(), atol=0.03)
-
-
-def test_contexts_that_are_all_new_tell_of_no_curve():
-    points = np.random.default_rng(0).uniform(-1, 1, (20, 2))
-    kernel = make_kernel(1, 1, curves=Curves(np.zeros((1, 1))))
-    assert aligned(kernel, kernel.usual, points, points[:, 0] ** 2) is None

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tfrl_systems.agents.surrogates.curves import Curves, distances, matern, num_anchors
+from tfrl_systems.agents.surrogates.curves import Curves, distances, matern
 
 ANCHORS = np.linspace(-1, 1, 16)[:, np.newaxis]
 
@@ -16,12 +16,6 @@ def test_draws_have_a_variance_of_one():
     """Φ Φᵀ is the covariance of a draw at the anchors: 1 on its diagonal."""
     features = Curves(ANCHORS)(ANCHORS)
     np.testing.assert_allclose(np.sum(features**2, axis=1), 1, atol=1e-4)
-
-
-def test_many_contexts_take_no_more_anchors_than_some():
-    assert num_anchors(0) == 0
-    assert num_anchors(1) < num_anchors(2)
-    assert num_anchors(9) == num_anchors(10)
 
 
 def test_a_triangle_by_hand():

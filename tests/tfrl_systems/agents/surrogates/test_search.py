@@ -54,16 +54,6 @@ def test_contexts_are_shared_and_no_trial_is_repeated():
     assert len(contexts) < 20 and num_trials.min() >= 2
 
 
-def test_it_goes_on_as_if_it_had_not_stopped():
-    search = searched(bowl, 3)
-    state = search.state()
-    points = search.propose(10, np.random.default_rng(3))
-    again = Search(1, 1)
-    again.restore(state)
-    again.fit()
-    np.testing.assert_array_equal(again.propose(10, np.random.default_rng(3)), points)
-
-
 @pytest.mark.ci
 def test_ripples_far_finer_than_usual_are_no_noise_to_many_trials():
     """They are 0.06 apart, where 0.2 is usual; a model that does not see them calls 0.07 noise.
@@ -105,12 +95,6 @@ def test_an_answer_is_dear_to_miss_where_values_rise():
     contexts = np.array([[-1.0], [0.0], [1.0]])
     least, middle, most = search.steepness(np.zeros((3, 1)), contexts)[:, 0]
     assert least < middle / 3 and most > 1.5 * middle
-
-
-def test_even_points_fill_each_half():
-    points = evenly(3, 16, np.random.default_rng(0))
-    assert (np.count_nonzero(points < 0, axis=0) == 8).all()
-    assert evenly(0, 4, np.random.default_rng(0)).shape == (4, 0)
 
 
 def test_answers_in_one_valley_do_not_jump():

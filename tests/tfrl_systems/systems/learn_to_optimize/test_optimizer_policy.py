@@ -103,7 +103,7 @@ assert not {"tensorflow", "tf_agents", "sklearn"} & set(sys.modules)
     "fields, words",
     [
         ({"dimensions": 4}, "expected a policy from 4 numbers to 2, found one from 5 to 3"),
-        ({"kind": "networks"}, "expected the fields num_models, features"),
+        ({"kind": "forest"}, "expected a policy of the kind actor, graph_actor, controller"),
         ({"kind": ["actor"]}, "expected a policy of the kind actor, graph_actor, controller"),
         ({"free": True}, "found free missing or wrong"),
         ({"dimensions": None, "kind": "actor"}, "found dimensions missing or wrong"),

@@ -14,7 +14,7 @@ import time
 import psutil
 import pytest
 
-from tests.processes import is_alive, wait_for_end, workers
+from tests.processes import wait_for_end, workers
 from tfrl_systems.drivers.pipes import worker_main
 from tfrl_systems.drivers.pipes.messages import Channel, pickled, unpickled
 
@@ -162,28 +162,3 @@ def test_a_worker_whose_parent_ended_before_it_began():
         )
         os.close(life_its)
         assert late.wait(10) == -signal.SIGKILL
-
-
-def test_the_end_of_the_parent_ends_the_group():
-    code = """
-import subprocess, sys, time
-from tfrl_systems.drivers.pipes.worker_main import die_with_parent
-die_with_parent(int(sys.argv[1]))
-child = subprocess.Popen(["sleep", "1000"])
-print(child.pid, flush=True)
-time.sleep(1000)
-"""
-    its, mine = os.pipe()
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, str(its)],
-        pass_fds=(its,),
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-    )
-    os.close(its)
-    with process.stdout as stdout:
-        child = psutil.Process(int(stdout.readline()))
-    assert process.poll() is None and is_alive(child)
-    os.close(mine)
-    assert process.wait(5) == -signal.SIGKILL
-    wait_for_end([child])

@@ -250,12 +250,7 @@ def later_defaults(settings: Settings) -> dict[str, Any]:
 
 
 def describe(settings: Settings, without: Collection[str] = ()) -> str:
-    """Return a list of the fields that --set offers, with values and explanations, as help text.
-
-    Args:
-      settings: dataclasses by group.
-      without: names of fields to leave out.
-    """
+    """Return the fields that --set offers but those `without`, with explanations, as help text."""
     lines = []
     for config in settings.values():
         for field in _reached(config):

@@ -37,6 +37,6 @@ episodes, so the experience is the same for any number of workers (the thesis's 
 learned nothing, 6.2, and it could not say why). And the main process waits for whichever worker
 answers first, not for one after another.
 
-To add a kind, write one file with a `jobs.Pool` whose constructor takes the arguments of
-`in_process.InProcessPool`, and add one line to `collect.POOLS`.
+To add a kind, write one file with a `jobs.Pool` whose constructor takes the arguments that
+`collect.make_pool` gives it, and add one line to `collect.POOLS`.
 """

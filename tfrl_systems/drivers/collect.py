@@ -78,9 +78,6 @@ class Supervision:
 def shared(collect: Collect) -> Iterator[None]:
     """Keep what pools share, a Ray cluster, from one pool to the next.
 
-    Args:
-      collect: where these pools will run jobs.
-
     Raises:
       UserError: there is no such cluster.
     """
@@ -89,10 +86,7 @@ def shared(collect: Collect) -> Iterator[None]:
 
 
 def num_processors_at(address: str) -> int:
-    """Return how many processors a Ray cluster has.
-
-    Args:
-      address: see `Collect`.
+    """Return how many processors a Ray cluster has; see `Collect` for the address.
 
     Raises:
       UserError: there is no such cluster, or it has none.
@@ -114,15 +108,8 @@ def make_pool(
 ) -> Pool[Job, Result]:
     """Make the pool that runs jobs where `collect` says.
 
-    Args:
-      collect: where jobs run.
-      make_runner: makes a worker's runner, in the worker. It is sent there by cloudpickle, so it
-        may be a function of a notebook. It must not carry TensorFlow objects.
-      supervision: what the pool does about workers and jobs that fail.
-      requirements: what runners need where they run.
-
-    Returns:
-      The pool.
+    `make_runner` makes a worker's runner, in the worker. It is sent there by cloudpickle, so it may
+    be a function of a notebook. It must not carry TensorFlow objects.
 
     Raises:
       UserError: there is no such kind of pool, or it cannot do what `collect` asks for.

@@ -24,11 +24,6 @@ class DirectionRunner:
 
     All directions of an iteration play the same episodes, so that they can be ranked: what differs
     is the policy.
-
-    Args:
-      make_runner: makes the runner that plays episodes.
-      perturbation: moves the policy's variables.
-      score_fn: judges the episodes.
     """
 
     def __init__(

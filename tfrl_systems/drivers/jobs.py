@@ -149,7 +149,6 @@ class JobQueue(Generic[Job, Result]):
       on_result: called with each result as soon as it arrives.
 
     Attributes:
-      jobs: the jobs.
       waiting: numbers of the jobs that no worker has, the next one first.
       results: the results in the order of the jobs; None for those still missing.
       num_missing: number of results still missing.

@@ -84,15 +84,7 @@ def plan(
     settings: Mapping[str, Any] | None = None,
     **problem: Any,
 ) -> TrainingRun:
-    """Return what `train` would train, without training it.
-
-    Args:
-      system: name of the system.
-      agent: name of the agent.
-      seed: seed of everything random.
-      settings: values that replace the system's usual settings, by name of the field; see
-        `tfrl train SYSTEM --agent AGENT --help`.
-      **problem: fields of the system's `problem_type`.
+    """Return what `train` would train with the same arguments, without training it.
 
     Raises:
       UsageError: there is no such system, agent, setting or field.

@@ -95,9 +95,11 @@ class Workdir:
 
     def last(self) -> int:
         """Return the number of the last iteration that is kept; 0 if there is none."""
-        return max(
-            (int(directory.name) for directory in self._checkpoints.glob("[0-9]*")), default=0
-        )
+        return max(self._numbers(), default=0)
+
+    def _numbers(self) -> list[int]:
+        """Return the numbers of all iterations that are kept."""
+        return sorted(int(directory.name) for directory in self._checkpoints.glob("[0-9]*"))
 
     def save(
         self,
@@ -105,12 +107,10 @@ class Workdir:
         write_fn: Callable[[pathlib.Path], None],
         record: Mapping[str, Any],
     ) -> None:
-        """Save a finished iteration, completely or not at all.
+        """Save a finished iteration, numbered from 1, completely or not at all.
 
-        Args:
-          number: number of the iteration, from 1.
-          write_fn: writes `policy/` and all other files to keep into the directory that it gets.
-          record: record of the iteration, JSON values.
+        `write_fn` writes `policy/` and all other files to keep into the directory that it gets; the
+        record has JSON values.
 
         Raises:
           UserError: the checkpoint cannot be written.
@@ -128,9 +128,8 @@ class Workdir:
         Raises:
           UserError: the run's directory cannot be written.
         """
-        numbers = sorted(int(directory.name) for directory in self._checkpoints.glob("[0-9]*"))
         with self._writing():
-            for number in numbers[:-num_kept]:
+            for number in self._numbers()[:-num_kept]:
                 self.checkpoint(number).rename(self._scratch / str(number))
 
     def finish(self, number: int, result: Mapping[str, Any]) -> None:
@@ -237,16 +236,8 @@ def open_workdir(
 ) -> Iterator[Workdir]:
     """Open the directory of a run, for this process alone.
 
-    If a UserError ends the run before its first checkpoint, the directory is as it was before.
-
-    Args:
-      path: the directory, which is made if it is missing.
-      settings: see `Workdir.begin`.
-      defaults: see `Workdir.begin`.
-      resume: see `Workdir.begin`.
-
-    Yields:
-      The directory, claimed for the run.
+    It is made if it is missing, and claimed by `Workdir.begin`. If a UserError ends the run before
+    its first checkpoint, the directory is as it was before.
 
     Raises:
       UserError: the directory cannot be made, another process trains there, or it holds another

@@ -165,11 +165,7 @@ def make_agent(run: TrainingRun, task: OnlineTask) -> Any:
 
 
 def _copy_actor(network: Any, directory: str) -> None:
-    """Give an actor the weights of a saved policy.
-
-    Args:
-      network: the actor network of an agent.
-      directory: directory of the policy.
+    """Give an actor network the weights of a saved policy.
 
     Raises:
       UserError: the directory holds no policy, or one whose network has other variables.
@@ -198,18 +194,7 @@ def _copy_actor(network: Any, directory: str) -> None:
 def train(
     run: TrainingRun, task: OnlineTask, workdir: Workdir, collect: Collect, reporter: Reporter
 ) -> dict[str, Any]:
-    """Train, or go on with the run in `workdir`.
-
-    Args:
-      run: what to train, and how.
-      task: what the system provides for online learning.
-      workdir: directory of the run.
-      collect: where experience is collected.
-      reporter: receives the progress.
-
-    Returns:
-      The contents of result.json.
-    """
+    """Train, or go on with the run in `workdir`; return the contents of result.json."""
     config = run.settings["loop"]
     way, agent = WAYS[run.how.collects], make_agent(run, task)
     counts = task.prepare(workdir, reporter)

@@ -35,11 +35,8 @@ class PipePool(RemotePool[Job, Result]):
     waits, and raises the error of a worker that could not start. Workers import neither the
     caller's script nor TensorFlow, unless the runner does. However this process ends, they end too.
 
-    Args:
-      make_runner: makes a worker's runner, in the worker; see `collect.make_pool`.
-      collect: says how many workers there are.
-      supervision: what the pool does about workers and jobs that fail.
-      requirements: what runners need; this machine has it, or they say what is missing.
+    The arguments are those of `collect.make_pool`. What is required this machine has, or the
+    runners say what is missing.
 
     Raises:
       UserError: `collect` has an address.

@@ -50,11 +50,7 @@ class RayPool(RemotePool[Job, Result]):
     waits, and raises the error of a worker that could not start. Without an address, a cluster on
     this machine is started for this process; however this process ends, the cluster ends too.
 
-    Args:
-      make_runner: makes a worker's runner, in the worker; see `collect.make_pool`.
-      collect: says how many workers there are, and in which cluster.
-      supervision: what the pool does about workers and jobs that fail. There are no spares.
-      requirements: what runners need on their nodes.
+    The arguments are those of `collect.make_pool`. There are no spares.
 
     Raises:
       UserError: there is no such cluster, or this machine lacks what runners need.

@@ -33,8 +33,8 @@ class InProcessPool(Pool[Job, Result]):
     BLAS uses one thread while a runner works, as in a worker. More threads would change the last
     bits of large products.
 
-    The arguments are those of `collect.make_pool`. Of `supervision` only `max_attempts` counts. What
-    is required this machine has, or the runner says what is missing.
+    The arguments are those of `collect.make_pool`. Only `max_attempts` of `supervision` counts.
+    What is required this machine has, or the runner says what is missing.
 
     Raises:
       PoolError: the runner cannot be made.

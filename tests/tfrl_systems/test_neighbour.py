@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
 import subprocess
 import sys
@@ -11,6 +10,7 @@ import types
 import pytest
 
 import environments
+from tests.checkout import environment
 from tfrl_systems import neighbour
 
 FORMS = {
@@ -58,11 +58,10 @@ def test_ours_and_none_are_let_pass(monkeypatch):
 def test_a_program_ends_with_that_line_alone(tmp_path):
     (tmp_path / "environments").mkdir()
     (tmp_path / "environments" / "__init__.py").touch()
-    root = str(pathlib.Path(environments.__file__).parent.parent)
     done = subprocess.run(
         [sys.executable, "-m", "tfrl_systems.cli.main", "--version"],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": root},
+        env=environment(),
         capture_output=True,
         text=True,
     )

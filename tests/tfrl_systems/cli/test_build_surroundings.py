@@ -14,6 +14,7 @@ import pytest
 
 from environments.inlining.plugin.object_caches import cache_variables
 from environments.inlining.plugin.steering import Steering
+from tests.checkout import environment
 from tests.requirements import need_programs
 from tests.tfrl_systems.cli.small_project import (
     CLANGS,
@@ -24,7 +25,6 @@ from tests.tfrl_systems.cli.small_project import (
 )
 from tfrl_systems.systems.inlining.building.trees_on_disk import unheard
 
-ROOT = pathlib.Path(__file__).parents[3]
 NEVER = ("build", "--policy", "never", "--json", "--")
 NEVER_BY_ONE = (*NEVER[:-1], "--compiler")
 DEFAULT = ("build", "--policy", "default", "--json", "--")
@@ -35,7 +35,7 @@ def start(*command: object, cwd: pathlib.Path, **keywords) -> subprocess.Popen:
     return subprocess.Popen(
         [sys.executable, "-m", "tfrl_systems.cli.main", *map(str, command)],
         cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=environment(),
         **keywords,
     )
 
@@ -144,7 +144,7 @@ def test_a_signal_before_the_command_is_known_reaches_it(project):
     command = ["build", "--policy", "default", "--", "sh", "-c", shell]
     done = subprocess.run(
         [sys.executable, "-c", SIGNALLED_EARLY, *command],
-        cwd=project, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False, timeout=60,
+        cwd=project, env=environment(), check=False, timeout=60,
     )  # fmt: skip
     assert done.returncode == 7
 
@@ -160,7 +160,7 @@ def test_a_directory_that_is_gone(one_clang, tmp_path):
     )
     done = subprocess.run(
         [sys.executable, "-c", code, *NEVER, "sh", "-c", shell, "-C", str(sources)],
-        cwd=gone, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, check=False,
+        cwd=gone, env=environment(), capture_output=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0 and json.loads(done.stdout)["steered"] == 1, done.stderr.decode()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pathlib
 import signal
 import socket
 import subprocess
@@ -14,11 +13,10 @@ import time
 import psutil
 import pytest
 
+from tests.checkout import environment
 from tests.processes import wait_for_end, workers
 from tfrl_systems.drivers.pipes import worker_main
 from tfrl_systems.drivers.pipes.messages import Channel, pickled, unpickled
-
-ROOT = pathlib.Path(__file__).parents[4]
 
 # A whole script, as a user writes it: no `if __name__ == "__main__"`, and a runner of its own.
 SCRIPT = """
@@ -55,7 +53,7 @@ def start(tmp_path, *numbers, num_spares=0):
     script.write_text(SCRIPT.format(numbers=numbers, num_spares=num_spares))
     return subprocess.Popen(
         [sys.executable, script],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PIDS": str(tmp_path / "pids")},
+        env=environment(PIDS=tmp_path / "pids"),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -19,7 +19,6 @@ gives the same results, to the bit::
     in_process.py      kind "inprocess": one runner in this process
     pipes/             kind "pipes": worker processes that are replaced when they die or hang
     ray_pool/          kind "ray": the same on the nodes of a Ray cluster; needs Ray
-    processes.py       what worker processes are started with
     episode_runner.py  the Runner that plays episodes: environments and an actor
 
 The algorithms of P. Mayer's thesis (Distributed Deep Reinforcement Learning for Learn-To-Optimize,

@@ -22,6 +22,18 @@ from tfrl_systems.drivers.worker import Answer
 
 _log = logging.getLogger(__name__)
 
+# Several workers share a machine: each uses one core, and never the GPU that the learner needs.
+SINGLE_THREADED = {
+    "CUDA_VISIBLE_DEVICES": "",
+    "TF_NUM_INTEROP_THREADS": "1",
+    "TF_NUM_INTRAOP_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "VECLIB_MAXIMUM_THREADS": "1",
+    "NUMEXPR_NUM_THREADS": "1",
+}
+
 
 class State(enum.Enum):
     """What a worker does."""

@@ -22,9 +22,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from environments import files
-from tfrl_systems.drivers.processes import adopt_orphans
 from tfrl_systems.settings import option
 from tools.studies.bad_inputs.table import ROWS, Case, cases
+from tools.studies.faults.processes import adopt_orphans
 from tools.studies.faults.runs import GENERATED
 from tools.studies.study import Cell, Record, Study, Table, Trial, total
 

@@ -35,8 +35,7 @@ def test_json_has_the_documented_fields(trained, holdout, cache, tfrl):
         *("evaluate", "inlining", "--policy", trained / "policy", "--policy", "default"),
         *("--policy", "never", "--corpus", holdout, "--cache", cache, "--json"),
     )
-    assert ran.status == 0
-    learned, default, never = ran.json["policies"]
+    learned, default, never = ran.result["policies"]
     for policy in (learned, default, never):
         assert policy.keys() >= FIELDS and policy["modules"] == 2
         assert all(row.keys() >= MODULE_FIELDS for row in policy["per_module"])
@@ -45,7 +44,7 @@ def test_json_has_the_documented_fields(trained, holdout, cache, tfrl):
         assert policy["reduction_percent"] == pytest.approx(saving)
     assert default["size_bytes"] == default["default_size_bytes"]
     assert not any(any(row["decisions"]) for row in never["per_module"])
-    assert ran.json["failures"] == []
+    assert ran.result["failures"] == []
 
 
 def test_without_a_policy_it_is_that_of_the_installation(holdout, cache, tfrl):

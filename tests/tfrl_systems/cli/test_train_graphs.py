@@ -40,8 +40,7 @@ def train(tfrl):
 @pytest.mark.ci
 def test_what_is_told_of_several_models(train, models, tmp_path):
     ran = train(tmp_path / "run", models, "--iterations", 2, "--collect", "inprocess")
-    assert ran.status == 0, ran.err
-    result = ran.json
+    result = ran.result
     assert result == read_result(tmp_path / "run") and result.keys() >= FIELDS
     last = result["evaluation"]["last"]
     names = [str(model) for model in models]
@@ -88,8 +87,7 @@ def test_what_was_learned_is_compared_and_used(lent_run, models, tfrl, tmp_path)
     names = (policy, "greedy", f"regions:{policy}")
     compared = [word for name in names for word in ("--policy", name)]
     ran = tfrl(*arguments, *compared, "--rollouts", 4, "--json")
-    assert ran.status == 0, ran.err
-    (comparison,) = ran.json["models"]
+    (comparison,) = ran.result["models"]
     learned, greedy, led = comparison["policies"]
     assert led["policy"] == f"regions:{policy}" and led["stopped"] == "exhausted"
     assert led["estimated_ms_after"] <= learned["estimated_ms_after"]
@@ -100,16 +98,14 @@ def test_what_was_learned_is_compared_and_used(lent_run, models, tfrl, tmp_path)
         *("optimize", models[0], "-o", tmp_path / "fast.onnx", "--method", "policy"),
         *("--policy", policy, "--rollouts", 2, "--objective", "analytic", "--no-measure", "--json"),
     )
-    assert ran.status == 0, ran.err
-    assert ran.json["method"] == "policy" and ran.json["gain"] is True
-    assert ran.json["max_relative_error"] < 1e-4
+    assert ran.result["method"] == "policy" and ran.result["gain"] is True
+    assert ran.result["max_relative_error"] < 1e-4
     onnx.checker.check_model(onnx.load(tmp_path / "fast.onnx"))
     ran = tfrl(
         *("optimize", models[0], "-o", tmp_path / "led.onnx", "--policy", policy),
         *("--objective", "analytic", "--no-measure", "--json"),
     )
-    assert ran.status == 0, ran.err
-    assert ran.json["method"] == "regions" and ran.json["gain"] is True
+    assert ran.result["method"] == "regions" and ran.result["gain"] is True
     ran = tfrl(*arguments, "--policy", of_other_features(policy, tmp_path / "older"))
     assert ran.status == 1 and "vocabulary" in ran.err and "train again" in ran.err
     assert len(ran.err.splitlines()) == 1
@@ -123,8 +119,7 @@ def test_a_world_model_is_learned_and_used(train, models, tfrl, tmp_path):
         **{"num_dreams": 16, "dream_updates": 2, "fit_updates": 3, "fit_episodes": 2},
     }
     ran = train(tmp_path / "run", models[:1], "--iterations", 2, agent="world_model", **dreaming)
-    assert ran.status == 0, ran.err
-    summary = ran.json["world_model"]
+    summary = ran.result["world_model"]
     assert summary["dream_steps"] > 0 and summary["dream_steps_per_second"] > 0
     assert summary["temperature"] == 1
     prediction = summary["prediction"]
@@ -136,8 +131,7 @@ def test_a_world_model_is_learned_and_used(train, models, tfrl, tmp_path):
     assert described["latents"]["block"] == "full"
     arguments = ("evaluate", "tensor_graphs", "--model", models[0], "--objective", "analytic")
     ran = tfrl(*arguments, "--policy", policy, "--rollouts", 2, "--json")
-    assert ran.status == 0, ran.err
-    (comparison,) = ran.json["models"]
+    (comparison,) = ran.result["models"]
     (learned,) = comparison["policies"]
     assert learned["estimated_ms_after"] <= comparison["estimated_ms_before"]
     path = policy / "policy.json"
@@ -152,8 +146,7 @@ def test_without_masks_all_numbers_are_tried(train, models, tfrl, tmp_path):
     """What is refused costs 100. The policy is used with masks, like any other."""
     unmasked = {"masked": "false", "max_locations": 8}
     ran = train(tmp_path / "run", models[:1], "--iterations", 1, **unmasked)
-    assert ran.status == 0, ran.err
-    (learned,) = ran.json["training"]
+    (learned,) = ran.result["training"]
     assert learned["steps_per_episode"] == GRAPHS["max_steps"] and learned["mean_return"] < -400
     policy = tmp_path / "run" / "policy"
     described = json.loads((policy / "policy.json").read_text())
@@ -163,8 +156,7 @@ def test_without_masks_all_numbers_are_tried(train, models, tfrl, tmp_path):
         *("evaluate", "tensor_graphs", "--model", models[0], "--objective", "analytic"),
         *("--policy", policy, "--rollouts", 2, "--json"),
     )
-    assert ran.status == 0, ran.err
-    (comparison,) = ran.json["models"]
+    (comparison,) = ran.result["models"]
     assert comparison["policies"][0]["steps"] > 0
     ran = train(tmp_path / "other", models[:1], agent="bc_max", masked="false")
     assert ran.status == 1 and "masked: expected true for bc_max" in ran.err
@@ -179,16 +171,14 @@ def test_es_learns_on_members_of_families_and_is_used_on_others(train, tfrl, tmp
     room = {"max_nodes": 192, "max_edges": 256, "max_locations": 64, "max_actions": 256}
     settings = {"evaluate_every": 1, "random_steps": 2, "max_steps": 4, "truncate": True, **room}
     ran = train(tmp_path / "run", ["families"], "--iterations", 1, agent="es", **settings)
-    assert ran.status == 0, ran.err
     costs = {f"cost/{family}:1000000" for family in families.FAMILIES}
-    assert {name for name in ran.json["evaluation"]["last"] if "cost/" in name} == costs
+    assert {name for name in ran.result["evaluation"]["last"] if "cost/" in name} == costs
     policy = tmp_path / "run" / "policy"
     described = json.loads((policy / "policy.json").read_text())
     assert (described["kind"], described["max_logit"]) == ("graph_actor", 4)
     arguments = ("evaluate", "tensor_graphs", "--objective", "analytic", "--policy", policy)
     ran = tfrl(*arguments, "--rollouts", 1, "--model", "recurrent:2000000", "--json")
-    assert ran.status == 0, ran.err
-    assert ran.json["models"][0]["model"] == "recurrent:2000000"
+    assert ran.result["models"][0]["model"] == "recurrent:2000000"
     ran = tfrl(*arguments, "--model", "recurrent")
     assert ran.status == 1 and "transformers:7" in ran.err and len(ran.err.splitlines()) == 1
 

@@ -120,12 +120,7 @@ class Handle(abc.ABC):
 
 
 class RemotePool(Pool[Job, Result]):
-    """Runs jobs on workers in other processes.
-
-    Args:
-      num_workers: number of jobs that run at the same time.
-      supervision: what the pool does about workers and jobs that fail.
-    """
+    """Runs jobs on workers in other processes."""
 
     # Workers by place, 0 to num_workers - 1. Empty places are filled when the pool is used.
     _placed: Mapping[int, Any]

@@ -181,17 +181,10 @@ def evaluate(
     reporter: Reporter | None = None,
     **fields: Any,
 ) -> dict[str, Any]:
-    """Measure policies.
+    """Measure policies, and return what `tfrl evaluate --json` prints.
 
-    Args:
-      system: name of the system.
-      policies: directories of policies, or names that the system knows.
-      seed: seed of everything random.
-      reporter: receives the progress; see `train`.
-      **fields: fields of the system's `evaluation_type`, or of its `problem_type` if it has none.
-
-    Returns:
-      What `tfrl evaluate --json` prints.
+    Policies are directories, or names that the system knows. The fields are those of the system's
+    `evaluation_type`, or of its `problem_type` if it has none. For the rest see `train`.
 
     Raises:
       UsageError: there is no such system or field.
@@ -209,12 +202,9 @@ def replay(
     reporter: Reporter | None = None,
     **overrides: Any,
 ) -> dict[str, Any]:
-    """Play saved trajectories again, and rank those that are equal.
+    """Play saved trajectories, of files and directories, again, and rank those that are equal.
 
-    Args:
-      trajectories: a file, or files and directories of them.
-      reporter: receives the progress; see `train`.
-      **overrides: settings that replace those of the trajectories that have them, such as corpus.
+    The overrides replace settings of the trajectories that have them, such as corpus.
 
     Returns:
       What `tfrl replay --json` prints: of each trajectory whether it is "equal", else its first
@@ -235,13 +225,7 @@ def replay(
 def bench(system: str, *, reporter: Reporter | None = None, **fields: Any) -> dict[str, Any]:
     """Measure the time and memory of a system's operations, beside alternatives.
 
-    Args:
-      system: name of the system.
-      reporter: receives the progress; see `train`.
-      **fields: fields of the system's `bench_type`.
-
-    Returns:
-      What `tfrl bench --json` prints.
+    The fields are those of the system's `bench_type`; what is returned, `tfrl bench --json` prints.
 
     Raises:
       UsageError: there is no such system or field, or the system has no benchmarks.
@@ -264,11 +248,8 @@ def build(
 ) -> dict[str, Any]:
     """Run a build, such as make, with a policy in its clangs.
 
-    Args:
-      command: the command and its arguments.
-      policy: a policy's directory or name; None for the one that comes with the installation.
-      reporter: receives the progress; see `train`.
-      **fields: fields of `systems.inlining.building.steered_build.Build`.
+    The policy is a directory or a name; without one it is that of the installation. The fields are
+    those of `systems.inlining.building.steered_build.Build`.
 
     Returns:
       What `tfrl build --json` prints. Its "status" is the command's.
@@ -294,12 +275,8 @@ def optimize(
 ) -> dict[str, Any]:
     """Make a faster ONNX model that computes the same; if there is none, a copy.
 
-    Args:
-      model: the ONNX file, or the model itself.
-      output: the file to write; by default MODEL.optimized.onnx beside the model, or none if
-        `model` is no file.
-      reporter: receives the progress; see `train`.
-      **fields: fields of `systems.tensor_graphs.optimize.request.Optimization`.
+    By default MODEL.optimized.onnx beside the model is written, and nothing if `model` is no file.
+    The fields are those of `systems.tensor_graphs.optimize.request.Optimization`.
 
     Returns:
       What `tfrl optimize --json` prints. Its "reason" says why the output is a copy. If `model` is

@@ -24,10 +24,6 @@ _DEATH_TIMEOUT_S = 1.0
 class WorkerHandle(Handle):
     """A process that runs jobs, one at a time, in the order in which it gets them.
 
-    Args:
-      make_runner_pickled: the pickled function with which the worker makes its runner.
-      supervision: how long the worker may take.
-
     Attributes:
       channel: non-blocking channel to the worker.
     """

@@ -23,7 +23,7 @@ from tests.tfrl_systems.drivers.collecting import NUM_ITERATIONS, collect, sha25
 from tests.tfrl_systems.drivers.runners import Noise, Task
 from tfrl_systems.drivers.collect import POOLS, Collect, Supervision, make_pool
 from tfrl_systems.drivers.jobs import Chunk, PoolError
-from tfrl_systems.drivers.remote_pool import SINGLE_THREADED
+from tfrl_systems.drivers.worker import SINGLE_THREADED
 
 HAS_RAY = importlib.util.find_spec("ray") is not None
 ONE_EACH = {kind: Collect(kind) for kind in POOLS if kind != "ray" or HAS_RAY}

@@ -24,8 +24,6 @@ from tfrl_systems.drivers.worker import Answer
 
 # How long idle workers may take to close their runners when the pool is closed.
 _CLOSE_TIMEOUT_S = 3.0
-# For jobs shorter than this, the time to hand out the next one matters: 1 to 3 ms on busy cores.
-_SHORT_S = 0.2
 
 
 class PipePool(RemotePool[Job, Result]):
@@ -55,7 +53,6 @@ class PipePool(RemotePool[Job, Result]):
             )
         super().__init__(collect.workers, supervision)
         self._make_runner_pickled = pickled(make_runner)
-        self._last_job_s = math.inf
         self._placed: dict[int, WorkerHandle] = {}
         self._spares: list[WorkerHandle] = []
         # Called when this process or the pool ends; so it must not refer to the pool itself.
@@ -127,12 +124,9 @@ class PipePool(RemotePool[Job, Result]):
         )
 
     def _remove(self, worker: WorkerHandle) -> None:
-        worker.kill()
-        place = self._place_of(worker)
-        if place is None:
+        if worker in self._spares:
             self._spares.remove(worker)
-        else:
-            del self._placed[place]
+        super()._remove(worker)
 
     def _fill_places(self) -> None:
         """Start missing workers, first for the empty places, then as spares."""
@@ -147,26 +141,6 @@ class PipePool(RemotePool[Job, Result]):
 
     def _start(self) -> WorkerHandle:
         return WorkerHandle(self._make_runner_pickled, self._supervision)
-
-    def _assign(self) -> None:
-        """Give the workers what they lack: the data, a job, or their next job in advance.
-
-        If jobs are short, a worker gets its next job in advance, so that it need not wait for this
-        process. The last jobs are not given in advance, because another worker may be free sooner.
-        """
-        for worker in self._placed.values():
-            if worker.is_idle and worker.version != self._version:
-                worker.load(self._data, self._version)
-        if self._queue is None:
-            return
-        waiting = self._queue.waiting
-        for num_jobs in range(2 if self._last_job_s < _SHORT_S else 1):
-            for worker in self._placed.values():
-                is_able = worker.is_ready and worker.version == self._version
-                is_wanted = len(waiting) > num_jobs * self.num_workers
-                if is_able and is_wanted and len(worker.jobs) == num_jobs:
-                    job = waiting.popleft()
-                    worker.run(job, pickled(self._queue.jobs[job]))
 
 
 def _kill_all(owner_pid: int, placed: dict[int, WorkerHandle], spares: list[WorkerHandle]) -> None:

@@ -14,7 +14,8 @@ from typing import Any
 from environments.machine import search_path
 from tfrl_systems.drivers.collect import Supervision
 from tfrl_systems.drivers.pipes.messages import Channel
-from tfrl_systems.drivers.remote_pool import SINGLE_THREADED, Handle, State
+from tfrl_systems.drivers.remote_pool import Handle, State
+from tfrl_systems.drivers.worker import SINGLE_THREADED
 
 _PROGRAM = "tfrl_systems.drivers.pipes.worker_main"
 # How long a worker's process may take to end after its socket has closed.

@@ -259,11 +259,6 @@ class RayPool(RemotePool[Job, Result]):
         self._num_failed_starts = 0
         return False
 
-    def _remove(self, worker: WorkerHandle) -> None:
-        place = self._place_of(worker)
-        assert place is not None
-        self._placed.pop(place).kill()
-
     def _fill_places(self) -> None:
         """Ask for missing workers."""
         now_s = time.monotonic()
@@ -273,17 +268,6 @@ class RayPool(RemotePool[Job, Result]):
                 self._placed[place] = WorkerHandle(
                     self._needs, clusters.is_local(), self._supervision, self._unfit, doubtful
                 )
-
-    def _assign(self) -> None:
-        """Give each idle worker what it lacks: the data, or a job."""
-        for worker in self._placed.values():
-            if not worker.is_idle:
-                continue
-            if worker.version != self._version:
-                worker.load(self._data, self._version)
-            elif self._queue is not None and self._queue.waiting:
-                job = self._queue.waiting.popleft()
-                worker.run(job, pickled(self._queue.jobs[job]))
 
 
 def _end(placed: dict[int, WorkerHandle], leave: Callable[[], None]) -> None:

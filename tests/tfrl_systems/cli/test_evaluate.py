@@ -122,3 +122,13 @@ def test_a_module_that_fails_is_named_and_the_rest_goes_on(holdout, tmp_path, tf
     (damaged / "delta" / "b.cc.bc").write_bytes(b"BC\xc0\xde")
     ran = tfrl(*arguments, "--cache", cache)
     assert ran.status == 1 and "found that all 2 failed" in ran.err
+
+
+def test_a_policy_for_something_else_is_refused(trained, holdout, tmp_path, tfrl):
+    foreign = tmp_path / "other"
+    shutil.copytree(trained / "policy", foreign)
+    described = json.loads((foreign / "policy.json").read_text())
+    (foreign / "policy.json").write_text(json.dumps({**described, "environment": "tensor_graphs"}))
+    ran = tfrl("evaluate", "inlining", "--policy", foreign, "--corpus", holdout)
+    assert ran.status == 1
+    assert "expected a policy for inlining, found one for tensor_graphs" in ran.err

@@ -14,7 +14,7 @@ from tf_agents.trajectories import time_step as ts
 from environments.errors import UserError
 from tfrl_systems.agents.policy_gradients import NetworkConfig
 from tfrl_systems.drivers.collect import Collect, Supervision, make_pool
-from tfrl_systems.drivers.direction_runner import DirectionRunner, ScoreFn, mean_return
+from tfrl_systems.drivers.direction_runner import MEAN_RETURN, DirectionRunner, ScoreFn
 from tfrl_systems.drivers.group_runner import GroupRunner, LessonRunner
 from tfrl_systems.drivers.jobs import Chunk, MakeRunner, Pool
 from tfrl_systems.drivers.requirements import Requirements
@@ -65,7 +65,7 @@ class OnlineTask:
     prepare: Callable[[Workdir, Reporter], Mapping[str, int]] = lambda workdir, reporter: {}
     describe: Callable[[Mapping[str, Any]], str] = lambda evaluation: ""
     timeout_s: float = 300.0
-    score_fn: ScoreFn = mean_return
+    score_fn: ScoreFn = MEAN_RETURN
     make_teacher: Callable[[NumpyActor], MakeRunner[Chunk, Experience]] | None = None
     requirements: Requirements = Requirements()
     make_function: Callable[[], RowFunction] | None = None

@@ -202,9 +202,10 @@ def replay(
     reporter: Reporter | None = None,
     **overrides: Any,
 ) -> dict[str, Any]:
-    """Play saved trajectories, of files and directories, again, and rank those that are equal.
+    """Play saved trajectories again, and rank those that are equal.
 
-    The overrides replace settings of the trajectories that have them, such as corpus.
+    They are a file, or files and directories of them. The overrides replace settings of those that
+    have them, such as corpus.
 
     Returns:
       What `tfrl replay --json` prints: of each trajectory whether it is "equal", else its first
@@ -225,7 +226,7 @@ def replay(
 def bench(system: str, *, reporter: Reporter | None = None, **fields: Any) -> dict[str, Any]:
     """Measure the time and memory of a system's operations, beside alternatives.
 
-    The fields are those of the system's `bench_type`; what is returned, `tfrl bench --json` prints.
+    Return what `tfrl bench --json` prints. The fields are those of the system's `bench_type`.
 
     Raises:
       UsageError: there is no such system or field, or the system has no benchmarks.

@@ -16,8 +16,6 @@ import onnx
 import pytest
 
 from environments.tensor_graphs import models
-from environments.tensor_graphs.selection import selection
-from tests.environments.tensor_graphs.selection.fakes import NoisyBench
 from tests.environments.tensor_graphs.small_models import adapter, convolutions, relu, write
 from tests.tfrl_systems.systems.tensor_graphs.optimize.running import outputs
 
@@ -84,18 +82,11 @@ def test_what_does_not_become_faster_is_copied(tmp_path, tfrl):
     assert "no gain available" in text
 
 
-def test_what_onnxruntime_does_itself_is_no_gain(tmp_path, tfrl, monkeypatch):
-    """It is cheaper by the estimate, and measured to be the same."""
+def test_unless_it_is_measured_the_estimate_decides(tmp_path, tfrl):
     model, out = write(tmp_path / "m.onnx", convolutions()), tmp_path / "fast.onnx"
-    arguments = ("optimize", model, "-o", out, *QUICK)
-    unmeasured = tfrl(*arguments, "--no-measure")
+    unmeasured = tfrl("optimize", model, "-o", out, *QUICK, "--no-measure")
     assert "operators      6 -> 4" in unmeasured.out
     assert [node.op_type for node in onnx.load(out).graph.node] == ["Conv", "Relu"] * 2
-    monkeypatch.setattr(selection, "Bench", NoisyBench)
-    ran = tfrl(*arguments, "--json")
-    assert ran.status == 0 and ran.json["gain"] is False
-    assert "of the model's time" in ran.json["reason"]
-    assert out.read_bytes() == model.read_bytes()
 
 
 def start_search(model, out, checkpoint):

@@ -213,9 +213,7 @@ def with_values(settings: Settings, values: Mapping[str, Any]) -> dict[str, Any]
 def with_seed(settings: Settings, seed: int) -> dict[str, Any]:
     """Return the settings with this seed in each group that has a field `seed`."""
     return {
-        group: dataclasses.replace(config, seed=seed)
-        if any(field.name == "seed" for field in dataclasses.fields(config))
-        else config
+        group: dataclasses.replace(config, seed=seed) if hasattr(config, "seed") else config
         for group, config in settings.items()
     }
 

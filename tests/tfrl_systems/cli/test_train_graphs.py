@@ -13,7 +13,7 @@ from environments.tensor_graphs.models import families
 from tests.environments.tensor_graphs.small_models import adapter, relu, write
 from tests.tfrl_systems.cli.test_train import FIELDS, read_result
 from tests.tfrl_systems.small_runs import GRAPHS
-from tests.tfrl_systems.training.test_pictures import picture, read, scalar
+from tests.tfrl_systems.training.test_curves import picture, read, scalar
 from tfrl_systems.systems.tensor_graphs import starts
 
 

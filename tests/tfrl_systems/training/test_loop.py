@@ -18,7 +18,6 @@ from tfrl_systems.episodes import Experience
 from tfrl_systems.systems.learn_to_optimize import runners
 from tfrl_systems.systems.learn_to_optimize.optimizer_policy import OptimizerPolicy
 from tfrl_systems.training import loop
-from tfrl_systems.training.curves import summarise
 
 SAME = ("experience_sha256", "policy_sha256", "environment_steps")
 
@@ -189,12 +188,6 @@ def test_chunks_that_fail(run, tmp_path, monkeypatch):
 def test_a_loss_that_is_no_number_is_one_line(run, tmp_path):
     with pytest.raises(UserError, match="expected a finite"):
         run(tmp_path / "run", learning_rate=1e30)
-
-
-def test_the_mean_of_the_last_tenth():
-    curves = [{"iteration": number, "mse": float(number)} for number in range(5, 101, 5)]
-    # Above 90: 95 and 100.
-    assert summarise(curves) == {"last": {"mse": 100.0}, "last_tenth": {"mse": 97.5}}
 
 
 @pytest.mark.parametrize(

@@ -64,14 +64,11 @@ class Supervision:
       start_timeout_s: seconds that a worker may take to start.
       max_attempts: how often a job is tried, and how often in a row, on average over the workers,
         one is started in vain before the pool gives up.
-      num_spares: number of workers started in advance, which replace others at once. Without one,
-        a place stays empty for as long as a new worker takes to start.
     """
 
     timeout_s: float = 300.0
     start_timeout_s: float = 120.0
     max_attempts: int = 3
-    num_spares: int = 1
 
 
 @contextlib.contextmanager

@@ -193,9 +193,7 @@ class RemotePool(Pool[Job, Result]):
         if state is State.RUNNING:
             assert job is not None and self._queue is not None
             if not answer.is_error:
-                place = self._place_of(worker)
-                assert place is not None
-                self._timings[place] += WorkerTimings(1, answer.seconds)
+                self._timings[self._place_of(worker)] += WorkerTimings(1, answer.seconds)
                 self._queue.finish(job, answer.value)
                 return
             failed: RemoteError = answer.value
@@ -245,7 +243,7 @@ class RemotePool(Pool[Job, Result]):
             return
         self._num_failed_starts += 1
         is_first = not self._has_started and not may_begin_again
-        if place is not None and (is_first or self._is_hopeless(place)):
+        if is_first or self._is_hopeless(place):
             raise error.exception("workers")
 
     def _give_up_late(self, may_begin_again: bool) -> None:
@@ -256,9 +254,8 @@ class RemotePool(Pool[Job, Result]):
                 why = f"its worker took longer than {worker.limit_s:g} s"
                 self._give_up(worker, RemoteError(why), may_begin_again)
 
-    def _place_of(self, worker: Handle) -> int | None:
-        """Return a worker's place; None for a spare."""
-        return next((place for place, occupant in self._placed.items() if occupant is worker), None)
+    def _place_of(self, worker: Handle) -> int:
+        return next(place for place, occupant in self._placed.items() if occupant is worker)
 
     @abc.abstractmethod
     def _are_all_started(self) -> bool:
@@ -277,10 +274,9 @@ class RemotePool(Pool[Job, Result]):
         """Give the workers something to do, wait until something happens, and handle it."""
 
     def _remove(self, worker: Any) -> None:
-        """Kill a worker and empty its place, if it has one."""
+        """Kill a worker and empty its place."""
         worker.kill()
-        if (place := self._place_of(worker)) is not None:
-            del self._placed[place]
+        del self._placed[self._place_of(worker)]
 
     def _assign(self) -> None:
         """Give the workers what they lack: the data, a job, or their next job in advance.

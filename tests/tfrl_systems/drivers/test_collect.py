@@ -109,8 +109,7 @@ def noise(place, request):
 
 
 def make(place, make_runner, **supervision):
-    """A pool whose workers are not started twice."""
-    return make_pool(place, make_runner, Supervision(**{"num_spares": 0, **supervision}))
+    return make_pool(place, make_runner, Supervision(**supervision))
 
 
 @IN_PROCESSES

@@ -1,8 +1,8 @@
 """A pool of worker processes that survives their failures.
 
 A worker that dies, or takes too long for a job, is killed and replaced, and the next free worker
-runs its job again. A spare worker, started in advance, takes its place at once. The parent runs one
-loop over the workers' sockets, without threads, and never waits for a single worker.
+runs its job again. The parent runs one loop over the workers' sockets, without threads, and never
+waits for a single worker.
 """
 
 from __future__ import annotations
@@ -54,9 +54,8 @@ class PipePool(RemotePool[Job, Result]):
         super().__init__(collect.workers, supervision)
         self._make_runner_pickled = pickled(make_runner)
         self._placed: dict[int, WorkerHandle] = {}
-        self._spares: list[WorkerHandle] = []
         # Called when this process or the pool ends; so it must not refer to the pool itself.
-        self._kill_all = weakref.finalize(self, _kill_all, os.getpid(), self._placed, self._spares)
+        self._kill_all = weakref.finalize(self, _kill_all, os.getpid(), self._placed)
         self._fill_places()
 
     def close(self) -> None:
@@ -71,11 +70,6 @@ class PipePool(RemotePool[Job, Result]):
                 worker.wait(until_s - time.monotonic())
         finally:
             self._kill_all()
-
-    @property
-    def workers(self) -> list[WorkerHandle]:
-        """Return the workers; spares come last."""
-        return [*self._placed.values(), *self._spares]
 
     def _are_all_started(self) -> bool:
         workers = self._placed.values()
@@ -123,30 +117,16 @@ class PipePool(RemotePool[Job, Result]):
             self._num_failed_starts >= self._supervision.max_attempts * self.num_workers
         )
 
-    def _remove(self, worker: WorkerHandle) -> None:
-        if worker in self._spares:
-            self._spares.remove(worker)
-        super()._remove(worker)
-
     def _fill_places(self) -> None:
-        """Start missing workers, first for the empty places, then as spares."""
+        """Start missing workers."""
         for place in range(self.num_workers):
             if place not in self._placed:
-                # Spares that are ready are taken first.
-                self._spares.sort(key=lambda spare: not spare.is_ready)
-                self._placed[place] = self._spares.pop(0) if self._spares else self._start()
-        if all(worker.is_ready for worker in self._placed.values()):
-            while len(self._spares) < self._supervision.num_spares and not self._num_failed_starts:
-                self._spares.append(self._start())
-
-    def _start(self) -> WorkerHandle:
-        return WorkerHandle(self._make_runner_pickled, self._supervision)
+                self._placed[place] = WorkerHandle(self._make_runner_pickled, self._supervision)
 
 
-def _kill_all(owner_pid: int, placed: dict[int, WorkerHandle], spares: list[WorkerHandle]) -> None:
+def _kill_all(owner_pid: int, placed: dict[int, WorkerHandle]) -> None:
     """Kill all workers, unless this process is a forked copy of their owner."""
     if os.getpid() == owner_pid:
-        for worker in (*placed.values(), *spares):
+        for worker in placed.values():
             worker.kill()
         placed.clear()
-        spares.clear()

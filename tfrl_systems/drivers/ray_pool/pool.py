@@ -50,7 +50,7 @@ class RayPool(RemotePool[Job, Result]):
     waits, and raises the error of a worker that could not start. Without an address, a cluster on
     this machine is started for this process; however this process ends, the cluster ends too.
 
-    The arguments are those of `collect.make_pool`. There are no spares.
+    The arguments are those of `collect.make_pool`.
 
     Raises:
       UserError: there is no such cluster, or this machine lacks what runners need.

@@ -22,7 +22,7 @@ from tfrl_systems.drivers.pipes.messages import Channel, pickled, unpickled
 SCRIPT = """
 import os, subprocess, sys, time
 from tests.tfrl_systems.drivers.runners import FAULTS
-from tfrl_systems.drivers.collect import Collect, Supervision, make_pool
+from tfrl_systems.drivers.collect import Collect, make_pool
 
 class Answer:
     def __init__(self, number):
@@ -42,15 +42,15 @@ class Runner:
         pass
 
 print("begun", flush=True)
-with make_pool(Collect("pipes", 2), Runner, Supervision(num_spares={num_spares})) as pool:
+with make_pool(Collect("pipes", 2), Runner) as pool:
     results = pool.map([Answer(number) for number in {numbers!r}])
     print(type(results[0]) is Answer, [one.number for one in results], flush=True)
 """
 
 
-def start(tmp_path, *numbers, num_spares=0):
+def start(tmp_path, *numbers):
     script = tmp_path / "script.py"
-    script.write_text(SCRIPT.format(numbers=numbers, num_spares=num_spares))
+    script.write_text(SCRIPT.format(numbers=numbers))
     return subprocess.Popen(
         [sys.executable, script],
         env=environment(PIDS=tmp_path / "pids"),
@@ -126,9 +126,9 @@ def test_a_script_without_a_guard_and_with_its_own_classes(tmp_path):
 
 
 def test_sigkill_of_the_parent(tmp_path):
-    parent = start(tmp_path, "hang in C", "stop", num_spares=1)
+    parent = start(tmp_path, "hang in C", "stop")
     family = at_work(tmp_path, parent)
-    assert len(family) == 5
+    assert len(family) == 4
     parent.kill()
     parent.wait()
     # SIGKILL also ends what is stopped or in C; whoever looks for the parent's end cannot.

@@ -16,7 +16,7 @@ from environments.tensor_graphs.environment import TensorGraphEnvironment
 from tests.tfrl_systems import graph_problems
 from tests.tfrl_systems.graph_problems import data_of, greedy_return
 from tfrl_systems.agents import bc_max
-from tfrl_systems.drivers.collect import Collect, Supervision, make_pool
+from tfrl_systems.drivers.collect import Collect, make_pool
 from tfrl_systems.drivers.jobs import Chunk
 from tfrl_systems.drivers.pipes.messages import pickled, unpickled
 from tfrl_systems.policies.numpy_actor import NumpyActor
@@ -145,7 +145,7 @@ CHUNKS = [Chunk(iteration, 0) for iteration in (0, 1)]
 def taught(agent, collect):
     """Hashes of the lessons of some chunks."""
     make = functools.partial(make_teacher, NumpyActor.from_policy(agent.collect_policy))
-    with make_pool(collect, make, Supervision(num_spares=0)) as pool:
+    with make_pool(collect, make) as pool:
         pool.broadcast(data_of(agent))
         return [lessons.sha256() for lessons in pool.map(CHUNKS)]
 

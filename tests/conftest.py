@@ -114,16 +114,3 @@ def work_clock(monkeypatch):
     from tests.environments.tensor_graphs.selection.fakes import WorkClock
 
     WorkClock().install(monkeypatch)
-
-
-@pytest.fixture
-def no_spares(monkeypatch):
-    """Lost workers are replaced all the same, but none is started in advance: each costs 5 s."""
-    from tfrl_systems.drivers.collect import Supervision
-
-    initialise = Supervision.__init__
-
-    def without(self, *arguments, **settings):
-        initialise(self, *arguments, **{"num_spares": 0, **settings})
-
-    monkeypatch.setattr(Supervision, "__init__", without)

@@ -160,15 +160,9 @@ class Experience:
         contexts: Sequence[str],
         infos: Sequence[Mapping[str, Any]],
     ) -> Experience:
-        """Make experience from steps and from each episode's context and info.
+        """Make experience from steps [B, T, ...], and each episode's context and info.
 
-        Args:
-          steps: arrays [B, T, ...], padded as by `split_episodes`.
-          contexts: the context of each of the B episodes.
-          infos: the info of each of the B episodes, all with the same names.
-
-        Returns:
-          The experience.
+        The steps are padded as by `split_episodes`, and all infos have the same names.
         """
         info = {name: np.array([episode_info[name] for episode_info in infos]) for name in infos[0]}
         return cls(steps, np.array(contexts), info)
@@ -177,11 +171,7 @@ class Experience:
     def concatenate(cls, parts: Sequence[Experience]) -> Experience:
         """Join the episodes of all parts, in their order.
 
-        Args:
-          parts: experience with the same info names; T may differ, and the result has the greatest.
-
-        Returns:
-          The experience of all parts.
+        The names of their infos are the same. T may differ, and the result has the greatest.
 
         Raises:
           ValueError: there are no parts.

@@ -6,7 +6,7 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 _LINE_EVERY_S = 30.0
@@ -31,11 +31,6 @@ def format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         return "  ".join([first.ljust(widths[0]), *padded]).rstrip()
 
     return "\n".join(map(line_of, lines))
-
-
-def describe_seconds(seconds: Mapping[str, float]) -> str:
-    """Format where a run's time went, for instance "12.0 s collecting, 3.1 s training"."""
-    return ", ".join(f"{spent:.1f} s {name}" for name, spent in seconds.items())
 
 
 class Reporter:

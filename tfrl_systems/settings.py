@@ -210,9 +210,7 @@ def with_values(settings: Settings, values: Mapping[str, Any]) -> dict[str, Any]
 def with_seed(settings: Settings, seed: int) -> dict[str, Any]:
     """Return the settings with this seed in each group that has a field `seed`."""
     return {
-        group: dataclasses.replace(config, seed=seed)
-        if any(field.name == "seed" for field in dataclasses.fields(config))
-        else config
+        group: dataclasses.replace(config, seed=seed) if hasattr(config, "seed") else config
         for group, config in settings.items()
     }
 
@@ -247,12 +245,7 @@ def later_defaults(settings: Settings) -> dict[str, Any]:
 
 
 def describe(settings: Settings, without: Collection[str] = ()) -> str:
-    """Return a list of the fields that --set offers, with values and explanations, as help text.
-
-    Args:
-      settings: dataclasses by group.
-      without: names of fields to leave out.
-    """
+    """Return the fields that --set offers but those `without`, with explanations, as help text."""
     lines = []
     for config in settings.values():
         for field in _reached(config):

@@ -92,6 +92,12 @@ class Ran:
         (line,) = self.out.splitlines()
         return json.loads(line)
 
+    @property
+    def result(self):
+        """The one object on stdout of a command that succeeded."""
+        assert self.status == 0, self.err
+        return self.json
+
 
 @pytest.fixture
 def tfrl(capsys):

@@ -106,7 +106,7 @@ def test_a_field_that_came_later_is_told_of_if_it_is_set():
     @dataclasses.dataclass(frozen=True)
     class Config:
         size: int = 1
-        kind: str = dataclasses.field(default="old", metadata={"is_later": True})
+        kind: str = dataclasses.field(default="old", metadata=settings.LATER)
 
     assert settings.as_json({"agent": Config()}) == {"size": 1}
     assert settings.as_json({"agent": Config(kind="new")}) == {"size": 1, "kind": "new"}
@@ -115,13 +115,3 @@ def test_a_field_that_came_later_is_told_of_if_it_is_set():
 def test_the_seed_is_set_wherever_there_is_one():
     groups = settings.with_seed({"a": Problem(), "b": Base()}, 7)
     assert groups == {"a": Problem(seed=7), "b": Base()}
-
-
-def test_what_came_later_is_not_recorded_at_its_default():
-    @dataclasses.dataclass(frozen=True)
-    class Loop:
-        rounds: int = 2
-        around: str = dataclasses.field(default="last", metadata=settings.LATER)
-
-    assert settings.as_json({"loop": Loop()}) == {"rounds": 2}
-    assert settings.as_json({"loop": Loop(around="all")}) == {"rounds": 2, "around": "all"}

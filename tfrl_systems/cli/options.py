@@ -88,12 +88,8 @@ def add_system_verb(
 ) -> None:
     """Add a verb with a subcommand for each system.
 
-    Args:
-      subparsers: the program's subparsers.
-      verb: name of the verb.
-      summary: what the verb does, in a few words.
-      fill_fn: (name of the system, its parser) -> None; adds the description and the options.
-      run_fn: (name of the system, parsed options) -> exit status.
+    `fill_fn` adds the description and the options to a system's parser; `run_fn` returns the exit
+    status.
     """
     parser = add_verb(subparsers, verb, summary, f"{summary[0].upper()}{summary[1:]}.")
     systems = parser.add_subparsers(

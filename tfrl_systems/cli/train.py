@@ -20,7 +20,7 @@ from tfrl_systems.experiments.arguments import (
     whole_number,
 )
 from tfrl_systems.experiments.records import find_system, summary_of
-from tfrl_systems.reporting import Terminal, describe_seconds
+from tfrl_systems.reporting import Terminal
 from tfrl_systems.settings import describe
 from tfrl_systems.training.system import System
 
@@ -105,11 +105,12 @@ def run(name: str, options: argparse.Namespace) -> int:
 
 def _text(system: System, run: experiments.Run) -> str:
     """Format the result of a training run: where the policy is, and how to use it."""
+    seconds = ", ".join(f"{spent:.1f} s {name}" for name, spent in run.result["seconds"].items())
     facts = [
         ("policy", str(run.policy)),
         ("curves", f"tensorboard --logdir {run.workdir}/tensorboard"),
         system.outcome(run.result),
-        ("time", describe_seconds(run.result["seconds"])),
+        ("time", seconds),
         ("next", system.next_command(run.policy, run.plan.problem)),
     ]
     return "\n".join(f"{name:<13}{value}" for name, value in facts if value)

@@ -19,7 +19,6 @@ gives the same results, to the bit::
     in_process.py      kind "inprocess": one runner in this process
     pipes/             kind "pipes": worker processes that are replaced when they die or hang
     ray_pool/          kind "ray": the same on the nodes of a Ray cluster; needs Ray
-    processes.py       what worker processes are started with
     episode_runner.py  the Runner that plays episodes: environments and an actor
 
 The algorithms of P. Mayer's thesis (Distributed Deep Reinforcement Learning for Learn-To-Optimize,
@@ -37,6 +36,6 @@ episodes, so the experience is the same for any number of workers (the thesis's 
 learned nothing, 6.2, and it could not say why). And the main process waits for whichever worker
 answers first, not for one after another.
 
-To add a kind, write one file with a `jobs.Pool` whose constructor takes the arguments of
-`in_process.InProcessPool`, and add one line to `collect.POOLS`.
+To add a kind, write one file with a `jobs.Pool` whose constructor takes the arguments that
+`collect.make_pool` gives it, and add one line to `collect.POOLS`.
 """

@@ -64,22 +64,16 @@ class Supervision:
       start_timeout_s: seconds that a worker may take to start.
       max_attempts: how often a job is tried, and how often in a row, on average over the workers,
         one is started in vain before the pool gives up.
-      num_spares: number of workers started in advance, which replace others at once. Without one,
-        a place stays empty for as long as a new worker takes to start.
     """
 
     timeout_s: float = 300.0
     start_timeout_s: float = 120.0
     max_attempts: int = 3
-    num_spares: int = 1
 
 
 @contextlib.contextmanager
 def shared(collect: Collect) -> Iterator[None]:
     """Keep what pools share, a Ray cluster, from one pool to the next.
-
-    Args:
-      collect: where these pools will run jobs.
 
     Raises:
       UserError: there is no such cluster.
@@ -89,10 +83,7 @@ def shared(collect: Collect) -> Iterator[None]:
 
 
 def num_processors_at(address: str) -> int:
-    """Return how many processors a Ray cluster has.
-
-    Args:
-      address: see `Collect`.
+    """Return how many processors a Ray cluster has; see `Collect` for the address.
 
     Raises:
       UserError: there is no such cluster, or it has none.
@@ -114,15 +105,8 @@ def make_pool(
 ) -> Pool[Job, Result]:
     """Make the pool that runs jobs where `collect` says.
 
-    Args:
-      collect: where jobs run.
-      make_runner: makes a worker's runner, in the worker. It is sent there by cloudpickle, so it
-        may be a function of a notebook. It must not carry TensorFlow objects.
-      supervision: what the pool does about workers and jobs that fail.
-      requirements: what runners need where they run.
-
-    Returns:
-      The pool.
+    `make_runner` makes a worker's runner, in the worker. It is sent there by cloudpickle, so it may
+    be a function of a notebook. It must not carry TensorFlow objects.
 
     Raises:
       UserError: there is no such kind of pool, or it cannot do what `collect` asks for.

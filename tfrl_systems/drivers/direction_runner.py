@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 
 import numpy as np
@@ -13,10 +14,7 @@ from tfrl_systems.policies.directions import SIGNS, Directions, Perturbation
 ScoreFn = Callable[[Experience], float]
 """What episodes came to, more is better."""
 
-
-def mean_return(experience: Experience) -> float:
-    """Return the mean over episodes of the sum of rewards."""
-    return experience.mean_return
+MEAN_RETURN: ScoreFn = operator.attrgetter("mean_return")
 
 
 class DirectionRunner:
@@ -24,18 +22,13 @@ class DirectionRunner:
 
     All directions of an iteration play the same episodes, so that they can be ranked: what differs
     is the policy.
-
-    Args:
-      make_runner: makes the runner that plays episodes.
-      perturbation: moves the policy's variables.
-      score_fn: judges the episodes.
     """
 
     def __init__(
         self,
         make_runner: MakeRunner[Chunk, Experience],
         perturbation: Perturbation,
-        score_fn: ScoreFn = mean_return,
+        score_fn: ScoreFn = MEAN_RETURN,
     ) -> None:
         self._runner: Runner[Chunk, Experience] = make_runner()
         self._perturbation, self._score_fn = perturbation, score_fn

@@ -106,8 +106,7 @@ class EpisodeRunner:
         if environment.batched:
             played = _play_batch(environment, self._actor, generator)
         else:
-            on_end = _noting(environment, credits)
-            played = _play_in_turn(environment, self._actor, generator, self._num_episodes, on_end)
+            played = _play_in_turn(environment, self._actor, generator, self._num_episodes, credits)
         if credits is not None and not credits:
             credits += _credits_of_returns(played)
         evaluations = getattr(environment, "evaluations", 0) - before
@@ -166,13 +165,6 @@ def _side_by_side(*columns: np.ndarray) -> np.ndarray:
     return np.array(columns).swapaxes(0, 1).copy()
 
 
-def _noting(environment: Any, credits: list[Credit] | None) -> Callable[[], None]:
-    """Return a function that adds the credit of the episode that ended last, if there is any."""
-    if credits is None or not hasattr(environment, "get_credit"):
-        return lambda: None
-    return lambda: credits.append(environment.get_credit())
-
-
 def _credits_of_returns(experience: Experience) -> list[Credit]:
     """Return the credit of episodes [B, T] whose actions answer for the whole return."""
     returns = experience.trajectory.reward.sum(axis=1, dtype=np.float64)
@@ -227,7 +219,7 @@ def _play_in_turn(
     actor: Actor,
     generator: np.random.Generator,
     num_episodes: int,
-    on_end: Callable[[], None],
+    credits: list[Credit] | None,
 ) -> Experience:
     """Play episodes of an environment that is not batched; the actor gets batches of 1."""
     recorder = _Recorder()
@@ -241,7 +233,8 @@ def _play_in_turn(
             then = _map(_as_batch, environment.step(_map(lambda batch: batch[0], acted.action)))
             recorder.add(time_step, acted, then)
             time_step = then
-        on_end()
+        if credits is not None and hasattr(environment, "get_credit"):
+            credits.append(environment.get_credit())
         lengths.append(len(recorder) - sum(lengths))
         info = dict(environment.get_info())
         contexts.append(str(info.pop("context", "")))

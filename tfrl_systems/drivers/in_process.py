@@ -33,11 +33,8 @@ class InProcessPool(Pool[Job, Result]):
     BLAS uses one thread while a runner works, as in a worker. More threads would change the last
     bits of large products.
 
-    Args:
-      make_runner: makes the runner, and makes it anew after a job failed.
-      collect: where jobs run: one worker, no address.
-      supervision: says how often a job is tried; its other fields are for pools with processes.
-      requirements: what the runner needs; this machine has it, or the runner says what is missing.
+    The arguments are those of `collect.make_pool`. Only `max_attempts` of `supervision` counts.
+    What is required this machine has, or the runner says what is missing.
 
     Raises:
       PoolError: the runner cannot be made.

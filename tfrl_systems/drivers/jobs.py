@@ -149,7 +149,6 @@ class JobQueue(Generic[Job, Result]):
       on_result: called with each result as soon as it arrives.
 
     Attributes:
-      jobs: the jobs.
       waiting: numbers of the jobs that no worker has, the next one first.
       results: the results in the order of the jobs; None for those still missing.
       num_missing: number of results still missing.
@@ -193,10 +192,6 @@ class Pool(abc.ABC, Generic[Job, Result]):
     """Runs jobs on runners. Only one thread may use it at a time.
 
     As a context manager, it closes itself.
-
-    Args:
-      num_workers: number of jobs that run at the same time, if there is room for them.
-      max_attempts: how often a job is tried.
     """
 
     def __init__(self, num_workers: int, max_attempts: int) -> None:
@@ -220,9 +215,8 @@ class Pool(abc.ABC, Generic[Job, Result]):
     def broadcast(self, data: Any) -> None:
         """Have every runner load `data`; return when all have loaded it.
 
-        Args:
-          data: anything that can be pickled, such as a policy's variables in bytes. It must not be
-            changed afterwards, because runners that are made later load it too.
+        Data are anything that can be pickled, such as a policy's variables in bytes. They must not
+        be changed afterwards, because runners that are made later load them too.
 
         Raises:
           PoolError: the data do not load. No job runs until other data are loaded.

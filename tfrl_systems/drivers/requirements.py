@@ -13,12 +13,7 @@ from collections.abc import Callable, Mapping
 
 @dataclasses.dataclass(frozen=True)
 class Files:
-    """Files below one directory; a copy keeps their places below it.
-
-    Attributes:
-      directory: the directory.
-      names: paths of the files, relative to the directory.
-    """
+    """Files below one directory, named relative to it; a copy keeps their places below it."""
 
     directory: pathlib.Path
     names: tuple[str, ...]

@@ -21,11 +21,7 @@ RowFunction = Callable[[np.ndarray], np.ndarray]
 
 
 class TrialRunner:
-    """Evaluates a function at proposals (`jobs.Runner`).
-
-    Args:
-      make_function: makes the function.
-    """
+    """Evaluates a function at proposals (`jobs.Runner`)."""
 
     def __init__(self, make_function: Callable[[], RowFunction]) -> None:
         self._function = make_function()

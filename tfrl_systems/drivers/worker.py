@@ -1,4 +1,4 @@
-"""What a worker process holds: one runner, which is replaced after a failure."""
+"""What a worker process is started with, and holds: one runner, replaced after a failure."""
 
 from __future__ import annotations
 
@@ -14,6 +14,17 @@ from tfrl_systems.drivers.pipes.messages import RemoteError, pickled, unpickled
 
 _log = logging.getLogger(__name__)
 
+# Several workers share a machine: each uses one core, and never the GPU that the learner needs.
+SINGLE_THREADED = {
+    "CUDA_VISIBLE_DEVICES": "",
+    "TF_NUM_INTEROP_THREADS": "1",
+    "TF_NUM_INTRAOP_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "VECLIB_MAXIMUM_THREADS": "1",
+    "NUMEXPR_NUM_THREADS": "1",
+}
 # Larger results are compressed before they travel to another node: padded graphs to a 25th.
 _LARGE_BYTES = 1 << 20
 

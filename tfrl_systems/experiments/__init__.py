@@ -84,15 +84,7 @@ def plan(
     settings: Mapping[str, Any] | None = None,
     **problem: Any,
 ) -> TrainingRun:
-    """Return what `train` would train, without training it.
-
-    Args:
-      system: name of the system.
-      agent: name of the agent.
-      seed: seed of everything random.
-      settings: values that replace the system's usual settings, by name of the field; see
-        `tfrl train SYSTEM --agent AGENT --help`.
-      **problem: fields of the system's `problem_type`.
+    """Return what `train` would train with the same arguments, without training it.
 
     Raises:
       UsageError: there is no such system, agent, setting or field.
@@ -189,17 +181,10 @@ def evaluate(
     reporter: Reporter | None = None,
     **fields: Any,
 ) -> dict[str, Any]:
-    """Measure policies.
+    """Measure policies, and return what `tfrl evaluate --json` prints.
 
-    Args:
-      system: name of the system.
-      policies: directories of policies, or names that the system knows.
-      seed: seed of everything random.
-      reporter: receives the progress; see `train`.
-      **fields: fields of the system's `evaluation_type`, or of its `problem_type` if it has none.
-
-    Returns:
-      What `tfrl evaluate --json` prints.
+    Policies are directories, or names that the system knows. The fields are those of the system's
+    `evaluation_type`, or of its `problem_type` if it has none. For the rest see `train`.
 
     Raises:
       UsageError: there is no such system or field.
@@ -219,10 +204,8 @@ def replay(
 ) -> dict[str, Any]:
     """Play saved trajectories again, and rank those that are equal.
 
-    Args:
-      trajectories: a file, or files and directories of them.
-      reporter: receives the progress; see `train`.
-      **overrides: settings that replace those of the trajectories that have them, such as corpus.
+    They are a file, or files and directories of them. The overrides replace settings of those that
+    have them, such as corpus.
 
     Returns:
       What `tfrl replay --json` prints: of each trajectory whether it is "equal", else its first
@@ -243,13 +226,7 @@ def replay(
 def bench(system: str, *, reporter: Reporter | None = None, **fields: Any) -> dict[str, Any]:
     """Measure the time and memory of a system's operations, beside alternatives.
 
-    Args:
-      system: name of the system.
-      reporter: receives the progress; see `train`.
-      **fields: fields of the system's `bench_type`.
-
-    Returns:
-      What `tfrl bench --json` prints.
+    Return what `tfrl bench --json` prints. The fields are those of the system's `bench_type`.
 
     Raises:
       UsageError: there is no such system or field, or the system has no benchmarks.
@@ -272,11 +249,8 @@ def build(
 ) -> dict[str, Any]:
     """Run a build, such as make, with a policy in its clangs.
 
-    Args:
-      command: the command and its arguments.
-      policy: a policy's directory or name; None for the one that comes with the installation.
-      reporter: receives the progress; see `train`.
-      **fields: fields of `systems.inlining.building.steered_build.Build`.
+    The policy is a directory or a name; without one it is that of the installation. The fields are
+    those of `systems.inlining.building.steered_build.Build`.
 
     Returns:
       What `tfrl build --json` prints. Its "status" is the command's.
@@ -302,12 +276,8 @@ def optimize(
 ) -> dict[str, Any]:
     """Make a faster ONNX model that computes the same; if there is none, a copy.
 
-    Args:
-      model: the ONNX file, or the model itself.
-      output: the file to write; by default MODEL.optimized.onnx beside the model, or none if
-        `model` is no file.
-      reporter: receives the progress; see `train`.
-      **fields: fields of `systems.tensor_graphs.optimize.request.Optimization`.
+    By default MODEL.optimized.onnx beside the model is written, and nothing if `model` is no file.
+    The fields are those of `systems.tensor_graphs.optimize.request.Optimization`.
 
     Returns:
       What `tfrl optimize --json` prints. Its "reason" says why the output is a copy. If `model` is

@@ -24,7 +24,7 @@ import os
 import pathlib
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -95,9 +95,11 @@ class Workdir:
 
     def last(self) -> int:
         """Return the number of the last iteration that is kept; 0 if there is none."""
-        return max(
-            (int(directory.name) for directory in self._checkpoints.glob("[0-9]*")), default=0
-        )
+        return max(self._numbers(), default=0)
+
+    def _numbers(self) -> list[int]:
+        """Return the numbers of all iterations that are kept."""
+        return sorted(int(directory.name) for directory in self._checkpoints.glob("[0-9]*"))
 
     def save(
         self,
@@ -105,12 +107,10 @@ class Workdir:
         write_fn: Callable[[pathlib.Path], None],
         record: Mapping[str, Any],
     ) -> None:
-        """Save a finished iteration, completely or not at all.
+        """Save a finished iteration, numbered from 1, completely or not at all.
 
-        Args:
-          number: number of the iteration, from 1.
-          write_fn: writes `policy/` and all other files to keep into the directory that it gets.
-          record: record of the iteration, JSON values.
+        `write_fn` writes `policy/` and all other files to keep into the directory that it gets; the
+        record has JSON values.
 
         Raises:
           UserError: the checkpoint cannot be written.
@@ -128,9 +128,8 @@ class Workdir:
         Raises:
           UserError: the run's directory cannot be written.
         """
-        numbers = sorted(int(directory.name) for directory in self._checkpoints.glob("[0-9]*"))
         with self._writing():
-            for number in numbers[:-num_kept]:
+            for number in self._numbers()[:-num_kept]:
                 self.checkpoint(number).rename(self._scratch / str(number))
 
     def finish(self, number: int, result: Mapping[str, Any]) -> None:
@@ -237,25 +236,13 @@ def open_workdir(
 ) -> Iterator[Workdir]:
     """Open the directory of a run, for this process alone.
 
-    If a UserError ends the run before its first checkpoint, the directory is as it was before.
-
-    Args:
-      path: the directory, which is made if it is missing.
-      settings: see `Workdir.begin`.
-      defaults: see `Workdir.begin`.
-      resume: see `Workdir.begin`.
-
-    Yields:
-      The directory, claimed for the run.
+    It is made if it is missing, and claimed by `Workdir.begin`.
 
     Raises:
       UserError: the directory cannot be made, another process trains there, or it holds another
         run. Or TensorFlow could not write a file below it.
     """
     try:
-        new_directories = [
-            directory for directory in (path, *path.parents) if not directory.exists()
-        ]
         path.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
@@ -266,9 +253,8 @@ def open_workdir(
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         workdir = Workdir(path)
-        with _undone_without_checkpoints(workdir, new_directories):
-            workdir.begin(settings, defaults or {}, resume=resume)
-            yield workdir
+        workdir.begin(settings, defaults or {}, resume=resume)
+        yield workdir
     except BlockingIOError as error:
         raise UserError(
             f"{path}: expected a run that nobody works on, found another process at work on it; "
@@ -281,24 +267,6 @@ def open_workdir(
         raise _cannot_write(path, why) from error
     finally:
         os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _undone_without_checkpoints(
-    workdir: Workdir, new_directories: Sequence[pathlib.Path]
-) -> Iterator[None]:
-    """Empty a directory that was empty before, and remove what was made, if nothing was saved."""
-    was_empty = not any(workdir.path.iterdir())
-    try:
-        yield
-    except (UserError, tf.errors.OpError):
-        if was_empty and not workdir.last() and not workdir.trials.exists():
-            with contextlib.suppress(OSError):
-                for entry in workdir.path.iterdir():
-                    shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-                for directory in new_directories:
-                    directory.rmdir()
-        raise
 
 
 def _cannot_write(path: pathlib.Path, why: str) -> UserError:

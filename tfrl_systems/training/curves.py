@@ -108,12 +108,9 @@ def _shown(record: Mapping[str, Any]) -> dict[str, Value]:
 
 
 def write_curves(directory: pathlib.Path, number: int, rows: Sequence[Row]) -> None:
-    """Write the points since the last checkpoint.
+    """Write the points since the last checkpoint into a file of checkpoint `number`, if any.
 
-    Args:
-      directory: directory of the event files; TensorBoard names the run after it.
-      number: number of the checkpoint.
-      rows: the points; without any, no file is written.
+    TensorBoard names the run after the directory.
     """
     if not rows:
         return

@@ -289,6 +289,7 @@ def run_online(
             workdir.save(number, save, {**loop.record(), **curves.record(), "seconds": seconds})
             workdir.prune(_NUM_CHECKPOINTS)
         on_iteration(record)
+    saved = load_policy_json(workdir.checkpoint(config.iterations) / "policy")
     result = {
         **about,
         "seed": config.seed,
@@ -300,7 +301,8 @@ def run_online(
         "policy_sha256": variables.sha256(loop.variables()),
         **curves.summary(),
         **({about["agent"]: report} if (report := loop.report()) else {}),
-        **_provenance(workdir, config.iterations),
+        "settings": dict(workdir.settings),
+        "versions": saved["versions"],
     }
     workdir.finish(config.iterations, result)
     return result
@@ -313,8 +315,3 @@ def _save(
     loop.save(directory)
     if loop.iteration == last:
         save_policy_fn(directory / "policy")
-
-
-def _provenance(workdir: Workdir, number: int) -> dict[str, Any]:
-    saved = load_policy_json(workdir.checkpoint(number) / "policy")
-    return {"settings": dict(workdir.settings), "versions": saved["versions"]}

@@ -14,7 +14,7 @@ from tf_agents.trajectories import time_step as ts
 from environments.errors import UserError
 from tfrl_systems.agents.policy_gradients import NetworkConfig
 from tfrl_systems.drivers.collect import Collect, Supervision, make_pool
-from tfrl_systems.drivers.direction_runner import DirectionRunner, ScoreFn, mean_return
+from tfrl_systems.drivers.direction_runner import MEAN_RETURN, DirectionRunner, ScoreFn
 from tfrl_systems.drivers.group_runner import GroupRunner, LessonRunner
 from tfrl_systems.drivers.jobs import Chunk, MakeRunner, Pool
 from tfrl_systems.drivers.requirements import Requirements
@@ -65,7 +65,7 @@ class OnlineTask:
     prepare: Callable[[Workdir, Reporter], Mapping[str, int]] = lambda workdir, reporter: {}
     describe: Callable[[Mapping[str, Any]], str] = lambda evaluation: ""
     timeout_s: float = 300.0
-    score_fn: ScoreFn = mean_return
+    score_fn: ScoreFn = MEAN_RETURN
     make_teacher: Callable[[NumpyActor], MakeRunner[Chunk, Experience]] | None = None
     requirements: Requirements = Requirements()
     make_function: Callable[[], RowFunction] | None = None
@@ -165,11 +165,7 @@ def make_agent(run: TrainingRun, task: OnlineTask) -> Any:
 
 
 def _copy_actor(network: Any, directory: str) -> None:
-    """Give an actor the weights of a saved policy.
-
-    Args:
-      network: the actor network of an agent.
-      directory: directory of the policy.
+    """Give an actor network the weights of a saved policy.
 
     Raises:
       UserError: the directory holds no policy, or one whose network has other variables.
@@ -198,18 +194,7 @@ def _copy_actor(network: Any, directory: str) -> None:
 def train(
     run: TrainingRun, task: OnlineTask, workdir: Workdir, collect: Collect, reporter: Reporter
 ) -> dict[str, Any]:
-    """Train, or go on with the run in `workdir`.
-
-    Args:
-      run: what to train, and how.
-      task: what the system provides for online learning.
-      workdir: directory of the run.
-      collect: where experience is collected.
-      reporter: receives the progress.
-
-    Returns:
-      The contents of result.json.
-    """
+    """Train, or go on with the run in `workdir`; return the contents of result.json."""
     config = run.settings["loop"]
     way, agent = WAYS[run.how.collects], make_agent(run, task)
     counts = task.prepare(workdir, reporter)

@@ -27,12 +27,7 @@ class Picture(Protocol):
 
 
 def drawn(inches: tuple[float, float], draw_fn: Callable[[Any], None]) -> np.ndarray | None:
-    """Return what a function draws on a figure of matplotlib; None without matplotlib.
-
-    Args:
-      inches: width and height.
-      draw_fn: draws on the figure.
-    """
+    """Return what `draw_fn` draws on a figure, width by height; None without matplotlib."""
     try:
         from matplotlib import figure
         from matplotlib.backends import backend_agg

@@ -85,12 +85,7 @@ def evaluate(
 def play(
     environment: py_environment.PyEnvironment, act_fn: ActFn, num_episodes: int
 ) -> dict[str, float]:
-    """Play episodes.
-
-    Args:
-      environment: the environment; not batched.
-      act_fn: chooses the actions.
-      num_episodes: how many episodes to play.
+    """Play episodes of an environment that is not batched.
 
     Returns:
       Means over the episodes: "mean_return", and each number in the environment's `get_info()`.

@@ -113,12 +113,8 @@ class System:
     def settings(self, agent: str, problem: Any) -> Settings:
         """Return the settings that suit an agent in this system, by group.
 
-        Args:
-          agent: a name in `AGENTS`.
-          problem: the problem that the agent will learn on; None for help texts.
-
-        Returns:
-          The groups "loop" and "agent", and any others that the system has.
+        There are the groups "loop" and "agent", and any others that the system has. For help texts
+        the problem is None.
         """
         method = self.agent(agent)
         return {"loop": method.make_loop_config(), "agent": method.make_config()}
@@ -177,16 +173,10 @@ class System:
     def evaluate(
         self, policies: Sequence[str], settings: Any, seed: int, reporter: Reporter
     ) -> dict[str, Any]:
-        """Measure policies.
+        """Measure policies, and return what `tfrl evaluate --json` prints.
 
-        Args:
-          policies: directories that training wrote, or names in `policies`.
-          settings: what to evaluate on, an `evaluation_type`.
-          seed: seed of everything random.
-          reporter: receives the progress.
-
-        Returns:
-          What `tfrl evaluate --json` prints.
+        Policies are directories that training wrote, or names in `policies`; the settings are an
+        `evaluation_type`.
 
         Raises:
           UserError: there is no such policy, or `settings` cannot be used.
@@ -196,15 +186,7 @@ class System:
         return playing.evaluate(self, policies, settings, seed, reporter)
 
     def bench(self, settings: Any, reporter: Reporter) -> dict[str, Any]:
-        """Measure the time and memory of the system's operations.
-
-        Args:
-          settings: what to measure, a `bench_type`.
-          reporter: receives the progress.
-
-        Returns:
-          What `tfrl bench --json` prints.
-        """
+        """Measure what a `bench_type` says, and return what `tfrl bench --json` prints."""
         raise UsageError(f"bench: there is nothing to measure of {self.name}")
 
     def export(

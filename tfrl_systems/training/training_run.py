@@ -33,8 +33,7 @@ class TrainingRun:
     def identity(self, described: Mapping[str, Any]) -> dict[str, Any]:
         """Return the contents of run.json. A run can be resumed only if they are the same.
 
-        Args:
-          described: what identifies the problem, as JSON values.
+        `described` identifies the problem, as JSON values.
         """
         settings = as_json(self.settings)
         for name in self.how.may_change:

@@ -206,7 +206,7 @@ class Build:
           UserError: it cannot be built.
         """
         command = [*_LOGGED, str(self.log), "cmake", "--build", str(self.directory)]
-        clang = [self.compiler.clang]
+        clang = (self.compiler.clang,)
         with Terminal() as terminal:
             # The plugin is built once, and not on this build's account.
             steered_build.build(steered_build.Build(["true"], policy, clang), terminal)

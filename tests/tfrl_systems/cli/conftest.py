@@ -59,10 +59,8 @@ def project(tmp_path, monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def _(no_saved_models, no_spares, work_clock):
+def _(no_saved_models, work_clock):
     """Nobody here reads the SavedModel; `tests/tfrl_systems/policies` does.
-
-    Workers in reserve are tested in `tests/tfrl_systems/drivers`.
 
     What is really measured differs from machine to machine; `execution/test_measuring.py` does it.
     """

@@ -19,10 +19,10 @@ from environments.inlining.plugin.building import build_plugin
 from environments.inlining.plugin.source import heuristic_source
 from environments.inlining.plugin.steering import steer
 from environments.inlining.plugin.toolchain import find_toolchain
+from tests.checkout import environment
 from tests.tfrl_systems.cli.small_project import MAKE, fake_clang, run, write_sources
 from tfrl_systems.cli.main import main
 
-ROOT = pathlib.Path(__file__).parents[3]
 BUILD = (sys.executable, "-m", "tfrl_systems.cli.main", "build", "--policy", "never", "--json")
 
 
@@ -37,11 +37,8 @@ def test_a_clang_that_no_plugin_was_built_for_compiles_as_alone(clang, tmp_path)
         place = pathlib.Path(steering.environment["TFRL_INLINING_CONFIG"])
         damaged = tmp_path / "set"
         shutil.copytree(place, damaged)
-        environment = {
-            **os.environ,
-            **steering.environment,
-            "CCC_OVERRIDE_OPTIONS": f"# ^--config-user-dir={damaged}",
-        }
+        override = f"# ^--config-user-dir={damaged}"
+        variables = environment(**{**steering.environment, "CCC_OVERRIDE_OPTIONS": override})
         plugin = damaged / f"inliner-{toolchain.major}.so"
         whole = plugin.read_bytes()
         for damage in ("gone", "half", "another LLVM's"):
@@ -53,7 +50,7 @@ def test_a_clang_that_no_plugin_was_built_for_compiles_as_alone(clang, tmp_path)
                 plugin.write_bytes(
                     whole.replace(b"20DefaultInlineAdvisor", b"20DefaultInlineAdvisox")
                 )
-            run(*command, cwd=tmp_path, env=environment)
+            run(*command, cwd=tmp_path, env=variables)
             assert (tmp_path / "out.o").read_bytes() == plain, damage
         compiles = steering.compiles()
     assert [clang_run.source for clang_run in compiles] == ["library 0.cpp"] * 3
@@ -91,13 +88,6 @@ def test_without_headers_the_build_runs_and_the_package_is_named(
     assert "clang 27 is not steered" in ran.err and "apt-get install llvm-27-dev" in ran.err
 
 
-def environment_of(scratch: pathlib.Path, **others: object) -> dict[str, str]:
-    """An environment for `tfrl build` in a process of its own."""
-    scratch.mkdir(exist_ok=True)
-    own = {"CXXFLAGS": "-Oz", "PYTHONPATH": ROOT, "TMPDIR": scratch, **others}
-    return {**os.environ, **{name: str(value) for name, value in own.items()}}
-
-
 def wait_for(is_so, process: subprocess.Popen) -> None:
     while not is_so():
         assert process.poll() is None
@@ -109,14 +99,15 @@ def wait_for(is_so, process: subprocess.Popen) -> None:
 def test_an_interrupted_build_can_be_finished(tfrl, one_clang, project, tmp_path, monkeypatch):
     """The whole group gets the signal, as a terminal sends it."""
     scratch, make = tmp_path / "scratch", project / "Makefile"
-    environment, command = environment_of(scratch), ("make", f"CXX={one_clang}")
+    scratch.mkdir()
+    command = ("make", f"CXX={one_clang}")
     # A shell that starts another process now and then loses a signal that comes just then.
     waiting = "\t: > begun; exec sleep 60 #"
     make.write_text(MAKE.replace("\t$(CXX) $(CXXFLAGS) -c main", waiting))
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
         process = subprocess.Popen(
             [*BUILD, "--", *command],
-            env=environment,
+            env=environment(CXXFLAGS="-Oz", TMPDIR=scratch),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
@@ -149,13 +140,13 @@ def test_a_plugin_whose_making_was_killed_is_made_by_the_next_two_builds(
     build_plugin(toolchain, heuristic_source("never"))
     for advisor in plugin_cache.rglob(f"advisor-{toolchain.major}.o"):
         shutil.copytree(advisor.parent, cache / advisor.parent.relative_to(plugin_cache))
-    environment = environment_of(tmp_path / "scratch", XDG_CACHE_HOME=cache)
+    variables = environment(CXXFLAGS="-Oz", XDG_CACHE_HOME=cache)
     command = [*BUILD, "--compiler", one_clang.replace("++", "")]
     command += ["--", "make", f"CXX={one_clang}"]
 
     def start(tree: pathlib.Path) -> subprocess.Popen:
         return subprocess.Popen(
-            command, cwd=tree, env=environment, stdout=subprocess.PIPE, start_new_session=True
+            command, cwd=tree, env=variables, stdout=subprocess.PIPE, start_new_session=True
         )
 
     killed = start(trees[0])

@@ -13,6 +13,7 @@ import sys
 import pytest
 
 from environments.inlining.plugin.steering import Steering, cache_variables
+from tests.checkout import environment
 from tests.requirements import need_programs
 from tests.tfrl_systems.cli.small_project import (
     CLANGS,
@@ -23,7 +24,6 @@ from tests.tfrl_systems.cli.small_project import (
 )
 from tfrl_systems.systems.inlining.building.trees_on_disk import unheard
 
-ROOT = pathlib.Path(__file__).parents[3]
 NEVER = ("build", "--policy", "never", "--json", "--")
 NEVER_BY_ONE = (*NEVER[:-1], "--compiler")
 DEFAULT = ("build", "--policy", "default", "--json", "--")
@@ -34,7 +34,7 @@ def start(*command: object, cwd: pathlib.Path, **keywords) -> subprocess.Popen:
     return subprocess.Popen(
         [sys.executable, "-m", "tfrl_systems.cli.main", *map(str, command)],
         cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=environment(),
         **keywords,
     )
 
@@ -143,7 +143,7 @@ def test_a_signal_before_the_command_is_known_reaches_it(project):
     command = ["build", "--policy", "default", "--", "sh", "-c", shell]
     done = subprocess.run(
         [sys.executable, "-c", SIGNALLED_EARLY, *command],
-        cwd=project, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False, timeout=60,
+        cwd=project, env=environment(), check=False, timeout=60,
     )  # fmt: skip
     assert done.returncode == 7
 
@@ -159,7 +159,7 @@ def test_a_directory_that_is_gone(one_clang, tmp_path):
     )
     done = subprocess.run(
         [sys.executable, "-c", code, *NEVER, "sh", "-c", shell, "-C", str(sources)],
-        cwd=gone, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, check=False,
+        cwd=gone, env=environment(), capture_output=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0 and json.loads(done.stdout)["steered"] == 1, done.stderr.decode()
 
@@ -169,10 +169,9 @@ def test_a_clean_environment_is_named_as_the_reason(tfrl, one_clang, project):
     compile_all = "*.cpp -o program" if find_clang(one_clang) else ""
     for arguments, left_out in (("-c main.cpp", "main.o"), (compile_all, "program")):
         ran = tfrl(*NEVER, "env", "-i", "sh", "-c", f"PATH=/usr/bin {one_clang} -Oz {arguments}")
-        assert ran.status == 0, ran.err
-        assert [plain["file"] for plain in ran.json["plain"]] == [left_out]
-        assert "SCons" in ran.json["plain"][0]["reason"]
-        assert ran.json["compiles"] == 1 and ran.json["steered"] == 0
+        assert [plain["file"] for plain in ran.result["plain"]] == [left_out]
+        assert "SCons" in ran.result["plain"][0]["reason"]
+        assert ran.result["compiles"] == 1 and ran.result["steered"] == 0
         (project / left_out).unlink()
 
 
@@ -229,8 +228,7 @@ def test_objects_of_every_format_are_seen(tfrl, one_clang, project):
     )
     compiles = (f"{one_clang} {option} -c k.c -o {k}.o" for k, option in enumerate(formats))
     ran = tfrl(*NEVER, "env", "-i", shutil.which("sh"), "-c", " && ".join(compiles))
-    assert ran.status == 0, ran.err
-    assert sorted(part["file"] for part in ran.json["plain"]) == ["0.o", "1.o", "2.o", "3.o"]
+    assert sorted(part["file"] for part in ran.result["plain"]) == ["0.o", "1.o", "2.o", "3.o"]
 
 
 @pytest.mark.slow

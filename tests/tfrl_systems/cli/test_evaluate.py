@@ -7,36 +7,31 @@ import shutil
 
 import pytest
 
-# Compiles in this process; by default there is one worker for each processor.
-ONE_WORKER = ("--workers", "1")
 FIELDS = {
-    "policy",
-    "modules",
-    "size_bytes",
-    "default_size_bytes",
-    "reduction_percent",
-    "seconds",
-    "per_module",
-    "exec_bytes",
-    "default_exec_bytes",
+    *("policy", "modules", "size_bytes", "default_size_bytes", "reduction_percent", "seconds"),
+    *("per_module", "exec_bytes", "default_exec_bytes"),
 }
 MODULE_FIELDS = {
-    "module",
-    "size_bytes",
-    "default_size_bytes",
-    "exec_bytes",
-    "default_exec_bytes",
+    *("module", "size_bytes", "default_size_bytes", "exec_bytes", "default_exec_bytes"),
     "decisions",
 }
 
 
-def test_json_has_the_documented_fields(trained, holdout, cache, tfrl):
-    ran = tfrl(
-        *("evaluate", "inlining", "--policy", trained / "policy", "--policy", "default"),
-        *("--policy", "never", "--corpus", holdout, "--cache", cache, "--json"),
-    )
-    assert ran.status == 0
-    learned, default, never = ran.json["policies"]
+@pytest.fixture
+def evaluate(tfrl, holdout, cache):
+    """Evaluates in this process; by default there is one worker for each processor."""
+
+    def run(*words, corpus=holdout, workers=("--workers", 1)):
+        return tfrl("evaluate", "inlining", "--corpus", corpus, "--cache", cache, *workers, *words)
+
+    return run
+
+
+def test_json_has_the_documented_fields(trained, evaluate):
+    names = (trained / "policy", "default", "never")
+    words = [word for name in names for word in ("--policy", name)]
+    result = evaluate(*words, "--json", workers=()).result
+    learned, default, never = result["policies"]
     for policy in (learned, default, never):
         assert policy.keys() >= FIELDS and policy["modules"] == 2
         assert all(row.keys() >= MODULE_FIELDS for row in policy["per_module"])
@@ -45,20 +40,16 @@ def test_json_has_the_documented_fields(trained, holdout, cache, tfrl):
         assert policy["reduction_percent"] == pytest.approx(saving)
     assert default["size_bytes"] == default["default_size_bytes"]
     assert not any(any(row["decisions"]) for row in never["per_module"])
-    assert ran.json["failures"] == []
+    assert result["failures"] == []
 
 
-def test_without_a_policy_it_is_that_of_the_installation(holdout, cache, tfrl):
-    ran = tfrl("evaluate", "inlining", "--corpus", holdout, "--cache", cache, *ONE_WORKER, "--json")
-    (measured,) = ran.json["policies"]
+def test_without_a_policy_it_is_that_of_the_installation(evaluate):
+    (measured,) = evaluate("--json").result["policies"]
     assert measured["policy"] == "shipped" and measured["modules"] == 2
 
 
-def test_the_table_names_policies_and_projects(trained, holdout, cache, tfrl):
-    ran = tfrl(
-        *("evaluate", "inlining", "--policy", "always", "--policy", "default"),
-        *("--corpus", holdout, "--cache", cache, *ONE_WORKER),
-    )
+def test_the_table_names_policies_and_projects(evaluate):
+    ran = evaluate("--policy", "always", "--policy", "default")
     assert ran.status == 0
     first = ran.out.splitlines()[0].split()
     assert first[:5] == ["policy", "modules", "bytes", "default", "change"]
@@ -66,60 +57,59 @@ def test_the_table_names_policies_and_projects(trained, holdout, cache, tfrl):
     assert "+0.00%" in ran.out
 
 
-def test_never_worse_keeps_the_smaller_and_says_what_it_cost(holdout, cache, tfrl):
-    arguments = ("evaluate", "inlining", "--policy", "always", "--corpus", holdout, *ONE_WORKER)
-    ran = tfrl(*arguments, "--cache", cache, "--never-worse", "--json")
-    (policy,) = ran.json["policies"]
-    better = policy["never_worse"]
-    rows = policy["per_module"]
-    assert better["size_bytes"] == sum(
-        min(row["size_bytes"], row["default_size_bytes"]) for row in rows
-    )
-    assert better["default_kept"] == sum(
-        row["size_bytes"] > row["default_size_bytes"] for row in rows
-    )
+def test_never_worse_keeps_the_smaller_and_says_what_it_cost(evaluate):
+    words = ("--policy", "always", "--never-worse")
+    (policy,) = evaluate(*words, "--json").result["policies"]
+    better, pairs = policy["never_worse"], []
+    for row in policy["per_module"]:
+        pairs.append((row["size_bytes"], row["default_size_bytes"]))
+    assert better["size_bytes"] == sum(map(min, pairs))
+    assert better["default_kept"] == sum(size > usual for size, usual in pairs)
     assert better["extra_seconds"] > 0 and better["cpu_ratio"] > 1
-    text = tfrl(*arguments, "--cache", cache, "--never-worse").out
+    text = evaluate(*words).out
     assert "never worse" in text and "times the CPU time" in text
 
 
-def test_linked_images_beside_the_objects(holdout, cache, tfrl):
-    policies = ("--policy", "always", "--policy", "default")
-    arguments = ("evaluate", "inlining", *policies, "--corpus", holdout, "--cache", cache, "--link")
-    arguments += ONE_WORKER
-    always, default = tfrl(*arguments, "--json").json["policies"]
+def test_linked_images_beside_the_objects(evaluate):
+    words = ("--policy", "always", "--policy", "default", "--link")
+    always, default = evaluate(*words, "--json").result["policies"]
     ((image,), (same,)) = always["images"], default["images"]
     assert image["project"] == same["project"] == "delta"
     for part in ("text_bytes", "unwind_bytes", "rodata_bytes", "file_bytes"):
         assert same[part] == same[f"default_{part}"] == image[f"default_{part}"]
     assert image["default_text_bytes"] > 0 < image["file_bytes"]
-    lines = tfrl(*arguments).out.splitlines()
+    lines = evaluate(*words).out.splitlines()
     (header,) = (line for line in lines if line.startswith("always, linked"))
     assert header.split()[2:] == ["text", "unwind", "rodata", "file", "text+unwind+rodata"]
 
 
-def test_the_image_of_a_sample_is_called_one(holdout, tmp_path, tfrl, cache):
-    sample = tmp_path / "sample"
-    shutil.copytree(holdout, sample)
+def test_the_image_of_a_sample_is_called_one(evaluate, holdout, tmp_path):
+    sample = shutil.copytree(holdout, tmp_path / "sample")
     path = sample / "corpus_description.json"
     described = json.loads(path.read_text())
     described["tfrl"] = {"sources": {"delta": 9}}
     path.write_text(json.dumps(described))
-    arguments = ("evaluate", "inlining", "--policy", "default", "--cache", cache, *ONE_WORKER)
-    assert "linked from 2 of 9" in tfrl(*arguments, "--corpus", sample, "--link").err
-    assert "linked from" not in tfrl(*arguments, "--corpus", sample).err
+    assert "linked from 2 of 9" in evaluate("--policy", "default", "--link", corpus=sample).err
+    assert "linked from" not in evaluate("--policy", "default", corpus=sample).err
 
 
-def test_a_module_that_fails_is_named_and_the_rest_goes_on(holdout, tmp_path, tfrl, cache):
-    damaged = tmp_path / "damaged"
-    shutil.copytree(holdout, damaged)
+def test_a_module_that_fails_is_named_and_the_rest_goes_on(evaluate, holdout, tmp_path):
+    damaged = shutil.copytree(holdout, tmp_path / "damaged")
     path = damaged / "delta" / "a.c.bc"
     path.write_bytes(path.read_bytes()[:200])
-    arguments = ("evaluate", "inlining", "--policy", "never", "--corpus", damaged, *ONE_WORKER)
-    ran = tfrl(*arguments, "--cache", cache, "--json")
-    assert ran.status == 0 and "not compiled: delta/a.c: expected" in ran.err
-    assert [failure["module"] for failure in ran.json["failures"]] == ["delta/a.c"]
-    assert ran.json["policies"][0]["modules"] == 1
+    ran = evaluate("--policy", "never", "--json", corpus=damaged)
+    assert "not compiled: delta/a.c: expected" in ran.err
+    assert [failure["module"] for failure in ran.result["failures"]] == ["delta/a.c"]
+    assert ran.result["policies"][0]["modules"] == 1
     (damaged / "delta" / "b.cc.bc").write_bytes(b"BC\xc0\xde")
-    ran = tfrl(*arguments, "--cache", cache)
+    ran = evaluate("--policy", "never", corpus=damaged)
     assert ran.status == 1 and "found that all 2 failed" in ran.err
+
+
+def test_a_policy_for_something_else_is_refused(evaluate, trained, tmp_path):
+    foreign = shutil.copytree(trained / "policy", tmp_path / "other")
+    described = json.loads((foreign / "policy.json").read_text())
+    (foreign / "policy.json").write_text(json.dumps({**described, "environment": "tensor_graphs"}))
+    ran = evaluate("--policy", foreign)
+    assert ran.status == 1
+    assert "expected a policy for inlining, found one for tensor_graphs" in ran.err

@@ -32,8 +32,7 @@ def test_a_policy_that_was_learned_for_llvms_own_modes(
         *("export", "--policy", tmp_path / "run" / "policy", "--format", "mlgo"),
         *("-o", tmp_path / "model", "--json"),
     )
-    assert ran.status == 0, ran.err
-    assert set(ran.json["features"]) == {*embedded_features, "inlining_default"}
+    assert set(ran.result["features"]) == {*embedded_features, "inlining_default"}
     assert (tmp_path / "model" / "saved_model.pb").is_file()
     (spec,) = json.loads((tmp_path / "model" / "output_spec.json").read_text())
     assert spec["logging_name"] == "inlining_decision"

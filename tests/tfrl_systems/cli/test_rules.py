@@ -57,50 +57,39 @@ def test_list_tells_what_is_shipped(tfrl):
     assert out.count("    may change NaN or infinity\n") == marked
 
 
+SIDES = {
+    # 1 / 0 * 0 is NaN, and 1 is not.
+    "NaN": {
+        "source": ["(Mul (Div ?x ?y) ?y)"],
+        "target": ["?x"],
+        "conditions": ['(in (dtype ?x) (list "float32" "float64"))'],
+    },
+    # x - c is exact where the two are near each other; x · s and c · s are rounded.
+    "digits": {
+        "source": ["(Mul (Sub ?x ?c) ?s)"],
+        "target": ["(Sub (Mul ?x ?s) (Mul ?c ?s))"],
+        "may_change_nonfinite": True,
+    },
+    # |x · x| is not x · x where the product wraps around.
+    "integers": {"source": ["(Abs (Mul ?x ?x))"], "target": ["(Mul ?x ?x)"]},
+}
+
+
 @pytest.mark.parametrize(
-    ("sides", "claims", "lie", "refusal"),
+    ("sides", "field", "truth", "lie", "refusal"),
     [
-        pytest.param(
-            # 1 / 0 * 0 is NaN, and 1 is not.
-            {
-                "source": ["(Mul (Div ?x ?y) ?y)"],
-                "target": ["?x"],
-                "conditions": ['(in (dtype ?x) (list "float32" "float64"))'],
-            },
-            {"may_change_nonfinite": True},
-            {"may_change_nonfinite": False},
-            "changes NaN or infinity",
-            id="NaN",
-        ),
-        pytest.param(
-            # x - c is exact where the two are near each other; x · s and c · s are rounded.
-            {
-                "source": ["(Mul (Sub ?x ?c) ?s)"],
-                "target": ["(Sub (Mul ?x ?s) (Mul ?c ?s))"],
-                "may_change_nonfinite": True,
-            },
-            {"may_lose_digits": True},
-            {"may_lose_digits": False},
-            "loses digits",
-            id="digits",
-        ),
-        pytest.param(
-            # |x · x| is not x · x where the product wraps around.
-            {"source": ["(Abs (Mul ?x ?x))"], "target": ["(Mul ?x ?x)"]},
-            {"types": ["float", "unsigned"]},
-            {"types": ["float", "signed"]},
-            "is not right for these of its types: signed",
-            id="integers",
-        ),
+        ("NaN", "may_change_nonfinite", True, False, "changes NaN or infinity"),
+        ("digits", "may_lose_digits", True, False, "loses digits"),
+        ("integers", "types", ["float", "unsigned"], ["float", "signed"], "is not right for these"),
     ],
 )
-def test_verify_tells_what_a_file_denies(tfrl, tmp_path, sides, claims, lie, refusal):
-    rule = {"name": "rule", **sides, **claims}
+def test_verify_tells_what_a_file_denies(tfrl, tmp_path, sides, field, truth, lie, refusal):
+    rule = {"name": "rule", **SIDES[sides]}
     options = ["--instances", 40]
-    path = write(tmp_path / "honest.json", rule)
+    path = write(tmp_path / "honest.json", {**rule, field: truth})
     (verdict,) = tfrl("rules", "verify", path, *options, "--json").json["rules"]
-    assert verdict["right"] and verdict.items() >= claims.items()
-    path = write(tmp_path / "lying.json", {**rule, **lie})
+    assert verdict["right"] and verdict[field] == truth
+    path = write(tmp_path / "lying.json", {**rule, field: lie})
     ran = tfrl("rules", "verify", path, *options)
     assert ran.status == 1 and f"rule: {refusal}" in ran.err
 

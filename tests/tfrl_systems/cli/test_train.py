@@ -1,10 +1,18 @@
-"""Training for real: what it leaves, and that interruptions leave no trace in it."""
+"""Training for real: what it leaves, where it is the same, and which policies it begins with."""
 
 from __future__ import annotations
 
 import json
+import shutil
 
-from tests.tfrl_systems.conftest import train_arguments
+import pytest
+
+from environments.inlining.plugin import compiler
+from tests.environments.inlining.exploration.test_explore import SAVING
+from tests.environments.inlining.small_modules import HAND_WORKED, many_calls, write_corpus
+from tests.requirements import needs_programs, skip_if
+from tests.tfrl_systems.conftest import QUICK, train_arguments
+from tfrl_systems.systems.inlining import workers
 from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
 
 FIELDS = {
@@ -81,3 +89,108 @@ def test_tensorboard_shows_each_policy_once_under_the_run_s_name(trained):
 def test_the_same_modules_held_out_are_a_warning(corpus, cache, tfrl, tmp_path):
     ran = tfrl(*train_arguments(corpus, corpus, cache, tmp_path / "run"), *("--iterations", "1"))
     assert ran.status == 0 and "warning: 5 of the modules in --holdout" in ran.err
+
+
+@pytest.mark.ci
+@needs_programs("clang-22")
+def test_a_clang_with_the_policies_inside_learns_what_its_channel_does(
+    tfrl, corpus, holdout, plugin_cache, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(plugin_cache))
+    skip_if(compiler.why_no_plugins("clang-22"))
+    logs, results = [], []
+    for name in ("inside", "asked"):
+        if name == "asked":
+            for module in (compiler, workers):
+                monkeypatch.setattr(module, "why_no_plugins", lambda clang: "no headers here")
+        command = train_arguments(corpus, holdout, tmp_path / f"{name}.db", tmp_path / name)
+        # The second iteration collects with what was learned in the first.
+        command += ["--iterations", "2", "--set", "num_models=1", "--set", "epochs=2"]
+        ran = tfrl(*command, "--compiler", "clang-22", "--collect", "inprocess")
+        assert ran.status == 0, ran.err
+        logs.append(ran.err)
+        results.append(read_result(tmp_path / name))
+    assert "clang-22 has the policies inside" in logs[0]
+    assert "clang-22 is asked at each call site" in logs[1] and "no headers here" in logs[1]
+    for figure in ("policy_sha256", "experience_sha256", "environment_steps"):
+        assert results[0][figure] == results[1][figure]
+
+
+OBJECTS = ("--set", "objective=object")
+
+
+@pytest.fixture(scope="module")
+def saving(tmp_path_factory):
+    """A corpus in one module of which LLVM's own decisions can be bettered."""
+    modules = {"alpha/saving.c": SAVING, "alpha/hand.c": HAND_WORKED, "beta/many.c": many_calls(7)}
+    return write_corpus(tmp_path_factory.mktemp("baselines") / "corpus", modules)
+
+
+@pytest.fixture
+def contrary(tfrl, saving, cache, tmp_path):
+    """An actor that begins, and here ends, with the opposite of LLVM's own decisions."""
+    ran = tfrl(
+        *("train", "inlining", "--agent", "reinforce", "--corpus", saving, "--cache", cache),
+        *("--workdir", tmp_path / "reinforce", "--workers", 1, "--iterations", 1, *OBJECTS),
+        *("--set", "num_chunks=1", "--set", "episodes_per_chunk=1", "--set", "hidden_sizes=4"),
+        *("--set", "default_probability=0.05", "--set", "learning_rate=1e-9"),
+        *("--set", "scope=all", "--set", "group=2"),
+    )
+    assert ran.status == 0, ran.err
+    return tmp_path / "reinforce" / "policy"
+
+
+@pytest.fixture
+def imitate(tfrl, saving, cache, tmp_path):
+    def run(*baselines, more=()):
+        names = ",".join(map(str, ("default", *baselines)))
+        return tfrl(
+            *("train", "inlining", "--agent", "bc_max", "--corpus", saving, "--validation", saving),
+            *("--cache", cache, "--workdir", tmp_path / "run", "--workers", 1, "--iterations", 1),
+            *(*OBJECTS, "--set", "label_objective=object", "--set", "explore=false"),
+            *("--set", f"baselines={names}", *QUICK, *more, "--json"),
+        )
+
+    return run
+
+
+@pytest.mark.ci
+def test_the_best_of_learned_baselines_is_imitated(
+    imitate, contrary, trained, tfrl, saving, cache, tmp_path
+):
+    ran = imitate(contrary, trained / "policy")
+    evaluation = tfrl(
+        *("evaluate", "inlining", "--policy", contrary, "--policy", trained / "policy"),
+        *("--corpus", saving, "--cache", cache, "--json"),
+    ).json
+    of_each = [
+        {
+            row["module"]: (row["size_bytes"], row["default_size_bytes"])
+            for row in policy["per_module"]
+        }
+        for policy in evaluation["policies"]
+    ]
+    best = [min(size for sizes in of_each for size in sizes[name]) for name in of_each[0]]
+    (record,) = ran.result["evaluation"]["iterations"]
+    assert record["oracle_cost"] == sum(best) < record["default_cost"]
+    # Resuming needs the same policies, not only the same directories.
+    told_of = ran.result["settings"]["baselines_sha256"]
+    assert told_of[str(trained / "policy")] == CallSitePolicy.load(trained / "policy").fingerprint
+    assert set(told_of) == {str(contrary), str(trained / "policy")}
+    assert imitate(contrary, trained / "policy", more=["--resume"]).status == 0
+    shutil.rmtree(contrary)
+    shutil.copytree(trained / "policy", contrary)
+    ran = imitate(contrary, trained / "policy", more=["--resume"])
+    assert ran.status == 1 and "expected to resume with baselines_sha256 = " in ran.err
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nowhere", "expected a policy directory or one of shipped, default, always"),
+        ("a corpus", "expected a policy directory with policy.json"),
+    ],
+)
+def test_a_directory_without_a_policy_is_one_line(imitate, saving, name, message):
+    ran = imitate(saving if name == "a corpus" else name)
+    assert ran.status == 1 and message in ran.err.splitlines()[-1]

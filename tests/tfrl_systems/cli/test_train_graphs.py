@@ -13,10 +13,8 @@ from environments.tensor_graphs.models import families
 from tests.environments.tensor_graphs.small_models import adapter, relu, write
 from tests.tfrl_systems.cli.test_train import FIELDS, read_result
 from tests.tfrl_systems.small_runs import GRAPHS
-from tests.tfrl_systems.training.test_pictures import picture, read, scalar
+from tests.tfrl_systems.training.test_curves import picture, read, scalar
 from tfrl_systems.systems.tensor_graphs import learning
-
-RULES = "evaluation/rules"
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +40,7 @@ def train(tfrl):
 @pytest.mark.ci
 def test_what_is_told_of_several_models(train, models, tmp_path):
     ran = train(tmp_path / "run", models, "--iterations", 2, "--collect", "inprocess")
-    assert ran.status == 0, ran.err
-    result = ran.json
+    result = ran.result
     assert result == read_result(tmp_path / "run") and result.keys() >= FIELDS
     last = result["evaluation"]["last"]
     names = [str(model) for model in models]
@@ -63,26 +60,21 @@ def check_curves(workdir, result, names):
     """TensorBoard shows what the result says; the only evaluation is that after iteration 2."""
     events = read(workdir / "tensorboard" / workdir.name)
     (learned,) = result["training"]
-    assert learned["environment_steps"] == result["environment_steps"]
     assert 1 <= learned["steps_per_episode"] <= GRAPHS["max_steps"]
-    shown = {
-        tag: scalar(curve)
-        for tag, (curve,) in tensors(events).items()
-        if tag not in (RULES, "settings")
-    }
-    assert shown["train/steps_per_episode"] == pytest.approx(learned["steps_per_episode"])
-    assert shown["train/mean_return"] == pytest.approx(learned["mean_return"], rel=1e-5)
-    assert 0 < shown["train/entropy"] < np.log(GRAPHS["max_actions"])
-    assert shown["train/entropy_regularization_loss"] < 0 < shown["train/value_estimation_loss"]
+
+    def shown(tag):
+        (event,) = events.Tensors(tag)
+        return scalar(event)
+
+    for name in ("steps_per_episode", "mean_return"):
+        assert shown(f"train/{name}") == pytest.approx(learned[name], rel=1e-5)
+    assert 0 < shown("train/entropy") < np.log(GRAPHS["max_actions"])
+    assert shown("train/entropy_regularization_loss") < 0 < shown("train/value_estimation_loss")
     for name in ("cost", *(f"cost/{model}" for model in names)):
-        assert shown[f"best/{name}"] == shown[f"evaluation/{name}"]
-        assert shown[f"best/{name}"] == pytest.approx(result["evaluation"]["last"][name])
-    (event,) = events.Tensors(RULES)
+        assert shown(f"best/{name}") == shown(f"evaluation/{name}")
+        assert shown(f"best/{name}") == pytest.approx(result["evaluation"]["last"][name])
+    (event,) = events.Tensors("evaluation/rules")
     assert event.step == 2 and picture(event).shape[2] == 3
-
-
-def tensors(events):
-    return {tag: events.Tensors(tag) for tag in events.Tags()["tensors"]}
 
 
 @pytest.mark.ci
@@ -95,8 +87,7 @@ def test_what_was_learned_is_compared_and_used(lent_run, models, tfrl, tmp_path)
     names = (policy, "greedy", f"regions:{policy}")
     compared = [word for name in names for word in ("--policy", name)]
     ran = tfrl(*arguments, *compared, "--rollouts", 4, "--json")
-    assert ran.status == 0, ran.err
-    (comparison,) = ran.json["models"]
+    (comparison,) = ran.result["models"]
     learned, greedy, led = comparison["policies"]
     assert led["policy"] == f"regions:{policy}" and led["stopped"] == "exhausted"
     assert led["estimated_ms_after"] <= learned["estimated_ms_after"]
@@ -107,16 +98,14 @@ def test_what_was_learned_is_compared_and_used(lent_run, models, tfrl, tmp_path)
         *("optimize", models[0], "-o", tmp_path / "fast.onnx", "--method", "policy"),
         *("--policy", policy, "--rollouts", 2, "--objective", "analytic", "--no-measure", "--json"),
     )
-    assert ran.status == 0, ran.err
-    assert ran.json["method"] == "policy" and ran.json["gain"] is True
-    assert ran.json["max_relative_error"] < 1e-4
+    assert ran.result["method"] == "policy" and ran.result["gain"] is True
+    assert ran.result["max_relative_error"] < 1e-4
     onnx.checker.check_model(onnx.load(tmp_path / "fast.onnx"))
     ran = tfrl(
         *("optimize", models[0], "-o", tmp_path / "led.onnx", "--policy", policy),
         *("--objective", "analytic", "--no-measure", "--json"),
     )
-    assert ran.status == 0, ran.err
-    assert ran.json["method"] == "regions" and ran.json["gain"] is True
+    assert ran.result["method"] == "regions" and ran.result["gain"] is True
     ran = tfrl(*arguments, "--policy", of_other_features(policy, tmp_path / "older"))
     assert ran.status == 1 and "vocabulary" in ran.err and "train again" in ran.err
     assert len(ran.err.splitlines()) == 1
@@ -130,8 +119,7 @@ def test_a_world_model_is_learned_and_used(train, models, tfrl, tmp_path):
         **{"num_dreams": 16, "dream_updates": 2, "fit_updates": 3, "fit_episodes": 2},
     }
     ran = train(tmp_path / "run", models[:1], "--iterations", 2, agent="world_model", **dreaming)
-    assert ran.status == 0, ran.err
-    summary = ran.json["world_model"]
+    summary = ran.result["world_model"]
     assert summary["dream_steps"] > 0 and summary["dream_steps_per_second"] > 0
     assert summary["temperature"] == 1
     prediction = summary["prediction"]
@@ -143,8 +131,7 @@ def test_a_world_model_is_learned_and_used(train, models, tfrl, tmp_path):
     assert described["latents"]["block"] == "full"
     arguments = ("evaluate", "tensor_graphs", "--model", models[0], "--objective", "analytic")
     ran = tfrl(*arguments, "--policy", policy, "--rollouts", 2, "--json")
-    assert ran.status == 0, ran.err
-    (comparison,) = ran.json["models"]
+    (comparison,) = ran.result["models"]
     (learned,) = comparison["policies"]
     assert learned["estimated_ms_after"] <= comparison["estimated_ms_before"]
     path = policy / "policy.json"
@@ -159,8 +146,7 @@ def test_without_masks_all_numbers_are_tried(train, models, tfrl, tmp_path):
     """What is refused costs 100. The policy is used with masks, like any other."""
     unmasked = {"masked": "false", "max_locations": 8}
     ran = train(tmp_path / "run", models[:1], "--iterations", 1, **unmasked)
-    assert ran.status == 0, ran.err
-    (learned,) = ran.json["training"]
+    (learned,) = ran.result["training"]
     assert learned["steps_per_episode"] == GRAPHS["max_steps"] and learned["mean_return"] < -400
     policy = tmp_path / "run" / "policy"
     described = json.loads((policy / "policy.json").read_text())
@@ -170,8 +156,7 @@ def test_without_masks_all_numbers_are_tried(train, models, tfrl, tmp_path):
         *("evaluate", "tensor_graphs", "--model", models[0], "--objective", "analytic"),
         *("--policy", policy, "--rollouts", 2, "--json"),
     )
-    assert ran.status == 0, ran.err
-    (comparison,) = ran.json["models"]
+    (comparison,) = ran.result["models"]
     assert comparison["policies"][0]["steps"] > 0
     ran = train(tmp_path / "other", models[:1], agent="bc_max", masked="false")
     assert ran.status == 1 and "masked: expected true for bc_max" in ran.err
@@ -186,16 +171,14 @@ def test_es_learns_on_members_of_families_and_is_used_on_others(train, tfrl, tmp
     room = {"max_nodes": 192, "max_edges": 256, "max_locations": 64, "max_actions": 256}
     settings = {"evaluate_every": 1, "random_steps": 2, "max_steps": 4, "truncate": True, **room}
     ran = train(tmp_path / "run", ["families"], "--iterations", 1, agent="es", **settings)
-    assert ran.status == 0, ran.err
     costs = {f"cost/{family}:1000000" for family in families.FAMILIES}
-    assert {name for name in ran.json["evaluation"]["last"] if "cost/" in name} == costs
+    assert {name for name in ran.result["evaluation"]["last"] if "cost/" in name} == costs
     policy = tmp_path / "run" / "policy"
     described = json.loads((policy / "policy.json").read_text())
     assert (described["kind"], described["max_logit"]) == ("graph_actor", 4)
     arguments = ("evaluate", "tensor_graphs", "--objective", "analytic", "--policy", policy)
     ran = tfrl(*arguments, "--rollouts", 1, "--model", "recurrent:2000000", "--json")
-    assert ran.status == 0, ran.err
-    assert ran.json["models"][0]["model"] == "recurrent:2000000"
+    assert ran.result["models"][0]["model"] == "recurrent:2000000"
     ran = tfrl(*arguments, "--model", "recurrent")
     assert ran.status == 1 and "transformers:7" in ran.err and len(ran.err.splitlines()) == 1
 

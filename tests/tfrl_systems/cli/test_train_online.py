@@ -49,8 +49,7 @@ def test_ppo_learns(train, tfrl, saving, cache, tmp_path):
     settings = {"default_probability": 0.8, "learning_rate": 0.03, "evaluate_every": 9}
     more = ("--iterations", 9, "--collect", "inprocess")
     ran = train("ppo", tmp_path / "run", *more, **settings)
-    assert ran.status == 0, ran.err
-    result = ran.json
+    result = ran.result
     assert result == read_result(tmp_path / "run") and result.keys() >= FIELDS
     assert result["settings"]["gamma"] == 1
     last = result["evaluation"]["last"]
@@ -72,9 +71,8 @@ def test_es_learns_what_all_modules_save_together(train, tmp_path):
     settings = {"num_chunks": 8, "episodes_per_chunk": 4, "evaluate_every": 6}
     more = ("--iterations", 6, "--collect", "inprocess")
     ran = train("es", tmp_path / "run", *more, learning_rate=0.2, noise_std=0.1, **settings)
-    assert ran.status == 0, ran.err
-    last = ran.json["evaluation"]["last"]
-    assert last["saving_percent"] > 5 and ran.json["agent"] == "es"
+    last = ran.result["evaluation"]["last"]
+    assert last["saving_percent"] > 5 and ran.result["agent"] == "es"
     described = json.loads((tmp_path / "run" / "policy" / "policy.json").read_text())
     assert (described["kind"], described["agent"]) == ("actor", "es")
 

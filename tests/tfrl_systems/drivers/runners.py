@@ -70,13 +70,6 @@ class Noise:
         pass
 
 
-class Process(Noise):
-    """Tells of the process that it is in."""
-
-    def run(self, task: Task) -> int:
-        return os.getpid()
-
-
 def _raise() -> None:
     raise ValueError("bad luck,\nas it happens")
 

@@ -23,7 +23,7 @@ from tests.tfrl_systems.drivers.collecting import NUM_ITERATIONS, collect, sha25
 from tests.tfrl_systems.drivers.runners import Noise, Task
 from tfrl_systems.drivers.collect import POOLS, Collect, Supervision, make_pool
 from tfrl_systems.drivers.jobs import Chunk, PoolError
-from tfrl_systems.drivers.processes import SINGLE_THREADED
+from tfrl_systems.drivers.worker import SINGLE_THREADED
 
 HAS_RAY = importlib.util.find_spec("ray") is not None
 ONE_EACH = {kind: Collect(kind) for kind in POOLS if kind != "ray" or HAS_RAY}
@@ -109,8 +109,7 @@ def noise(place, request):
 
 
 def make(place, make_runner, **supervision):
-    """A pool whose workers are not started twice."""
-    return make_pool(place, make_runner, Supervision(**{"num_spares": 0, **supervision}))
+    return make_pool(place, make_runner, Supervision(**supervision))
 
 
 @IN_PROCESSES

@@ -6,8 +6,5 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def _(no_saved_models, no_spares):
-    """Nobody here reads the SavedModel; `tests/tfrl_systems/policies` does.
-
-    Workers in reserve are tested in `tests/tfrl_systems/drivers`.
-    """
+def _(no_saved_models):
+    """Nobody here reads the SavedModel; `tests/tfrl_systems/policies` does."""

@@ -128,3 +128,10 @@ def test_a_missing_corpus_is_told_of_those_that_need_it(tmp_path):
     assert "expected a corpus directory, found none" in rows[0]["difference"]
     assert [row["equal"] for row in rows] == [False, True, True]
     assert rows[0]["author"] == "golden" and rows[0]["steps"] == 7
+
+
+def test_what_is_not_there_is_said(tmp_path):
+    with pytest.raises(UserError, match="nothing.json: expected a trajectory, found no such file"):
+        experiments.replay(tmp_path / "nothing.json")
+    with pytest.raises(UserError, match="expected trajectories, found no .json file"):
+        experiments.replay(tmp_path)

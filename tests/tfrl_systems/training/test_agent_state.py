@@ -29,13 +29,6 @@ def agent():
     return Agent()
 
 
-def saved(directory):
-    """Names and values, without the description of the objects, which names them by number."""
-    reader = tf.train.load_checkpoint(str(directory / "state"))
-    names = reader.get_variable_to_shape_map()
-    return {name: reader.get_tensor(name) for name in names if "OBJECT_GRAPH" not in name}
-
-
 def test_each_save_writes_the_values_of_its_time(agent, tmp_path):
     """Each step takes 1 more than the one before it: 1, 0, -2. The momentum counts the steps."""
     state = AgentState(agent)
@@ -50,25 +43,6 @@ def test_each_save_writes_the_values_of_its_time(agent, tmp_path):
         AgentState(restored).restore(tmp_path / str(number))
         assert float(restored.weight) == weight
         assert number == 0 or float(restored.momentum) == number
-
-
-def test_what_is_written_is_an_ordinary_checkpoint(agent, tmp_path):
-    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
-    for directory in (ours, theirs):
-        directory.mkdir()
-    agent.step()
-    AgentState(agent).save(ours)
-    tf.train.Checkpoint(agent=agent).write(str(theirs / "state"))
-    assert saved(ours) == saved(theirs)
-
-
-def test_it_is_traced_again_only_for_other_variables(agent):
-    state, writers = AgentState(agent), []
-    for _ in range(4):
-        for _ in range(2):
-            writers.append(state._writer())
-        agent.step()
-    assert len(set(map(id, writers))) == 2
 
 
 @pytest.mark.parametrize("content", [b"", None], ids=["cut", "gone"])

@@ -18,8 +18,6 @@ from tfrl_systems.episodes import Experience
 from tfrl_systems.systems.learn_to_optimize.optimizer_policy import OptimizerPolicy
 from tfrl_systems.systems.learn_to_optimize.problem import Problem
 from tfrl_systems.training import loop
-from tfrl_systems.training.checkpoints import Workdir
-from tfrl_systems.training.curves import summarise
 
 SAME = ("experience_sha256", "policy_sha256", "environment_steps")
 
@@ -192,12 +190,6 @@ def test_a_loss_that_is_no_number_is_one_line(run, tmp_path):
         run(tmp_path / "run", learning_rate=1e30)
 
 
-def test_the_mean_of_the_last_tenth():
-    curves = [{"iteration": number, "mse": float(number)} for number in range(5, 101, 5)]
-    # Above 90: 95 and 100.
-    assert summarise(curves) == {"last": {"mse": 100.0}, "last_tenth": {"mse": 97.5}}
-
-
 @pytest.mark.parametrize(
     ("iterations", "evaluate_every", "record_every"),
     [
@@ -227,31 +219,6 @@ def test_a_long_run_is_as_a_short_one_with_fewer_points(run, finished, tmp_path,
         "settings",
     ]
     assert [result[name] for name in SAME] == [finished[1][name] for name in SAME]
-
-
-@pytest.mark.ci
-def test_a_run_that_is_interrupted_while_it_prunes_goes_on(run, finished, tmp_path, monkeypatch):
-    """By Ctrl-C, after it has written the checkpoint of iteration 4."""
-    path = tmp_path / "run"
-
-    def prune(workdir, num_kept, prune=Workdir.prune):
-        if workdir.last() < 4:
-            return prune(workdir, num_kept)
-        # The oldest has been moved away, and is half removed.
-        workdir.checkpoint(2).rename(path / ".unfinished")
-        (path / ".unfinished" / "iteration.json").unlink()
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Workdir, "prune", prune)
-        with pytest.raises(KeyboardInterrupt):
-            run(path, checkpoint_every=1)
-    assert checkpoints(path) == ["000003", "000004"]
-    assert not (path / "result.json").exists()
-    resumed = run(path, checkpoint_every=1, resume=True)
-    assert [resumed[name] for name in SAME] == [finished[1][name] for name in SAME]
-    assert resumed["evaluation"] == finished[1]["evaluation"]
-    assert not (path / ".unfinished").exists()
 
 
 def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(run, finished, tmp_path):

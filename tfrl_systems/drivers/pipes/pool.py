@@ -1,8 +1,8 @@
 """A pool of worker processes that survives their failures.
 
 A worker that dies, or takes too long for a job, is killed and replaced, and the next free worker
-runs its job again. A spare worker, started in advance, takes its place at once. The parent runs one
-loop over the workers' sockets, without threads, and never waits for a single worker.
+runs its job again. The parent runs one loop over the workers' sockets, without threads, and never
+waits for a single worker.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from tfrl_systems.drivers.worker import Answer
 
 # How long idle workers may take to close their runners when the pool is closed.
 _CLOSE_TIMEOUT_S = 3.0
-# For jobs shorter than this, the time to hand out the next one matters: 1 to 3 ms on busy cores.
-_SHORT_S = 0.2
 
 
 class PipePool(RemotePool[Job, Result]):
@@ -35,11 +33,8 @@ class PipePool(RemotePool[Job, Result]):
     waits, and raises the error of a worker that could not start. Workers import neither the
     caller's script nor TensorFlow, unless the runner does. However this process ends, they end too.
 
-    Args:
-      make_runner: makes a worker's runner, in the worker; see `collect.make_pool`.
-      collect: says how many workers there are.
-      supervision: what the pool does about workers and jobs that fail.
-      requirements: what runners need; this machine has it, or they say what is missing.
+    The arguments are those of `collect.make_pool`. What is required this machine has, or the
+    runners say what is missing.
 
     Raises:
       UserError: `collect` has an address.
@@ -58,11 +53,9 @@ class PipePool(RemotePool[Job, Result]):
             )
         super().__init__(collect.workers, supervision)
         self._make_runner_pickled = pickled(make_runner)
-        self._last_job_s = math.inf
         self._placed: dict[int, WorkerHandle] = {}
-        self._spares: list[WorkerHandle] = []
         # Called when this process or the pool ends; so it must not refer to the pool itself.
-        self._kill_all = weakref.finalize(self, _kill_all, os.getpid(), self._placed, self._spares)
+        self._kill_all = weakref.finalize(self, _kill_all, os.getpid(), self._placed)
         self._fill_places()
 
     def close(self) -> None:
@@ -77,11 +70,6 @@ class PipePool(RemotePool[Job, Result]):
                 worker.wait(until_s - time.monotonic())
         finally:
             self._kill_all()
-
-    @property
-    def workers(self) -> list[WorkerHandle]:
-        """Return the workers; spares come last."""
-        return [*self._placed.values(), *self._spares]
 
     def _are_all_started(self) -> bool:
         workers = self._placed.values()
@@ -129,53 +117,16 @@ class PipePool(RemotePool[Job, Result]):
             self._num_failed_starts >= self._supervision.max_attempts * self.num_workers
         )
 
-    def _remove(self, worker: WorkerHandle) -> None:
-        worker.kill()
-        place = self._place_of(worker)
-        if place is None:
-            self._spares.remove(worker)
-        else:
-            del self._placed[place]
-
     def _fill_places(self) -> None:
-        """Start missing workers, first for the empty places, then as spares."""
+        """Start missing workers."""
         for place in range(self.num_workers):
             if place not in self._placed:
-                # Spares that are ready are taken first.
-                self._spares.sort(key=lambda spare: not spare.is_ready)
-                self._placed[place] = self._spares.pop(0) if self._spares else self._start()
-        if all(worker.is_ready for worker in self._placed.values()):
-            while len(self._spares) < self._supervision.num_spares and not self._num_failed_starts:
-                self._spares.append(self._start())
-
-    def _start(self) -> WorkerHandle:
-        return WorkerHandle(self._make_runner_pickled, self._supervision)
-
-    def _assign(self) -> None:
-        """Give the workers what they lack: the data, a job, or their next job in advance.
-
-        If jobs are short, a worker gets its next job in advance, so that it need not wait for this
-        process. The last jobs are not given in advance, because another worker may be free sooner.
-        """
-        for worker in self._placed.values():
-            if worker.is_idle and worker.version != self._version:
-                worker.load(self._data, self._version)
-        if self._queue is None:
-            return
-        waiting = self._queue.waiting
-        for num_jobs in range(2 if self._last_job_s < _SHORT_S else 1):
-            for worker in self._placed.values():
-                is_able = worker.is_ready and worker.version == self._version
-                is_wanted = len(waiting) > num_jobs * self.num_workers
-                if is_able and is_wanted and len(worker.jobs) == num_jobs:
-                    job = waiting.popleft()
-                    worker.run(job, pickled(self._queue.jobs[job]))
+                self._placed[place] = WorkerHandle(self._make_runner_pickled, self._supervision)
 
 
-def _kill_all(owner_pid: int, placed: dict[int, WorkerHandle], spares: list[WorkerHandle]) -> None:
+def _kill_all(owner_pid: int, placed: dict[int, WorkerHandle]) -> None:
     """Kill all workers, unless this process is a forked copy of their owner."""
     if os.getpid() == owner_pid:
-        for worker in (*placed.values(), *spares):
+        for worker in placed.values():
             worker.kill()
         placed.clear()
-        spares.clear()

@@ -14,8 +14,8 @@ from typing import Any
 from environments.machine import search_path
 from tfrl_systems.drivers.collect import Supervision
 from tfrl_systems.drivers.pipes.messages import Channel
-from tfrl_systems.drivers.processes import SINGLE_THREADED
 from tfrl_systems.drivers.remote_pool import Handle, State
+from tfrl_systems.drivers.worker import SINGLE_THREADED
 
 _PROGRAM = "tfrl_systems.drivers.pipes.worker_main"
 # How long a worker's process may take to end after its socket has closed.
@@ -24,10 +24,6 @@ _DEATH_TIMEOUT_S = 1.0
 
 class WorkerHandle(Handle):
     """A process that runs jobs, one at a time, in the order in which it gets them.
-
-    Args:
-      make_runner_pickled: the pickled function with which the worker makes its runner.
-      supervision: how long the worker may take.
 
     Attributes:
       channel: non-blocking channel to the worker.

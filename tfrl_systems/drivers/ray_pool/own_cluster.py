@@ -33,7 +33,7 @@ import ray
 from environments.errors import one_line
 from environments.machine import search_path
 from tfrl_systems.drivers.jobs import PoolError
-from tfrl_systems.drivers.processes import SINGLE_THREADED
+from tfrl_systems.drivers.worker import SINGLE_THREADED
 
 _PROGRAM = "tfrl_systems.drivers.ray_pool.own_cluster"
 _NO_START = "collect: Ray does not start on this machine"

@@ -50,11 +50,7 @@ class RayPool(RemotePool[Job, Result]):
     waits, and raises the error of a worker that could not start. Without an address, a cluster on
     this machine is started for this process; however this process ends, the cluster ends too.
 
-    Args:
-      make_runner: makes a worker's runner, in the worker; see `collect.make_pool`.
-      collect: says how many workers there are, and in which cluster.
-      supervision: what the pool does about workers and jobs that fail. There are no spares.
-      requirements: what runners need on their nodes.
+    The arguments are those of `collect.make_pool`.
 
     Raises:
       UserError: there is no such cluster, or this machine lacks what runners need.
@@ -263,11 +259,6 @@ class RayPool(RemotePool[Job, Result]):
         self._num_failed_starts = 0
         return False
 
-    def _remove(self, worker: WorkerHandle) -> None:
-        place = self._place_of(worker)
-        assert place is not None
-        self._placed.pop(place).kill()
-
     def _fill_places(self) -> None:
         """Ask for missing workers."""
         now_s = time.monotonic()
@@ -277,17 +268,6 @@ class RayPool(RemotePool[Job, Result]):
                 self._placed[place] = WorkerHandle(
                     self._needs, clusters.is_local(), self._supervision, self._unfit, doubtful
                 )
-
-    def _assign(self) -> None:
-        """Give each idle worker what it lacks: the data, or a job."""
-        for worker in self._placed.values():
-            if not worker.is_idle:
-                continue
-            if worker.version != self._version:
-                worker.load(self._data, self._version)
-            elif self._queue is not None and self._queue.waiting:
-                job = self._queue.waiting.popleft()
-                worker.run(job, pickled(self._queue.jobs[job]))
 
 
 def _end(placed: dict[int, WorkerHandle], leave: Callable[[], None]) -> None:

@@ -117,11 +117,7 @@ class Copies:
         return None
 
     def add(self, wanted: DigestedFiles, parts: Iterable[bytes]) -> None:
-        """Make a copy, unless another worker has made it meanwhile.
-
-        Args:
-          wanted: the files.
-          parts: their contents; see `DigestedFiles.parts`.
+        """Make a copy of what `DigestedFiles.parts` gave, unless another worker has made it.
 
         Raises:
           UserError: the directory is not private, or has no room, or the contents are others.

@@ -59,12 +59,9 @@ class Needs:
 
     @classmethod
     def of_this_process(cls, path: list[str], requirements: Requirements, is_local: bool) -> Needs:
-        """Return what this process has.
+        """Return what this process has; `path` is its absolute sys.path.
 
-        Args:
-          path: its absolute sys.path.
-          requirements: what runners need.
-          is_local: whether all workers are on this machine, where files and programs are the same.
+        If `is_local`, all workers are on this machine, where files and programs are the same.
 
         Raises:
           UserError: this process lacks a file or a program.

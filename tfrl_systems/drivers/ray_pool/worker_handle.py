@@ -10,11 +10,10 @@ from typing import Any
 import ray
 
 from tfrl_systems.drivers.collect import Supervision
-from tfrl_systems.drivers.processes import SINGLE_THREADED
 from tfrl_systems.drivers.ray_pool import clusters
 from tfrl_systems.drivers.ray_pool.worker import Needs, NodeWorker, Place
 from tfrl_systems.drivers.remote_pool import Handle, State
-from tfrl_systems.drivers.worker import Answer
+from tfrl_systems.drivers.worker import SINGLE_THREADED, Answer
 
 # A run has two pools at times: one collects and the other evaluates, never both at once. With half
 # a processor for each worker, both get one worker for each processor.

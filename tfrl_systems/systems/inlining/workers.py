@@ -17,9 +17,8 @@ from tfrl_systems.drivers.requirements import Files, Requirements, here
 from tfrl_systems.reporting import Reporter
 
 # Each compile has a time limit of its own, and exploring a module makes many compiles; this limit
-# is for a worker that itself hangs. There are no spares, because each would start a compiler that
-# is seldom needed.
-_SUPERVISION = Supervision(timeout_s=24 * 3600.0, num_spares=0)
+# is for a worker that itself hangs.
+_SUPERVISION = Supervision(timeout_s=24 * 3600.0)
 
 
 def make_collector(

@@ -25,10 +25,10 @@ from typing import Any
 import psutil
 
 from environments import files
-from tfrl_systems.drivers.processes import adopt_orphans
 from tfrl_systems.settings import option
 from tools.studies.bad_inputs.table import ROWS, Case, cases
 from tools.studies.faults.runs import GENERATED
+from tools.studies.faults.striking import adopt_orphans
 from tools.studies.study import Cell, Record, Study, Table, Trial, total
 
 PROGRAM = "tfrl_systems.cli.main"

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from tfrl_systems.drivers.processes import adopt_orphans
 from tfrl_systems.settings import option
 from tools.studies import study
 from tools.studies.faults import striking
@@ -158,7 +157,7 @@ def _trials(options: Faults) -> Iterator[study.Trial]:
 
 def _measure(about: study.Record, workdir: pathlib.Path) -> study.Record:
     """Run a trial, and before it once without faults, which the trials of a scenario share."""
-    adopt_orphans()
+    striking.adopt_orphans()
     # A shell has what it starts in the background ignore Ctrl-C; commands must not inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     scenario = SCENARIOS[about["scenario"]]

@@ -10,6 +10,7 @@ memory was taken ended or its run said so, the file was there.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import pathlib
 import signal
@@ -21,6 +22,7 @@ import numpy as np
 import psutil
 
 MARK = "TFRL_FAULT_CAMPAIGN"
+_PR_SET_CHILD_SUBREAPER = 36
 # What is in the command lines of processes that a fault may strike.
 _ROLES = {
     "worker": ("drivers.pipes.worker_main",),
@@ -91,6 +93,11 @@ def end(mark: str) -> None:
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
+
+
+def adopt_orphans() -> None:
+    """Become the parent of orphaned descendants, so that they can still be found and ended."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 Strike = Generator[None, None, bool]

@@ -13,15 +13,14 @@ import pytest
 
 from tests.processes import wait_for_end, workers
 from tests.tfrl_systems.drivers.collecting import NUM_JOBS, collect, expected, sha256, tasks_of
-from tests.tfrl_systems.drivers.runners import Noise, Process, Task
+from tests.tfrl_systems.drivers.runners import Noise, Task
 from tfrl_systems.drivers.collect import Collect, Supervision
 from tfrl_systems.drivers.jobs import PoolError
 from tfrl_systems.drivers.pipes.pool import PipePool
 
 
-def make_pipes(make_runner, num_workers=2, num_spares=0, **supervision):
-    settings = Supervision(num_spares=num_spares, **supervision)
-    return PipePool(make_runner, Collect("pipes", num_workers), settings)
+def make_pipes(make_runner, num_workers=2, **supervision):
+    return PipePool(make_runner, Collect("pipes", num_workers), Supervision(**supervision))
 
 
 def test_results_are_the_same_whatever_ends_workers(tmp_path, caplog):
@@ -38,7 +37,7 @@ def test_results_are_the_same_whatever_ends_workers(tmp_path, caplog):
     }
     faults = [(0, 0, "kill", 2), (0, 1, "hang", 2), (0, 7, "segfault", 1)]
     faults += [(1, 0, "stop", 1), (1, 3, "hang in C", 1), (2, NUM_JOBS - 1, "exit", 1)]
-    pool = make_pipes(functools.partial(Noise, tmp_path), 3, num_spares=2, timeout_s=0.3)
+    pool = make_pipes(functools.partial(Noise, tmp_path), 3, timeout_s=0.3)
     assert collect(pool, faults) == expected()
     said = {record.getMessage() for record in caplog.records}
     for iteration, index, fault, times in faults:
@@ -57,7 +56,7 @@ def test_data_that_end_every_worker_end_the_attempts():
 
 
 def test_a_worker_that_hangs_in_loading_is_replaced():
-    with make_pipes(Noise, 1, timeout_s=0.3, num_spares=1) as pool:
+    with make_pipes(Noise, 1, timeout_s=0.3) as pool:
         pool.broadcast(b"hang")
         pool.broadcast(b"0")
         assert sha256(pool.map(tasks_of(0))) == expected()[0]
@@ -144,20 +143,6 @@ def test_a_worker_without_memory_is_replaced_and_nobody_else_suffers(tmp_path, c
     assert collect(pool, [(0, 0, "out of memory", 1)]) == expected()
     assert "MemoryError" in caplog.text and "(attempt 1 of 3)" in caplog.text
     assert "(attempt 2 of 3)" not in caplog.text
-
-
-def test_a_spare_takes_over_at_once_and_another_one_is_started():
-    with make_pipes(Process, 2, num_spares=1) as pool:
-        pool.map([Task(0)])
-        before = workers()
-        assert len(before) == 3
-        while not pool.workers[-1].is_ready:  # it starts in the background
-            victim = pool.map([Task(0)])[0]
-        os.kill(victim, signal.SIGKILL)
-        seen = set(pool.map([Task(seed) for seed in range(50)]))
-        assert victim not in seen and len(seen) == 2
-        assert seen < {process.pid for process in before}
-        assert len(workers()) == 3
 
 
 def test_workers_killed_between_uses_are_replaced():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pathlib
 import signal
 import socket
 import subprocess
@@ -14,17 +13,16 @@ import time
 import psutil
 import pytest
 
-from tests.processes import is_alive, wait_for_end, workers
+from tests.checkout import environment
+from tests.processes import wait_for_end, workers
 from tfrl_systems.drivers.pipes import worker_main
 from tfrl_systems.drivers.pipes.messages import Channel, pickled, unpickled
-
-ROOT = pathlib.Path(__file__).parents[4]
 
 # A whole script, as a user writes it: no `if __name__ == "__main__"`, and a runner of its own.
 SCRIPT = """
 import os, subprocess, sys, time
 from tests.tfrl_systems.drivers.runners import FAULTS
-from tfrl_systems.drivers.collect import Collect, Supervision, make_pool
+from tfrl_systems.drivers.collect import Collect, make_pool
 
 class Answer:
     def __init__(self, number):
@@ -44,18 +42,18 @@ class Runner:
         pass
 
 print("begun", flush=True)
-with make_pool(Collect("pipes", 2), Runner, Supervision(num_spares={num_spares})) as pool:
+with make_pool(Collect("pipes", 2), Runner) as pool:
     results = pool.map([Answer(number) for number in {numbers!r}])
     print(type(results[0]) is Answer, [one.number for one in results], flush=True)
 """
 
 
-def start(tmp_path, *numbers, num_spares=0):
+def start(tmp_path, *numbers):
     script = tmp_path / "script.py"
-    script.write_text(SCRIPT.format(numbers=numbers, num_spares=num_spares))
+    script.write_text(SCRIPT.format(numbers=numbers))
     return subprocess.Popen(
         [sys.executable, script],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PIDS": str(tmp_path / "pids")},
+        env=environment(PIDS=tmp_path / "pids"),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -128,9 +126,9 @@ def test_a_script_without_a_guard_and_with_its_own_classes(tmp_path):
 
 
 def test_sigkill_of_the_parent(tmp_path):
-    parent = start(tmp_path, "hang in C", "stop", num_spares=1)
+    parent = start(tmp_path, "hang in C", "stop")
     family = at_work(tmp_path, parent)
-    assert len(family) == 5
+    assert len(family) == 4
     parent.kill()
     parent.wait()
     # SIGKILL also ends what is stopped or in C; whoever looks for the parent's end cannot.
@@ -162,28 +160,3 @@ def test_a_worker_whose_parent_ended_before_it_began():
         )
         os.close(life_its)
         assert late.wait(10) == -signal.SIGKILL
-
-
-def test_the_end_of_the_parent_ends_the_group():
-    code = """
-import subprocess, sys, time
-from tfrl_systems.drivers.pipes.worker_main import die_with_parent
-die_with_parent(int(sys.argv[1]))
-child = subprocess.Popen(["sleep", "1000"])
-print(child.pid, flush=True)
-time.sleep(1000)
-"""
-    its, mine = os.pipe()
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, str(its)],
-        pass_fds=(its,),
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-    )
-    os.close(its)
-    with process.stdout as stdout:
-        child = psutil.Process(int(stdout.readline()))
-    assert process.poll() is None and is_alive(child)
-    os.close(mine)
-    assert process.wait(5) == -signal.SIGKILL
-    wait_for_end([child])

@@ -10,6 +10,7 @@ import pathlib
 import signal
 import sys
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -188,59 +189,34 @@ def test_a_node_that_lacks_a_program_gets_no_work(version, finding, cluster, cap
         make_pool(collect, Home, requirements=needs).map([Task(0)])
 
 
-ONLINE = {"iterations": 3, "num_chunks": 4, "episodes_per_chunk": 2, "evaluate_every": 3}
+SMALL = {"num_chunks": 4, "episodes_per_chunk": 2, "hidden_sizes": (8,)}
 # One run of each system: which agent learns makes no difference to a pool.
-RUNS = {
-    "learn_to_optimize-ppo": {**ONLINE, "hidden_sizes": (8,)},
-    "tensor_graphs-ppo": {**GRAPHS, "iterations": 3, "num_chunks": 4},
-    "inlining-ppo": {**ONLINE, "hidden_sizes": (8,)},
-    "inlining-bc_max": {
-        **{"iterations": 2, "num_models": 2, "epochs": 3, "hidden_sizes": (8,)},
-        **{"num_rounds": 2},
-    },
+RUNS: dict[str, tuple[str, dict[str, Any]]] = {
+    "learn_to_optimize": ("ppo", {**SMALL, "iterations": 3}),
+    "tensor_graphs": ("ppo", {**GRAPHS, "iterations": 3, "num_chunks": 4}),
+    "inlining": (
+        "bc_max",
+        {"iterations": 2, "num_models": 2, "epochs": 3, "hidden_sizes": (8,), "num_rounds": 2},
+    ),
 }
 
 
-@pytest.fixture
-def problem(tmp_path):
-    """What each system decides on; every run has a cache of its own."""
-    modules = {"alpha/hand.c": HAND_WORKED, "alpha/many.c": many_calls(12)}
-    modules["beta/more.cc"] = many_calls(25)
-    numbers = iter(range(9))
-
-    def of(system):
-        if system == "tensor_graphs":
-            model = str(write(tmp_path / "adapter.onnx", adapter()))
-            return {"models": (model,), "objective": "analytic"}
-        if system == "inlining":
-            corpus = tmp_path / "corpus"
-            if not corpus.exists():
-                write_corpus(corpus, modules)
-            return {"corpus": corpus, "cache": tmp_path / f"{next(numbers)}.db"}
-        return {"function": "shifted_sphere"}
-
-    return of
-
-
-def train(name, workdir, collect, problem):
-    """Train what RUNS names; return the result."""
-    system, agent = name.split("-")
-    return experiments.train(
+def train(system, workdir, collect, **problem):
+    """Train what RUNS names; return what must be the same wherever it is collected."""
+    agent, settings = RUNS[system]
+    result = experiments.train(
         system,
         agent=agent,
         workdir=workdir,
-        settings=RUNS[name],
+        settings=settings,
         collect=collect,
         reporter=experiments.Reporter(),
         **problem,
     ).result
+    return [result.get(key) for key in SAME]
 
 
-@pytest.mark.parametrize("name", RUNS)
-def test_runs_are_the_same_though_workers_and_nodes_are_lost(
-    name, cluster, problem, tmp_path, monkeypatch
-):
-    system, _ = name.split("-")
+def test_a_run_is_the_same_though_workers_and_nodes_are_lost(cluster, tmp_path, monkeypatch):
     numbers = []
 
     def give_and_destroy(worker, number, job_pickled, give=WorkerHandle.run):
@@ -252,14 +228,12 @@ def test_runs_are_the_same_though_workers_and_nodes_are_lost(
             add_node(cluster)
             lose_node(cluster)
 
-    here = train(name, tmp_path / "here", Collect(), problem(system))
-    piped = train(name, tmp_path / "piped", Collect("pipes", 2), problem(system))
+    problem = {"function": "shifted_sphere"}
+    here = train("learn_to_optimize", tmp_path / "here", Collect(), **problem)
     monkeypatch.setattr(WorkerHandle, "run", give_and_destroy)
     collect = Collect("ray", 2, cluster.address)
-    there = train(name, tmp_path / "there", collect, problem(system))
+    assert train("learn_to_optimize", tmp_path / "there", collect, **problem) == here
     assert len(numbers) >= 5
-    for result in (piped, there):
-        assert [result.get(key) for key in SAME] == [here.get(key) for key in SAME]
 
 
 @pytest.fixture
@@ -277,23 +251,34 @@ def hide():
         yield path_of
 
 
-@pytest.mark.parametrize("name", ["tensor_graphs-ppo", "inlining-ppo", "inlining-bc_max"])
-def test_runs_are_the_same_though_the_nodes_lack_the_files(name, cluster, problem, tmp_path, hide):
-    system, _ = name.split("-")
-    here, there = problem(system), problem(system)
-    hidden = hide(tmp_path)
-    if system == "tensor_graphs":
-        # A model's name is a part of the experience.
-        here["models"] = there["models"] = (str(hidden / "adapter.onnx"),)
-    else:
-        there["corpus"] = hidden / "corpus"
-
-    expected = train(name, tmp_path / "here", Collect(), here)
-    actual = train(name, tmp_path / "there", Collect("ray", 2, cluster.address), there)
-    assert [actual.get(key) for key in SAME] == [expected.get(key) for key in SAME]
+def check_copies(*names):
+    """On the nodes there is one copy, and these files are in it."""
     (copies,) = pathlib.Path(TEMPORARY).glob("tfrl-copies-*")
     (copy,) = copies.iterdir()
-    assert {path.name for path in copy.rglob("*") if path.is_file()} == {
-        "tensor_graphs": {"adapter.onnx"},
-        "inlining": {"hand.c.bc", "many.c.bc", "more.cc.bc"},
-    }[system]
+    assert {path.name for path in copy.rglob("*") if path.is_file()} == set(names)
+
+
+def test_a_run_is_the_same_though_the_nodes_lack_the_model(cluster, tmp_path, hide):
+    write(tmp_path / "adapter.onnx", adapter())
+    # A model's name is a part of the experience.
+    problem = {"models": (str(hide(tmp_path) / "adapter.onnx"),), "objective": "analytic"}
+    here = train("tensor_graphs", tmp_path / "here", Collect(), **problem)
+    collect = Collect("ray", 2, cluster.address)
+    assert train("tensor_graphs", tmp_path / "there", collect, **problem) == here
+    check_copies("adapter.onnx")
+
+
+def test_a_run_is_the_same_though_the_nodes_lack_the_corpus(cluster, tmp_path, hide):
+    modules = {"alpha/hand.c": HAND_WORKED, "alpha/many.c": many_calls(12)}
+    modules["beta/more.cc"] = many_calls(25)
+    corpus = write_corpus(tmp_path / "corpus", modules)
+    hidden = hide(tmp_path) / "corpus"
+    results = [
+        train("inlining", tmp_path / name, collect, corpus=place, cache=tmp_path / f"{name}.db")
+        for name, collect, place in (
+            ("here", Collect(), corpus),
+            ("there", Collect("ray", 2, cluster.address), hidden),
+        )
+    ]
+    assert results[0] == results[1]
+    check_copies("hand.c.bc", "many.c.bc", "more.cc.bc")

@@ -19,13 +19,13 @@ from tests.requirements import NO_RAY
 
 pytest.importorskip("ray", reason=NO_RAY)
 
+from tests.checkout import environment
 from tests.processes import is_alive, unless_ended, wait_for_end
 from tests.tfrl_systems.drivers.runners import Noise, Task
 from tfrl_systems.cli.main import main
 from tfrl_systems.drivers.collect import Collect, make_pool, shared
 from tfrl_systems.drivers.jobs import PoolError
 
-ROOT = pathlib.Path(__file__).parents[4]
 # The function is slow in workers only. With Ray the run takes about ten seconds.
 RUN = ["train", "learn_to_optimize", "--agent", "ppo", "--json"]
 RUN += ["--function", "tools.studies.functions:slow_sphere"]
@@ -130,9 +130,8 @@ with shared(Collect("ray")):
 @pytest.mark.slow
 def test_a_loss_in_the_midst_of_a_call_is_told_too(tmp_path):
     """Ray then ends the process at once, and Python cannot say anything any more."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     ended = subprocess.run(
-        [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True
+        [sys.executable, "-c", SCRIPT], env=environment(), capture_output=True, text=True
     )
     assert ended.returncode == 1
     assert (ended.stdout, ended.stderr) == ("", f"tfrl: {LINE.format('raylet')}\n")
@@ -145,11 +144,11 @@ def test_a_run_that_loses_its_cluster_goes_on_with_resume(name, tmp_path, capfd)
     expected = json.loads(capfd.readouterr().out)
 
     workdir, temporary = tmp_path / "there", pathlib.Path(tempfile.mkdtemp(dir="/tmp"))
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)}
+    variables = environment(TMPDIR=temporary)
     command = [sys.executable, "-P", "-m", "tfrl_systems.cli.main", *RUN, *WITH_RAY]
     command += ["--workdir", str(workdir)]
     run = subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
         until_s = time.monotonic() + 300
@@ -166,7 +165,7 @@ def test_a_run_that_loses_its_cluster_goes_on_with_resume(name, tmp_path, capfd)
         wait_for_end(family)
         assert not list(temporary.glob("tfrl-*"))
         ended = subprocess.run(
-            [*command, "--resume"], env=environment, capture_output=True, timeout=300, check=True
+            [*command, "--resume"], env=variables, capture_output=True, timeout=300, check=True
         )
         resumed = json.loads(ended.stdout)
         assert [resumed[key] for key in SAME] == [expected[key] for key in SAME]

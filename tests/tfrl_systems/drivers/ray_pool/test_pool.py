@@ -20,6 +20,7 @@ from tests.requirements import NO_RAY
 pytest.importorskip("ray", reason=NO_RAY)
 
 from environments.errors import UserError
+from tests.checkout import environment
 from tests.processes import unless_ended, wait_for_end
 from tests.tfrl_systems.drivers.collecting import collect, expected
 from tests.tfrl_systems.drivers.runners import Noise, Task
@@ -27,7 +28,6 @@ from tfrl_systems.drivers.collect import Collect, Supervision, make_pool
 from tfrl_systems.drivers.jobs import PoolError
 from tfrl_systems.drivers.ray_pool import worker
 
-ROOT = pathlib.Path(__file__).parents[4]
 TIMEOUT_S = 2.0
 
 
@@ -130,9 +130,8 @@ _HOLDER = "tfrl_systems.drivers.ray_pool.own_cluster"
 def test_nothing_is_left_whatever_ends_the_caller(tmp_path, number):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     parent = subprocess.Popen(
-        [sys.executable, script], env=environment, stdout=subprocess.PIPE, text=True
+        [sys.executable, script], env=environment(), stdout=subprocess.PIPE, text=True
     )
     try:
         assert parent.stdout.readline() == "begun\n"

@@ -18,11 +18,11 @@ from tests.requirements import NO_RAY
 pytest.importorskip("ray", reason=NO_RAY)
 
 from environments.errors import UserError
+from tests.checkout import environment
 from tfrl_systems.drivers.pipes.messages import pickled
 from tfrl_systems.drivers.ray_pool.shipping import Copies, DigestedFiles
 from tfrl_systems.drivers.requirements import Files, here, note_copies
 
-ROOT = pathlib.Path(__file__).parents[4]
 CONTENTS = {"alpha/a.bc": b"first", "b.bc": b"second"}
 
 
@@ -140,6 +140,7 @@ def test_two_workers_at_once_take_the_files_once(wanted, parts, tmp_path):
 
 SCRIPT = """
 import pathlib, signal, sys
+from tests.checkout import environment
 from tfrl_systems.drivers.pipes.messages import pickled
 from tfrl_systems.drivers.ray_pool.shipping import Copies, DigestedFiles
 from tfrl_systems.drivers.requirements import Files
@@ -156,8 +157,7 @@ Copies(pathlib.Path(sys.argv[1])).add(wanted, parts())
 
 def test_what_a_killed_worker_leaves_is_removed_by_the_next(wanted, parts, copies, tmp_path):
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "copies")]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as killed:
+    with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True) as killed:
         assert killed.stdout.readline() == "half\n"
         killed.send_signal(signal.SIGKILL)
     (left,) = (tmp_path / "copies").iterdir()

@@ -28,7 +28,7 @@ def cost(points):
         file.write(b"%d\\n" % len(points))
     return ((points[:, :-1] - np.sin(points[:, -1:])) ** 2).sum(axis=1)
 """
-pytestmark = pytest.mark.usefixtures("no_saved_models", "no_spares")
+pytestmark = pytest.mark.usefixtures("no_saved_models")
 SMALL = {
     **{"hidden_sizes": (4,), "num_chunks": 2, "episodes_per_chunk": 3, "evaluate_every": 1},
     **{"checkpoint_every": 1},

@@ -19,6 +19,7 @@ from environments.inlining.plugin.source import PolicySource, heuristic_source, 
 from environments.inlining.plugin.steering import COMPILE_ANEW, Compile, Steering, steer
 from environments.inlining.plugin.toolchain import Toolchain, find_toolchain
 from tfrl_systems.reporting import Reporter
+from tfrl_systems.settings import option
 from tfrl_systems.systems.inlining import shipped
 from tfrl_systems.systems.inlining.building import margins, tuning
 from tfrl_systems.systems.inlining.building.compilers_of_tree import candidates, find_clangs
@@ -51,19 +52,20 @@ class Build:
 
     Attributes:
       command: the command and its arguments.
-      policy: a policy's directory or name.
-      compilers: the clangs to steer; () for those that the tree and PATH name.
-      compared: a plain build of the same tree; None for none.
+      policy: what decides (default: the installation's own).
+      compilers: a clang to steer; may be repeated (default: those that the tree and PATH name).
+      compared: a plain build of the same tree, whose images are shown beside.
       quiet: whether the command's output goes to stderr.
-      tuned: whether to build with several margins and keep the best; see `tuning`.
+      tuned: build about six times, with several margins, and keep what links smallest; never
+        larger than plain.
     """
 
     command: Sequence[str]
-    policy: str = shipped.NAME
-    compilers: Sequence[str] = ()
-    compared: pathlib.Path | None = None
+    policy: str = option(shipped.NAME, metavar="DIR|NAME")
+    compilers: tuple[str, ...] = option((), flag="--compiler", metavar="CLANG")
+    compared: pathlib.Path | None = option(None, flag="--compare", metavar="DIR")
     quiet: bool = False
-    tuned: bool = False
+    tuned: bool = option(False, flag="--tune")
 
 
 def build(settings: Build, reporter: Reporter) -> dict[str, Any]:

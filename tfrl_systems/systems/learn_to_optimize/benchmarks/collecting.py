@@ -45,7 +45,7 @@ NUM_LEARNED = 1024
 _SLEEP_S = 1e-3
 # Chunks of the environment that sleeps; divisible by 2, 4 and 8, so all workers get as many.
 _SLEEPING_CHUNKS = 40
-_SUPERVISION = Supervision(max_attempts=1, num_spares=0)
+_SUPERVISION = Supervision(max_attempts=1)
 
 SETTINGS = Settings(reward="auto", reference="mean")
 # The networks are as large as those of Stable-Baselines3. The normaliser's variables are broadcast

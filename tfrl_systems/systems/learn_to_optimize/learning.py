@@ -15,7 +15,7 @@ from tfrl_systems.drivers.episode_runner import EpisodeRunner
 from tfrl_systems.policies.numpy_actor import NumpyActor
 from tfrl_systems.reporting import Reporter
 from tfrl_systems.systems.learn_to_optimize import judging
-from tfrl_systems.systems.learn_to_optimize.answers import Answers
+from tfrl_systems.systems.learn_to_optimize.answers import Answers, Landscape
 from tfrl_systems.systems.learn_to_optimize.judging import Judging
 from tfrl_systems.systems.learn_to_optimize.optimizer_policy import OptimizerPolicy
 from tfrl_systems.systems.learn_to_optimize.problem import Resolved
@@ -122,7 +122,8 @@ class _Task:
         """Judge the policy's answers for c [M, k] by the agent's model, without an evaluation.
 
         `cost` is the mean of the expected values, `uncertainty` of their standard deviations, and
-        `unsure` the share of c where that is large. answers.csv has them for each c.
+        `unsure` the share of c where that is large. answers.csv has them for each c. `landscape` is
+        a picture of what the model knows around the answers.
         """
         x = policy(free)
         rows = self._objective.join(x, free)
@@ -131,10 +132,12 @@ class _Task:
         answers.write(self._workdir.path / "answers.csv")
         if line := answers.describe():
             self._reporter.say(line)
+        landscape = Landscape.of(self._objective, policy, agent.expected)
         return {
             "cost": float(answers.expected.mean()),
             "uncertainty": float(answers.std.mean()),
             "unsure": float(answers.is_unsure.mean()),
+            **({} if landscape is None else {"landscape": landscape}),
         }
 
     def _introduction(self) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import pathlib
@@ -10,7 +11,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from tfrl_systems.settings import option
 from tools.studies import study
 from tools.studies.faults import striking
 from tools.studies.faults.runs import Attempt, Quiet, Record, Run, files_of
-from tools.studies.faults.scenarios import SCENARIOS, Place, Scenario
+from tools.studies.faults.scenarios import SCENARIOS, WITH_RAY, Place, Scenario
 from tools.studies.study import Study, Table, total
 
 # Every attempt of a worker to start, or of a chunk to be collected, was struck.
@@ -51,19 +52,29 @@ def run_quietly(scenario: Scenario, place: Place) -> Quiet:
     return Quiet(scenario.end(place), files_of(place), seconds)
 
 
-def run_trial(scenario: Scenario, quiet: Quiet, place: Place, number: int, seed: int) -> Record:
-    """Run a scenario with faults, which the seed and the trial's number decide."""
+def run_trial(
+    scenario: Scenario, quiet: Quiet, place: Place, number: int, seed: int, kinds: Collection[str]
+) -> Record:
+    """Run a scenario with faults, which the seed and the trial's number decide.
+
+    `kinds` are the kinds of faults of the head that are possible here.
+    """
     random = np.random.default_rng(np.random.SeedSequence([seed, number]))
-    num_faults = int(random.integers(1, _MAX_FAULTS_OF_THE_HEAD + 1))
-    faults = [str(random.choice(scenario.head_faults)) for _ in range(num_faults)]
     record = Record(number, scenario.name)
-    run = Run(scenario, place, record)
-    try:
-        record.failures += _strike_until_done(run, quiet, faults, random)
-        if not record.failures:
-            _compare(run, quiet)
-    finally:
-        striking.end(run.mark)
+    possible = [kind for kind in scenario.head_faults if kind in kinds]
+    num_faults = int(random.integers(1, _MAX_FAULTS_OF_THE_HEAD + 1))
+    faults = [str(random.choice(possible)) for _ in range(num_faults)]
+    with striking.mounted(place.root) if "disk_full" in faults else contextlib.nullcontext():
+        run = Run(scenario, place, record)
+        try:
+            record.failures += _strike_until_done(run, quiet, faults, random)
+            if not record.failures:
+                _compare(run, quiet)
+        finally:
+            striking.end(run.mark)
+        if not record.is_good:
+            copy = pathlib.Path(f"{place.root}-kept")
+            shutil.copytree(place.root, copy, symlinks=True, dirs_exist_ok=True)
     return record
 
 
@@ -166,7 +177,8 @@ def _measure(about: study.Record, workdir: pathlib.Path) -> study.Record:
     root = pathlib.Path(tempfile.mkdtemp(prefix="fc-", dir="/tmp"))
     place = Place(root / "p", shared / "inputs")
     quiet = _quiet_run(scenario, place, shared / "quiet.json")
-    record = run_trial(scenario, quiet, place, about["number"], about["seed"])
+    kinds = {*WITH_RAY} - (set() if striking.may_mount(root / "probe") else {"disk_full"})
+    record = run_trial(scenario, quiet, place, about["number"], about["seed"], kinds)
     if record.is_good:
         shutil.rmtree(root, ignore_errors=True)
     files = "" if record.is_good else str(root)
@@ -218,7 +230,7 @@ or was left behind; the trial's files are then kept. "gave up" counts commands t
 line, because each of several attempts to start a worker or to run a chunk was struck.
 
 A hung worker stays stopped until --chunk-timeout has it replaced. A node vanishes only from a
-cluster of this machine alone.""",
+cluster of this machine alone. Where this user may not mount a file system, no disk is full.""",
     Faults,
     _trials,
     _measure,

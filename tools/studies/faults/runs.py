@@ -35,6 +35,7 @@ _SIGNALS = {
     **{"kill": signal.SIGKILL, "interrupt": signal.SIGINT, "terminate": signal.SIGTERM},
     **dict.fromkeys(_DAMAGES, signal.SIGKILL),
 }
+_NO_SPACE = re.compile(r"No space left|free some space")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,6 +82,7 @@ class Run:
     def __init__(self, scenario: Scenario, place: Place, record: Record) -> None:
         self.scenario, self.place, self.record = scenario, place, record
         self.mark = str(place.root)
+        # Beside the place, so that a full disk does not silence what the command says.
         self._log = place.root.with_name(f"{place.root.name}.log")
         self.was_damaged = False
         # Ray leaves a TMPDIR whose path is longer than its sockets' may be.
@@ -108,6 +110,10 @@ class Run:
                 words, env=environment, stdout=log, stderr=log, cwd=checkout, start_new_session=True
             )
 
+    def said(self) -> str:
+        """Return what the command has said since it was cleaned up after."""
+        return self._log.read_text(errors="replace") if self._log.exists() else ""
+
     def clean_up(self) -> str:
         """Note what the ended command left behind, remove it, and return what it has said."""
         left, gone_s = striking.wait_until_gone(self.mark, GRACE_S)
@@ -121,7 +127,7 @@ class Run:
                 self.record.left.append(f"{kind[3:]} in TMPDIR: {path.name}")
             shutil.rmtree(path, ignore_errors=True)
             path.unlink(missing_ok=True)
-        said = self._log.read_text(errors="replace")
+        said = self.said()
         self._log.unlink(missing_ok=True)
         return said
 
@@ -144,6 +150,8 @@ class Attempt:
         self._limit_s = 120 + 20 * quiet.seconds
         self._head_at_s = float(random.uniform(0, quiet.seconds))
         self._open: list[tuple[str, striking.Strike, psutil.Process]] = []
+        self._filler = run.place.root / "filler"
+        self._is_full = False
 
     def run(self) -> int:
         """Run the command until it ends; return its exit status."""
@@ -160,6 +168,8 @@ class Attempt:
                     is_due = not self._strike_head(head)
                 if now_s > next_s and self._strike(self._run.scenario.targets):
                     next_s = now_s + float(self._random.exponential(self._gap_s))
+                if self._is_full:
+                    striking.fill(self._filler)
                 self._open = [strike for strike in self._open if self._goes_on(*strike)]
                 time.sleep(_POLL_S)
         finally:
@@ -173,6 +183,8 @@ class Attempt:
             return self._strike({"ray node": (kind,)})
         if kind == "pause":
             self._begin(kind, "stop_worker", psutil.Process(head.pid))
+        elif kind == "disk_full":
+            self._is_full = True
         elif head.poll() is None:
             self._signal_head(head, _SIGNALS[kind])
         return True
@@ -225,6 +237,9 @@ class Attempt:
             self._struck[name] += is_certain or striking.has_ended(process)
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.resume()
+        if self._is_full:
+            self._filler.unlink(missing_ok=True)
+            self._struck["disk_full"] += bool(_NO_SPACE.search(self._run.said()))
 
 
 def files_of(place: Place) -> list[str]:

@@ -18,7 +18,7 @@ ANY_WORKER = (
     *("kill_worker", "segfault_worker", "hang_worker", "stop_worker", "slow_pipe"),
     "out_of_memory",
 )
-ANY_HEAD = ("kill", "interrupt", "terminate", "pause", "truncate_file", "flip_bit")
+ANY_HEAD = ("kill", "interrupt", "terminate", "pause", "truncate_file", "flip_bit", "disk_full")
 WITH_RAY = (*ANY_HEAD, "vanish_node")
 # Longer than a stop, and than a chunk on a busy machine.
 _CHUNK_TIMEOUT_S = 15
@@ -192,7 +192,7 @@ def _begin_build(place: Place) -> None:
 
 _ONLINE = {"evaluate_every": 20, "checkpoint_every": 2, "hidden_sizes": 8, "num_chunks": 6}
 _COMPILERS = {"worker": ANY_WORKER, "compiler": ("kill_worker", "segfault_worker", "slow_pipe")}
-_SEARCHED = ("kill", "terminate", "pause")
+_SEARCHED = ("kill", "terminate", "pause", "disk_full")
 SCENARIOS: Mapping[str, Scenario] = {
     scenario.name: scenario
     for scenario in (

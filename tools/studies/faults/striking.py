@@ -4,18 +4,20 @@ Every process of a run has inherited an environment variable with a value of its
 the run's directory, so it is found whatever its parent, its session and its name have become.
 
 A strike counts only if it hit: the signal reached a process that was alive, the process whose
-memory was taken ended or its run said so, the file was there.
+memory was taken ended or its run said so, the disk was full and a write failed, the file was there.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import pathlib
 import signal
+import subprocess
 import time
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -105,6 +107,7 @@ Strike = Generator[None, None, bool]
 
 _MAX_STOP_S = 6.0
 _MAX_HANG_S = 60.0
+_DISK_BYTES = 256 << 20
 _KILLS = {
     **{"kill_worker": signal.SIGKILL, "segfault_worker": signal.SIGSEGV},
     "vanish_node": signal.SIGKILL,
@@ -153,6 +156,41 @@ def strike(kind: str, process: psutil.Process, random: np.random.Generator) -> S
                 while time.monotonic() < until_s:
                     yield
     return True
+
+
+def may_mount(directory: pathlib.Path) -> bool:
+    """Return whether this process may mount a file system."""
+    with contextlib.suppress(OSError, subprocess.CalledProcessError), mounted(directory):
+        return True
+    return False
+
+
+@contextlib.contextmanager
+def mounted(directory: pathlib.Path) -> Iterator[None]:
+    """Mount a file system of its own, in memory, at a directory; it can be full.
+
+    Raises:
+      OSError, CalledProcessError: that is not permitted.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={_DISK_BYTES}", "tfrl-campaign", str(directory)]
+    subprocess.run(mount, check=True, capture_output=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(directory)], check=True, capture_output=True)
+
+
+def fill(filler: pathlib.Path) -> None:
+    """Let a file take all space that is left on its disk."""
+    with filler.open("ab", buffering=0) as file:
+        for size in (1 << 20, 4096):
+            try:
+                while True:
+                    file.write(bytes(size))
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
 
 
 def damage(kind: str, root: pathlib.Path, random: np.random.Generator) -> str:

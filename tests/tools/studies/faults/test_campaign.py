@@ -74,7 +74,7 @@ def test_what_is_left_or_differs_is_reported(careless, place):
     quiet = run_quietly(scenario(""), place("quiet"))
     assert len(quiet.end) == 8
     mark = place(f"run-{os.getpid()}")
-    record = run_trial(scenario(careless), quiet, mark, 3, 0)
+    record = run_trial(scenario(careless), quiet, mark, 3, 0, {"kill"})
     wrong = record.failures + record.left
     assert [SAYS[careless] in text for text in wrong[:1]] == ([True] if careless else [])
     assert record.is_good is not bool(careless)
@@ -85,7 +85,7 @@ def test_a_killed_command_is_started_again_and_counted(place):
     quiet = run_quietly(scenario(""), place("quiet"))
     for number in range(9):
         run = place(f"again-{number}-{os.getpid()}")
-        record = run_trial(scenario(""), quiet, run, number, 0)
+        record = run_trial(scenario(""), quiet, run, number, 0, {"kill"})
         assert record.is_good and record.starts == 1 + record.struck["kill"]
         if record.struck["kill"] > 1:
             return

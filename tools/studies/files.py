@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import pathlib
 import subprocess
 import sys
@@ -48,6 +49,8 @@ PEERS = {
 
 OURS: Mapping[str, Mapping[str, Any]] = {"tfrl": {}, "tfrl --contrib": {"contrib": True}}
 COPY = "two copies"
+RUNTIME = "openvino"
+"""Another runtime that the file itself runs in, where it is installed beside this program."""
 _LEVELS = ("", "-extended", "-basic", "-disable")
 _PEER_TIMEOUT_S = 300.0
 
@@ -116,9 +119,9 @@ def measured(
     """Measure fully optimised models, each in turns with two copies of the original at its best.
 
     Returns:
-      For each name, and for a copy of the original, [median, low, high] of its time over that of
-      the original at its best level; "level", the name of that level; "wrong", what differs or why
-      it does not run, by name.
+      For each name, for a copy of the original, and for the original in RUNTIME, [median, low,
+      high] of its time over that of the original at its best level; "level", the name of that
+      level; "wrong", what differs or why it does not run, by name.
     """
     full, *lower = (remote.isolated(f"onnxruntime{suffix}", threads) for suffix in _LEVELS)
     bench = measuring.Bench(original, inputs, full)
@@ -128,12 +131,15 @@ def measured(
     bench, own = measuring.Bench(original, inputs, best), Reference(best.open(original))
     coarsest = equivalence.least_exact_type(onnx_io.read(original))
     ratios, wrong = dict[str, measuring.Ratio](), dict[str, str]()
-    for name, path in others.items():
+    runs = [(name, path, full.name) for name, path in others.items()]
+    runs.append((RUNTIME, original, full.name.replace("onnxruntime", RUNTIME)))
+    for name, path, on in runs:
         try:
-            same = equivalence.check(own, path, [inputs], on=full, computed_in=coarsest)
+            runtime = remote.isolated(on)
+            same = equivalence.check(own, path, [inputs], on=runtime, computed_in=coarsest)
             # In fresh processes: what ran before in one changes how fast the next runs.
             compared = bench.compare(
-                path, other_backend=full, seconds=seconds / len(others), num_processes=2
+                path, other_backend=runtime, seconds=seconds / len(others), num_processes=2
             )
         except UserError as error:
             wrong[name] = str(error)
@@ -173,6 +179,7 @@ def _measure(about: Record, _: pathlib.Path) -> Record:
         }
         outcome = outcomes[0]
         others |= {peer: directory / f"{peer}.onnx" for peer, why in peers.items() if not why}
+        peers[RUNTIME] = "" if importlib.util.find_spec(RUNTIME) else "not installed"
         open_sizes = OpenSizes(onnx_io.read(path))
         rows = []
         for sizes in outcome["sizes"]:
@@ -233,7 +240,7 @@ file and a copy of it, in fresh processes, at each of the sizes that `tfrl optim
                 **{name: _ratio_of(name) for name in OURS},
                 "said": first("said", "{:.3f}"),
                 COPY: _ratio_of(COPY),
-                **{peer: _ratio_of(peer) for peer in PEERS},
+                **{peer: _ratio_of(peer) for peer in (*PEERS, RUNTIME)},
                 "search, all": first(
                     lambda row: f"{row.get('search_s', 0):.0f} s, {row['seconds_all']:.0f} s"
                 ),

@@ -31,10 +31,10 @@ def test_what_stands_in_the_cells():
     assert first == (
         "| a, n=2 | 0.800 [0.790, 0.810] | does not run | 0.810 | 1.000 [0.990, 1.020] | "
         "0.900 [0.800, 1.000] (wrong) | failed: a / b | "
-        + "does not run | " * 4
+        + "does not run | " * 5
         + "15 s, 21 s | faster |"
     )
-    assert second == "| b, fixed |  |  | 0.810 |" + "  |" * 7 + " 15 s, 21 s | refused: no model |"
+    assert second == "| b, fixed |  |  | 0.810 |" + "  |" * 8 + " 15 s, 21 s | refused: no model |"
 
 
 def test_peers_that_are_missing_or_fail(tmp_path, monkeypatch):

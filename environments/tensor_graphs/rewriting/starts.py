@@ -34,7 +34,7 @@ from environments.tensor_graphs.rules.language.rule import Rule
 Path = tuple[int, ...]
 """The way to an expression: its number in the source, then positions of inputs."""
 
-_SYMMETRIC = frozenset({"=", "!=", "and", "or", "+", "*"})
+_SYMMETRIC = frozenset({"=", "!=", "and", "or", "+", "*", "min", "max", "broadcast"})
 
 
 def orders(rule: Rule) -> tuple[tuple[Apply, ...], ...]:

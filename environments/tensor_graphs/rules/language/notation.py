@@ -95,6 +95,7 @@ class Quantity:
     __lt__, __le__, __gt__, __ge__ = map(_infix, ("<", "<=", ">", ">="))
     __add__, __sub__, __mul__, __truediv__ = map(_infix, ("+", "-", "*", "/"))
     __radd__, __rsub__, __rmul__, __rtruediv__ = map(_reflected, ("+", "-", "*", "/"))
+    __floordiv__, __mod__ = map(_infix, ("//", "mod"))
 
 
 class Tensor:

@@ -260,6 +260,25 @@ def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(order.index(place) for place in range(len(order)))
 
 
+def _axis(axis: int, rank: int) -> int:
+    if not -rank <= axis < rank:
+        raise TermError(f"axis {axis} of a tensor of rank {rank}")
+    return axis % rank
+
+
+def _broadcast(*shapes: tuple) -> tuple:
+    """Return the shape of an elementwise operator's output."""
+    rank = max(len(shape) for shape in shapes)
+    sizes: list[Any] = [1] * rank
+    for shape in shapes:
+        for position, size in enumerate(shape, rank - len(shape)):
+            if sizes[position] == 1:
+                sizes[position] = size
+            elif size != 1 and not _equal(sizes[position], size):
+                raise TermError(f"{shapes} do not broadcast")
+    return tuple(sizes)
+
+
 def _not(value: Any) -> bool:
     if not isinstance(value, bool):
         raise TermError(f"{value!r} is no truth")
@@ -278,6 +297,11 @@ def _or(arguments: tuple, bindings: Bindings) -> bool:
     return any(holds(argument, bindings) for argument in arguments)
 
 
+def _if(arguments: tuple, bindings: Bindings) -> Any:
+    condition, yes, no = arguments
+    return evaluate(yes if evaluate(condition, bindings) is True else no, bindings)
+
+
 FUNCTIONS: Mapping[str, Function] = {
     # Functions of tensors.
     "dtype": _of_tensor(lambda tensor: tensor.type.dtype),
@@ -291,6 +315,12 @@ FUNCTIONS: Mapping[str, Function] = {
     "-": _of_numbers(lambda left, right: left - right),
     "*": Function(_multiply),
     "/": Function(_divide),
+    "//": _of_numbers(lambda left, right: left // right),
+    "mod": _of_numbers(lambda left, right: left % right),
+    "min": _of_numbers(lambda *values: min(values)),
+    "max": _of_numbers(lambda *values: max(values)),
+    "sqrt": Function(lambda value: math.sqrt(value)),
+    "axis": Function(_axis),
     # Functions of lists.
     "list": Function(lambda *values: tuple(values)),
     "nth": Function(_element),
@@ -300,8 +330,11 @@ FUNCTIONS: Mapping[str, Function] = {
     "concat": Function(_concat),
     "repeat": Function(lambda value, times: (value,) * times),
     "range": Function(lambda start, stop: tuple(range(start, stop))),
+    "sum": Function(lambda values: FUNCTIONS["+"].compute(*values)),
+    "product": Function(lambda values: _multiply(1, *values)),
     "permute": Function(_permuted),
     "inverse": Function(_inverse),
+    "broadcast": Function(_broadcast),
     "in": Function(lambda value, values: any(_equal(value, option) for option in values)),
     # Truth values.
     "=": Function(_equal),
@@ -313,6 +346,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "not": Function(_not),
     "and": Function(_and, is_lazy=True),
     "or": Function(_or, is_lazy=True),
+    "if": Function(_if, is_lazy=True),
     # A function of the model.
     "opset": Function(lambda arguments, bindings: bindings.opset, is_lazy=True),
 }

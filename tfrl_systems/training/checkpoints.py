@@ -24,7 +24,7 @@ import os
 import pathlib
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -236,13 +236,17 @@ def open_workdir(
 ) -> Iterator[Workdir]:
     """Open the directory of a run, for this process alone.
 
-    It is made if it is missing, and claimed by `Workdir.begin`.
+    It is made if it is missing, and claimed by `Workdir.begin`. If a UserError ends the run before
+    its first checkpoint, the directory is as it was before.
 
     Raises:
       UserError: the directory cannot be made, another process trains there, or it holds another
         run. Or TensorFlow could not write a file below it.
     """
     try:
+        new_directories = [
+            directory for directory in (path, *path.parents) if not directory.exists()
+        ]
         path.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
@@ -253,8 +257,9 @@ def open_workdir(
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         workdir = Workdir(path)
-        workdir.begin(settings, defaults or {}, resume=resume)
-        yield workdir
+        with _undone_without_checkpoints(workdir, new_directories):
+            workdir.begin(settings, defaults or {}, resume=resume)
+            yield workdir
     except BlockingIOError as error:
         raise UserError(
             f"{path}: expected a run that nobody works on, found another process at work on it; "
@@ -267,6 +272,24 @@ def open_workdir(
         raise _cannot_write(path, why) from error
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _undone_without_checkpoints(
+    workdir: Workdir, new_directories: Sequence[pathlib.Path]
+) -> Iterator[None]:
+    """Empty a directory that was empty before, and remove what was made, if nothing was saved."""
+    was_empty = not any(workdir.path.iterdir())
+    try:
+        yield
+    except (UserError, tf.errors.OpError):
+        if was_empty and not workdir.last() and not workdir.trials.exists():
+            with contextlib.suppress(OSError):
+                for entry in workdir.path.iterdir():
+                    shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+                for directory in new_directories:
+                    directory.rmdir()
+        raise
 
 
 def _cannot_write(path: pathlib.Path, why: str) -> UserError:

@@ -68,6 +68,14 @@ def test_a_damaged_checkpoint_is_one_line(tmp_path):
             workdir.load(1)
 
 
+def test_a_run_that_a_mistake_ends_at_once_leaves_nothing(tmp_path):
+    path = tmp_path / "new" / "run"
+    with pytest.raises(UserError), open_run(path):
+        assert (path / "run.json").exists()
+        raise UserError("expected a, found b; do c")
+    assert not any(tmp_path.iterdir())
+
+
 def write_curves(workdir):
     write_settings(workdir.tensorboard, SETTINGS)
 

@@ -17,8 +17,8 @@ _LEARNING = frozenset({"agents", "drivers", "episodes", "networks", "policies", 
 _TOLD = frozenset({"cpu_time", "reporting", "settings"})
 # room of tfrl_systems -> the other rooms that it may import. A new room is entered here first.
 ARROWS: Mapping[str, frozenset[str]] = {
-    "": frozenset(),  # the package itself
-    **dict.fromkeys(("cpu_time", "reporting", "settings", "episodes"), frozenset()),
+    "": frozenset({"neighbour"}),  # the package itself
+    **dict.fromkeys(("neighbour", "cpu_time", "reporting", "settings", "episodes"), frozenset()),
     "networks": frozenset({"episodes"}),
     "agents": frozenset({"episodes", "networks", "policies", "world_models"}),
     "world_models": frozenset({"episodes", "networks"}),

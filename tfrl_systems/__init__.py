@@ -1,5 +1,9 @@
 """How to learn decisions in computer systems: agents, collection, training, policies."""
 
-from environments import stack
+from tfrl_systems import neighbour
+
+neighbour.check("environments")
+
+from environments import stack  # noqa: E402
 
 stack.prepare()

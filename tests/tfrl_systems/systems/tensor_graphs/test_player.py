@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 
 import numpy as np
 import pytest
 
-from environments.tensor_graphs import models, onnx_io
-from environments.tensor_graphs.costs.analytic import AnalyticObjective
-from environments.tensor_graphs.execution.choosing import Choice
-from environments.tensor_graphs.execution.sizes import NONE_OPEN
+from environments.tensor_graphs import models
 from environments.tensor_graphs.rules import files as rule_files
+from tests.tfrl_systems.systems.tensor_graphs import test_policy
 from tfrl_systems.policies.numpy_network import Memoryless
 from tfrl_systems.systems.tensor_graphs import shipped
 from tfrl_systems.systems.tensor_graphs.policy import GraphPolicy
 from tfrl_systems.systems.tensor_graphs.problem import GraphProblem, Rewriting
 
-SETTINGS = {
-    "max_nodes": 128,
-    "max_edges": 256,
-    "max_locations": 200,
-    "max_actions": 1024,
-    "max_steps": 50,
-    "may_stop": True,
-    "constants": False,
-}
+SETTINGS = {**test_policy.SETTINGS, "max_steps": 50, "may_stop": True}
 
 
 class Preferring(Memoryless):
@@ -43,11 +34,9 @@ class Preferring(Memoryless):
 
 
 def walked(*rules, until_s=math.inf, stops=False):
-    graph = onnx_io.read(models.make("squeezenet-1.1"))
     by_name = {rule.name: rule for rule in rule_files.load()}
     chosen = tuple(by_name[name] for name in rules)
-    fixed = Choice((NONE_OPEN,))
-    problem = GraphProblem("squeezenet", graph, chosen, AnalyticObjective(), fixed, NONE_OPEN)
+    problem = dataclasses.replace(test_policy.problem_of("squeezenet-1.1"), rules=chosen)
     result = problem.walk(GraphPolicy(Preferring(stops), SETTINGS), until_s)
     assert result.candidates[0].path == result.path
     return [step.rule for step in result.path]

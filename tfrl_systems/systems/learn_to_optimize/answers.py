@@ -14,7 +14,7 @@ import numpy as np
 from environments import files
 from environments.learn_to_optimize.functions import Objective
 from environments.learn_to_optimize.loading import describe, to_domain
-from tfrl_systems.training.picture import drawn
+from tfrl_systems.training.pictures import drawn
 
 # An answer is unsure where the standard deviation is more than this share of the values' spread.
 _UNSURE = 0.25
@@ -148,7 +148,7 @@ class Landscape:
         )
 
     def to_image(self) -> np.ndarray | None:
-        """Return the picture; see `training.picture.Picture`."""
+        """Return the picture; see `training.pictures.Picture`."""
         return drawn(_INCHES, self.draw_on)
 
     def draw_on(self, figure: Any) -> None:

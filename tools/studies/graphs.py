@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tfrl_systems.systems.tensor_graphs.optimize.walking import walk
 
 from environments.tensor_graphs.search import Budget, Visited, replay
 from environments.tensor_graphs.search.results import Step
@@ -240,7 +239,7 @@ def measure_unmeasured(about: Record, workdir: pathlib.Path) -> Record:
     problem = GraphProblem.of(slug(name), find_model(name), Rewriting())
     by_formula, budget = problem.by_formula, Budget(expansions=about["expansions"])
     policy, began_s = GraphPolicy.load(about["policy"]), time.process_time()
-    walked = walk(by_formula, policy, time.monotonic() + 60)
+    walked = by_formula.walk(policy, time.monotonic() + 60)
     walk_s = time.process_time() - began_s
     paths = {
         "removal": by_formula.search("removal", budget).path,

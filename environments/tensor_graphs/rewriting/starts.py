@@ -211,10 +211,7 @@ class Start:
 
 
 def make_start(
-    order: int,
-    patterns: tuple[Pattern, ...],
-    first: int,
-    pairs: tuple[tuple[int, int], ...],
+    order: int, patterns: tuple[Pattern, ...], first: int, pairs: tuple[tuple[int, int], ...]
 ) -> Start:
     """Plan a search that begins with the pattern of index `first`.
 

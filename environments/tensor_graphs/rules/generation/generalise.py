@@ -23,12 +23,11 @@ from environments.tensor_graphs.rules.language.expressions import (
     Call,
     Expression,
     ExpressionError,
-    Literal,
-    Name,
     Term,
     Variable,
     parse_term,
     parts,
+    substitute,
     variables,
 )
 from environments.tensor_graphs.rules.language.rule import Rule, RuleError, with_computed_attributes
@@ -47,33 +46,27 @@ _VARIABLE = re.compile(r"\?\w+")
 def is_source(expression: Expression) -> bool:
     """Return whether an expression can be matched: its attributes are names, literals or lists."""
     return isinstance(expression, Apply) and all(
-        isinstance(part, (Variable, Literal, Name, Apply, Array)) or part.function == "list"
+        not isinstance(part, Call) or part.function == "list"
         for part in parts(as_source(expression))
     )
 
 
 def as_source(expression: Expression) -> Expression:
     """Turn a target into a source: drop the shape and type of its constants."""
-    if isinstance(expression, Array):
-        return Array(expression.function, expression.arguments[:1])
-    if isinstance(expression, Apply):
-        return expression.with_inputs(as_source)
-    return expression
+    arrays = (part for part in parts(expression) if isinstance(part, Array))
+    return substitute(
+        expression, {part: Array(part.function, part.arguments[:1]) for part in arrays}
+    )
 
 
 def as_target(expression: Expression) -> Expression:
     """Turn a source into a target: make its constants scalars with the first variable's type."""
-    first = Variable(variables(expression)[0])
-    if isinstance(expression, Array):
-        return expression
-
-    def complete(part: Expression) -> Expression:
-        if isinstance(part, Array) and len(part.arguments) == 1:
-            shape, dtype = Call("list", ()), Call("dtype", (first,))
-            return Array(part.function, (part.arguments[0], shape, dtype))
-        return part.with_inputs(complete) if isinstance(part, Apply) else part
-
-    return complete(expression)
+    typed = Call("list", ()), Call("dtype", (Variable(variables(expression)[0]),))
+    arrays = (part for part in parts(expression) if isinstance(part, Array))
+    numbers = (part for part in arrays if len(part.arguments) == 1)
+    return substitute(
+        expression, {part: Array(part.function, (*part.arguments, *typed)) for part in numbers}
+    )
 
 
 def make_rule(

@@ -43,6 +43,7 @@ from environments.tensor_graphs.rules.language.expressions import (
     parse,
     parse_term,
     parts,
+    substitute,
     variables,
 )
 from environments.tensor_graphs.rules.language.terms import ARRAYS, FUNCTIONS, takes
@@ -216,7 +217,7 @@ def _problems(rule: Rule) -> Iterator[str]:
     for part in after:
         if isinstance(part, Variable) and part not in bound:
             yield f"{part} is not in its source"
-    bound_names = set(_bound_names(before))
+    bound_names = {element for part in before for element in _elements(part)}
     for part in (*before, *after):
         if isinstance(part, Name) and part not in bound_names:
             yield f"{part} is bound nowhere in its source"
@@ -230,16 +231,12 @@ def _problems(rule: Rule) -> Iterator[str]:
     yield from _connection_problems(rule.source)
 
 
-def _bound_names(source: Iterable[Part]) -> Iterator[Name]:
-    """Yield the names that a source binds: those that are an attribute, or an element of a list."""
-    for part in source:
-        for value in children(part) if isinstance(part, (Apply, Array)) else ():
-            elements = (
-                value.arguments
-                if isinstance(value, Call) and value.function == "list"
-                else (value,)
-            )
-            yield from (element for element in elements if isinstance(element, Name))
+def _elements(part: Part) -> Iterator[Any]:
+    """Yield what an operator or a constant is made of; of a list, its elements."""
+    inside: Any = children(part) if isinstance(part, (Apply, Array)) else ()
+    for value in inside:
+        is_list = isinstance(value, Call) and value.function == "list"
+        yield from value.arguments if is_list else (value,)
 
 
 def _part_problems(part: Part) -> Iterator[str]:
@@ -294,28 +291,15 @@ def with_computed_attributes(rule: Rule) -> Rule:
     Where the source gives an attribute, or an element of one, as a call such as (+ $a 1), the
     returned rule binds it to a new name, and has a condition that the name equals the call.
     """
-    computed: dict[Term, Name] = {}
-
-    def name(term: Any) -> Any:
-        if not isinstance(term, Call):
-            return term
-        return computed.setdefault(term, Name(f"computed{len(computed)}"))
-
-    def attribute(term: Term) -> Term:
-        if isinstance(term, Call) and term.function == "list":
-            return Call("list", tuple(map(name, term.arguments)))
-        return name(term)
-
-    def named(expression: Expression) -> Expression:
-        if not isinstance(expression, Apply):
-            return expression
-        attributes = tuple((key, attribute(term)) for key, term in expression.attributes)
-        return dataclasses.replace(expression.with_inputs(named), attributes=attributes)
-
-    source = tuple(map(named, rule.source))
+    computed: dict[Any, Any] = {}
+    for part in (part for root in rule.source for part in parts(root)):
+        for element in _elements(part) if isinstance(part, Apply) else ():
+            if isinstance(element, Call):
+                computed.setdefault(element, Name(f"computed{len(computed)}"))
     if not computed:
         return rule
-    conditions = tuple(Call("=", (new, term)) for term, new in computed.items())
+    source = tuple(substitute(root, computed) for root in rule.source)
+    conditions = tuple(Call("=", (name, term)) for term, name in computed.items())
     return dataclasses.replace(rule, source=source, conditions=(*rule.conditions, *conditions))
 
 

@@ -1,8 +1,6 @@
 """Rules written by people; for generated ones see `generation`.
 
-Each module in NAMES defines one family of rules: `blocked`, `branches`, `folding`, `merging`,
-`products`, `elementwise`, `layout`, `images`, `recognition` and `transformers`. Those of `contrib`
-are used on request alone.
+Each module in NAMES defines one family of rules. Those of `contrib` are used on request alone.
 """
 
 from __future__ import annotations

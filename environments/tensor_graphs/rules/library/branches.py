@@ -57,13 +57,7 @@ def larger_kernel(x, w: Constant, b, pads: Attribute, dilations: Attribute):
 
 @with_bias("a", "b")
 def conv_beside_pixels(
-    x,
-    v: Constant,
-    a: Constant,
-    w: Constant,
-    b: Constant,
-    strides: Attribute,
-    group: Attribute,
+    x, v: Constant, a: Constant, w: Constant, b: Constant, strides: Attribute, group: Attribute
 ):
     window = {"strides": strides, "group": group}
     return (

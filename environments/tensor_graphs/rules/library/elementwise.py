@@ -14,7 +14,7 @@ from environments.tensor_graphs.rules.language.notation import (
     repeat,
     rules,
 )
-from environments.tensor_graphs.rules.library.parts import has_fractions, inverse
+from environments.tensor_graphs.rules.library.parts import has_fractions
 
 
 @rules
@@ -34,11 +34,11 @@ def without_effect(x, mode: Attribute, pads: Attribute, value: Attribute):
 
 @rules
 def other_operators(x, y, c: Constant):
-    """Other operators with the same result."""
+    """Other operators with the same result; integers have no reciprocal."""
     return {
         "square": (x**2.0, x * x),
         "square_root": (x**0.5, op.Sqrt(x)),
-        "division_by_constant": (x / c, x * inverse(c)),
+        "division_by_constant": (x / c, x * op.Reciprocal(c)),
         "constant_taken_away": (x - c, x + -c),
         "negative_added": (x + -y, x - y),
         # ReLU6, if it is written as a Relu followed by a Clip.

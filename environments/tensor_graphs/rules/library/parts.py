@@ -50,11 +50,6 @@ def column(tensor: Tensor) -> Tensor:
     return op.Reshape(tensor, shape=(-1, 1))
 
 
-def inverse(tensor: Tensor) -> Tensor:
-    """Return the reciprocal, to multiply with instead of dividing; integers have none."""
-    return op.Reciprocal(tensor)
-
-
 def flat(tensor: Tensor) -> Tensor:
     """Return a tensor as a vector."""
     return op.Reshape(tensor, shape=(-1,))

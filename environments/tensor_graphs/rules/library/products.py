@@ -14,7 +14,7 @@ from environments.tensor_graphs.rules.language.notation import (
     rule,
     rules,
 )
-from environments.tensor_graphs.rules.library.parts import column, flat, inverse
+from environments.tensor_graphs.rules.library.parts import column, flat
 
 
 @rule
@@ -99,7 +99,7 @@ def scale_of_attention(
     perm: Attribute,
 ):
     """Move the scale s of attention, softmax(q·kᵀ·s), into the weight that computes q."""
-    t = inverse(s)
+    t = op.Reciprocal(s)
 
     def linear(w, b):
         return op.Transpose(op.Reshape(x @ w + b, shape=shape), perm=perm)

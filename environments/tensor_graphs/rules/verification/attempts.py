@@ -133,11 +133,7 @@ class Attempt:
     """The variables and attributes bound so far, and the computation made from them."""
 
     def __init__(
-        self,
-        draw: Draw,
-        hints: Hints,
-        special_types: Mapping[str, str],
-        dtypes: Sequence[str],
+        self, draw: Draw, hints: Hints, special_types: Mapping[str, str], dtypes: Sequence[str]
     ) -> None:
         self.draw = draw
         self.computation = Computation()

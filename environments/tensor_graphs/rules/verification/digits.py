@@ -84,10 +84,7 @@ def digit_loss(instance: Instance, literals: Collection[str], rng: np.random.Gen
 
 
 def _setting(
-    instance: Instance,
-    names: Sequence[str],
-    literals: Collection[str],
-    rng: np.random.Generator,
+    instance: Instance, names: Sequence[str], literals: Collection[str], rng: np.random.Generator
 ) -> _Setting:
     ratio = choose(rng, RATIOS)
     scales = {name: choose(rng, _SCALES) for name in names}

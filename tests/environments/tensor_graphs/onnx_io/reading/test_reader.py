@@ -49,6 +49,11 @@ def check_round_trip(text: str, opset: int = 17, unknown: int = 2) -> Graph:
          ["Relu"]),
         ("g (float[2] x, float[2] y, float[2] z) => (float[2] s) { s = Sum(x, y, z) }",
          ["Add", "Add"]),
+        # Automatic padding is written out, above and on the left or below and on the right.
+        ("""g (float[1,2,8,8] x, float[3,2,3,3] w) => (float[1,3,a,b] y) {
+            c = Conv <auto_pad = "SAME_UPPER", strides = [2, 2]> (x, w)
+            y = AveragePool <auto_pad = "SAME_LOWER", kernel_shape = [2, 2]> (c)
+        }""", ["Conv", "AveragePool"]),
         # Operators mean something else for tensors without elements.
         ("""<ir_version: 8, opset_import: ["" : 11]>
             g (float[0,3] x) => (float[1,3] y) { y = ReduceSum <axes = [0]> (x) }""", ["Opaque"]),

@@ -53,8 +53,6 @@ class Default:
 
 
 class _Column:
-    """A decider that copies one feature."""
-
     def __init__(self, column: int) -> None:
         self._column = column
 

@@ -147,7 +147,6 @@ class CompilerProcesses:
 
 
 def _embedded() -> BitcodeCompiler:
-    """Return the clang inside the ziglang wheel."""
     package = importlib.util.find_spec("ziglang")
     if package is None or not package.submodule_search_locations:
         raise UserError(
@@ -171,7 +170,6 @@ def _embedded() -> BitcodeCompiler:
 
 
 def _clang(name: str) -> BitcodeCompiler:
-    """Return a clang that is installed on this machine."""
     path = shutil.which(name)
     if path is None:
         raise UserError(
@@ -252,7 +250,6 @@ def _first_error(text: str, status: int) -> str:
 
 
 def _kill_group(process: subprocess.Popen) -> None:
-    """Kill a process and its children, and reap the process."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

@@ -223,7 +223,6 @@ def _sort_out(results: Iterable[Made]) -> tuple[list[Made], tuple[str, ...], tup
 
 
 def _facts_entry(module: Made) -> dict[str, Any]:
-    """Return what the description records about a module."""
     language = module.unit.language if isinstance(module.unit, CompileUnit) else None
     assert module.facts is not None
     language = language or corpus_lib.language_of(module.facts.source)
@@ -231,7 +230,6 @@ def _facts_entry(module: Made) -> dict[str, Any]:
 
 
 def _place(module: Made, target: pathlib.Path, scratch: pathlib.Path) -> None:
-    """Put one module's bitcode at its place in the corpus."""
     if module.reused or module.path is None:
         return
     path = module.path

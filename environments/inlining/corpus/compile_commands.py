@@ -47,8 +47,6 @@ _OTHER_LANGUAGES = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class _Entry:
-    """One entry of a database."""
-
     directory: pathlib.Path  # where the compiler runs
     file: pathlib.Path
     language: str  # "c" or "c++"; "" for what is neither
@@ -97,7 +95,6 @@ def read_units(path: pathlib.Path, project: str = "") -> Gathered:
 
 
 def _read_json(path: pathlib.Path) -> list[Any]:
-    """Return the entries of a database."""
     try:
         # Names of files may be in any encoding: build systems write the bytes as they are.
         entries = files.read_json(path, errors="surrogateescape")
@@ -111,7 +108,6 @@ def _read_json(path: pathlib.Path) -> list[Any]:
 def _refuse(
     path: pathlib.Path, unusable: Sequence[tuple[str, str]], skipped: Mapping[str, int]
 ) -> None:
-    """Say why no entry of a database is of use."""
     reason = f"none ({unusable[0][1]})" if unusable else "none"
     if skipped:
         reason += f", but {count_kinds(skipped)}"

@@ -208,12 +208,10 @@ def _cc1_groups(rest: Iterator[str]) -> Iterator[Group]:
 
 
 def _next(rest: Iterator[str]) -> tuple[str, ...]:
-    """Return the next word, if there is one."""
     return tuple(word for word in (next(rest, None),) if word is not None)
 
 
 def _plain(group: Group) -> Group:
-    """Return an option in the form in which it is kept."""
     if group[0] in ("-include", "--include"):
         return _include(group[1])
     if joined := _INCLUDE.fullmatch(group[0]):
@@ -232,7 +230,6 @@ def _includes(group: Group) -> bool:
 
 
 def _is_kept(group: Group) -> bool:
-    """Return whether a group is an option that determines what a source means."""
     option = group[0]
     if option == "-Xclang":
         if len(group) == 2:

@@ -194,7 +194,6 @@ def is_safe_name(name: str) -> bool:
 
 
 def _check_description(path: pathlib.Path, description: Any) -> None:
-    """Raise a UserError unless the description has the fields and types of the layout."""
     remedy = "build the corpus again, or correct the file"
     if not isinstance(description, dict):
         raise UserError(f"expected a JSON object in {path}, found another value; {remedy}")
@@ -232,7 +231,6 @@ def _load_module(
     description: Mapping[str, Any],
     facts: Mapping[str, Any],
 ) -> Module:
-    """Find the files of one module and return the module."""
     path = directory / f"{name}.bc"
     thinlto_index = None
     if description["has_thinlto"]:
@@ -274,7 +272,6 @@ def _load_command(path: pathlib.Path, description: Mapping[str, Any]) -> tuple[s
 
 
 def _count(modules: Iterable[Module]) -> dict[str, Any]:
-    """Count modules, bytes of bitcode and languages."""
     modules = tuple(modules)
     languages = collections.Counter(module.language for module in modules)
     return {

@@ -98,7 +98,6 @@ def _check_source(path: pathlib.Path) -> None:
 
 
 def _gather(path: pathlib.Path, project: str) -> Gathered:
-    """Return the units of one source."""
     if path.is_dir():
         if _has_database(path):
             return compile_commands.read_units(path / compile_commands.FILE_NAME, project)

@@ -92,7 +92,6 @@ def _build(
 
 @contextlib.contextmanager
 def _place(digest: str) -> Iterator[pathlib.Path]:
-    """Make and lock the directory of one plugin."""
     directory = PLUGINS.path / digest
     try:
         PLUGINS.entry(digest)

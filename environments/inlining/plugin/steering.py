@@ -230,7 +230,6 @@ def _private_directory() -> Iterator[pathlib.Path]:
 
 
 def _gather(files: Mapping[str, bytes]) -> pathlib.Path:
-    """Return a directory that holds what clangs load."""
     # Its name depends on what is in it alone, because a compiler cache may have it in its keys.
     digest = hashlib.sha256()
     for name, data in sorted(files.items()):
@@ -254,7 +253,6 @@ def _gather(files: Mapping[str, bytes]) -> pathlib.Path:
 
 
 def _loading(place: pathlib.Path, log: pathlib.Path) -> dict[str, str]:
-    """Return the variables by which clangs load what is in a directory."""
     # "#" keeps clang from telling about the edit. "^" adds in front: behind "--" there are files.
     edits = [os.environ.get(_OPTIONS) or "#", f"^--config-user-dir={place}"]
     return {_OPTIONS: " ".join(edits), _LOG: os.fspath(log), _CONFIG: os.fspath(place)}

@@ -45,7 +45,7 @@ from tf_agents.trajectories import trajectory
 from tfrl_systems.agents import policy_gradients, ppo
 from tfrl_systems.agents.sleeper import Sleeper
 from tfrl_systems.networks import actors
-from tfrl_systems.networks.latents import actor_spec, seen_by_actor
+from tfrl_systems.networks.controller import actor_spec, seen_by_actor
 from tfrl_systems.policies.controller_policy import ControllerPolicy, Parts
 from tfrl_systems.world_models.dream import Dream, DreamEnvironment, Remembering
 from tfrl_systems.world_models.fitting import Fitter, Losses, Replay, Steps

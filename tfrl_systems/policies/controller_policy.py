@@ -22,9 +22,15 @@ from tf_agents.trajectories import policy_step
 from tf_agents.trajectories import time_step as ts
 
 from tfrl_systems.networks import actors
+from tfrl_systems.networks.controller import (
+    LATENT,
+    GraphLatents,
+    Memory,
+    State,
+    VectorLatents,
+    seen_by_actor,
+)
 from tfrl_systems.networks.inputs import Permits
-from tfrl_systems.networks.latents import LATENT, GraphLatents, VectorLatents, seen_by_actor
-from tfrl_systems.networks.memory import Memory, State
 
 
 def distribution_parameters(distribution: Any) -> Any:

@@ -65,7 +65,7 @@ class NumpyGraphEncoder:
         return self._rounds(h, g, *edges)
 
     def latent(self, graph: Arrays) -> np.ndarray:
-        """Return the latent [1, H] of one observation, as `networks.latents.GraphLatents` does."""
+        """Return the latent [1, H] of one observation, as `GraphLatents` does."""
         _, g = self(graph)
         _norm(g, _ONE, _ZERO, self._epsilon)
         return g

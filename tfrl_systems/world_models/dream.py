@@ -25,8 +25,7 @@ from tf_agents.specs import tensor_spec
 from tf_agents.trajectories import time_step as ts
 
 from tfrl_systems.networks.array_function import ArrayFunction
-from tfrl_systems.networks.latents import actor_spec, seen_by_actor
-from tfrl_systems.networks.memory import State
+from tfrl_systems.networks.controller import State, actor_spec, seen_by_actor
 from tfrl_systems.world_models import mdn_rnn
 from tfrl_systems.world_models.fitting import Sequences
 from tfrl_systems.world_models.mdn_rnn import WorldModel

@@ -4,7 +4,7 @@ It is the thesis's MDN-RNN (Model-based Reinforcement Learning in Computer Syste
 after D. Ha, J. Schmidhuber: World Models, 2018). For the latent z_t, the action a_t and the memory
 h_t of each of K members,
 
-    h_{t+1}          = LSTM([z_t, e(a_t)], h_t)                            `networks.memory`
+    h_{t+1}          = LSTM([z_t, e(a_t)], h_t)                            `networks.controller`
     u, v             = relu(W' relu(W [h_{t+1}, z_t, e(a_t), waves]))       two of them
     p(z_{t+1})       = Σ_i π_i N(z_t + μ_i, σ_i²),   i = 1 … 8             from u
     reward, end, what is allowed next                                       from v
@@ -39,10 +39,9 @@ import sonnet as snt
 import tensorflow as tf
 
 from tfrl_systems.networks import actors
+from tfrl_systems.networks.controller import Memory, State, make_latents
 from tfrl_systems.networks.graph_encoder import linear
 from tfrl_systems.networks.inputs import NUM_PLACES, Permits
-from tfrl_systems.networks.latents import make_latents
-from tfrl_systems.networks.memory import Memory, State
 
 # Latents are about as large as 1. A component is never narrower than this, so that no likelihood of
 # a coordinate that is always right outweighs all others.

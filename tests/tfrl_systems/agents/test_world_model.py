@@ -13,7 +13,7 @@ from tests.tfrl_systems.world_models import chain
 from tfrl_systems.agents.world_model import Config, make_agent
 from tfrl_systems.drivers.episode_runner import EpisodeRunner
 from tfrl_systems.drivers.jobs import Chunk
-from tfrl_systems.networks.memory import State
+from tfrl_systems.networks.controller import State
 from tfrl_systems.policies import export, variables
 from tfrl_systems.policies.numpy_actor import NumpyActor, load_network
 from tfrl_systems.world_models.dream import Imagined

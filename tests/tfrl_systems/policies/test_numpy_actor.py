@@ -136,18 +136,6 @@ def test_a_policy_without_a_twin_is_named():
         NumpyActor.from_policy(policy)
 
 
-def test_normal_draws_and_entropy_worked_by_hand():
-    ones = np.ones((20_000, 1), np.float32)
-    parameters = {"loc": 3 * ones, "scale_diag": 2 * ones}
-    drawn = distributions.draw(parameters, np.random.default_rng(0))
-    assert drawn.dtype == np.float32
-    assert (drawn.mean(), drawn.std()) == pytest.approx((3, 2), abs=0.05)
-    # ½ log(2πe σ²), twice for two components.
-    two = {"loc": np.zeros((1, 2)), "scale_diag": np.array([[1.0, 2.0]])}
-    expected = np.log(2 * np.pi * np.e) + np.log(2)
-    assert distributions.entropy(two) == pytest.approx([expected])
-
-
 def test_categorical_draws_and_entropy_worked_by_hand():
     """Shares 1 : 2 : 0 : 1; what is masked by a logit of -inf or the least float is never drawn."""
     for masked in (-np.inf, np.finfo(np.float32).min):

@@ -6,19 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.tfrl_systems.systems.inlining import decision_rows
 from tfrl_systems.policies import variables
 
 
 def make(**values) -> list[tf.Variable]:
     return [tf.Variable(value, name=name) for name, value in values.items()]
-
-
-def test_no_variable_is_left_behind_because_it_is_not_trainable():
-    policy = decision_rows.trained()
-    assert policy.variables() and not policy.trainable_variables
-    names = {variable.name for variable in policy.variables()}
-    assert {"start:0", "base:0"} <= names
 
 
 def read(target, data):

@@ -1,4 +1,4 @@
-"""The memory of an episode, by hand."""
+"""What a controller sees, by hand: actions as numbers, and a step of its memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tf_agents.specs import array_spec, tensor_spec
 
-from tfrl_systems.networks.memory import Memory, State
+from tfrl_systems.networks.controller import Memory, State
 
 
 def make_memory(*bounded, latent_size: int = 1) -> Memory:

@@ -33,6 +33,7 @@ _CL = re.compile(r"(?:.*[-_])?(?:clang-)?cl(?:-?\d[\d.]*)?(?:\.exe)?", re.IGNORE
 _INTERNAL = frozenset(("-cc1", "-cc1as", "cc1", "cc1plus"))
 _SHELL = re.compile(r"(?:ba|da|z|k)?sh(?:\.exe)?|cmd(?:\.exe)?", re.IGNORECASE)
 _SHELL_TEXT = re.compile(r"-\w*c|/c", re.IGNORECASE)
+_ENV_TEXT = re.compile(r"(?:-\w*S|--split-string=?)(.*)", re.DOTALL)
 _INTERPRETER = re.compile(r"(?:python|perl|ruby|node)[\d.]*(?:\.exe)?", re.IGNORECASE)
 # The word after these is a compiler's directory, macro or file, even if it is called "gcc".
 _NOT_BEFORE_PROGRAMS = frozenset(
@@ -40,6 +41,9 @@ _NOT_BEFORE_PROGRAMS = frozenset(
     + ("-o", "-x", "-MF", "-MT", "-MQ", "-target", "-arch")
 )
 _COMPILES = frozenset(("-c", "/c", "-S", "-E", "-fsyntax-only"))
+_MAX_WORDS = 100_000
+_MAX_FILES = 1000
+_MAX_DEPTH = 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +96,7 @@ def parse_command(command: str | Sequence[str], directory: pathlib.Path) -> Comm
         ValueError: if a text has an open quote, or there are no words.
     """
     first = None
-    for words, place in _simple_commands(command, directory):
+    for words, place in _simple_commands(command, directory, _MAX_DEPTH):
         number, is_compiler = _find_driver(words)
         line = CommandLine(program_name(words[number]), tuple(words[number + 1 :]), place)
         if is_compiler:
@@ -108,9 +112,10 @@ def expand_response_files(words: Sequence[str], directory: pathlib.Path) -> list
     """Replace each `@FILE` by the words in the file, as GCC and clang do.
 
     Raises:
-        ValueError: if a file is missing, includes itself or has an open quote.
+        ValueError: if a file is missing, includes itself or has an open quote, or there is no end.
     """
     expanded: list[str] = []
+    num_files = 0
     opened: list[tuple[Iterator[str], pathlib.Path]] = [(iter(words), directory)]
     while opened:
         word = next(opened[-1][0], None)
@@ -123,6 +128,9 @@ def expand_response_files(words: Sequence[str], directory: pathlib.Path) -> list
             if any(path == place for _, place in opened):
                 raise ValueError(f"expected a file of options {path}, found that it reads itself")
             opened.append((iter(_response_words(path)), path))
+            num_files += 1
+        if len(expanded) > _MAX_WORDS or num_files > _MAX_FILES:
+            raise ValueError(f"expected at most {_MAX_WORDS:,} options in {_MAX_FILES:,} files")
     return expanded
 
 
@@ -151,15 +159,15 @@ def _response_words(path: pathlib.Path) -> list[str]:
 
 
 def _simple_commands(
-    command: str | Sequence[str], directory: pathlib.Path
+    command: str | Sequence[str], directory: pathlib.Path, depth: int
 ) -> Iterator[tuple[list[str], pathlib.Path]]:
     """Yield the commands that a line runs in turn, launchers in front, each with its directory."""
     for words in _split(command):
         if words[0] == "cd" and len(words) == 2:
             target = directory / words[1]
             directory = target if files.is_directory(target) else directory
-        elif (text := _shell_text(words)) is not None:
-            yield from _simple_commands(text, directory)
+        elif depth and (text := _shell_text(words)) is not None:
+            yield from _simple_commands(text, directory, depth - 1)
         else:
             yield words, directory
 
@@ -193,7 +201,7 @@ def _shell_words(text: str) -> list[str]:
 
 
 def _shell_text(words: Sequence[str]) -> str | None:
-    """Return the text that a shell among the launchers runs; None if there is none."""
+    """Return the text that a shell or `env -S` among the launchers runs; None if there is none."""
     for number, word in enumerate(words):
         name = program_name(word)
         if _COMPILER.fullmatch(name):
@@ -204,6 +212,20 @@ def _shell_text(words: Sequence[str]) -> str | None:
             for place, option in enumerate(following, number + 1):
                 if _SHELL_TEXT.fullmatch(option):
                     return "".join(words[place + 1 : place + 2])
+        if name == "env":
+            return _env_text(words[number + 1 :])
+    return None
+
+
+def _env_text(words: Sequence[str]) -> str | None:
+    """Return the command of `env -S TEXT WORD...`; None if `env` has no such option."""
+    for number, word in enumerate(words):
+        if split := _ENV_TEXT.fullmatch(word):
+            rest = list(words[number + 1 :])
+            text = split[1] or "".join(rest[:1])
+            return f"{text} {shlex.join(rest if split[1] else rest[1:])}"
+        if not word.startswith("-") and not _ASSIGNMENT.fullmatch(word):
+            break
     return None
 
 

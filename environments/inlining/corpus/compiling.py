@@ -23,6 +23,8 @@ from environments.inlining.corpus.bitcode_compilers import (
 from environments.inlining.corpus.compile_options import Group, read_refusals, without_options
 from environments.inlining.corpus.units import BitcodeUnit, CompileUnit, NotCompiled, Unit
 
+# The largest sources that people compile, such as tables of data, are smaller.
+_MAX_SOURCE_BYTES = 1 << 28
 # Each run without the options that the last one refused; the embedded compiler names one at a time.
 _MAX_RUNS = 100
 # Clang lists the headers that it reads in the file that follows. `-MD -MF` would not do: with them,
@@ -258,7 +260,10 @@ def _why_unreadable(unit: CompileUnit) -> str:
         return f"expected the source {unit.source}, found a directory"
     if not files.exists(source):
         return f"expected the source {unit.source}, found none; {remedy}"
-    return ""
+    size_bytes = source.stat().st_size if files.is_file(source) else 0
+    if size_bytes <= _MAX_SOURCE_BYTES:
+        return ""
+    return f"expected a source of at most {_MAX_SOURCE_BYTES:,} bytes, found {size_bytes:,}"
 
 
 def _read_dependencies(

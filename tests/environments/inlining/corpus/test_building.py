@@ -175,15 +175,20 @@ def test_damaged_state_only_costs_time(tree, tmp_path):
 def test_broken_sources_are_named_not_dropped(tree, tmp_path):
     (tree / "broken.c").write_text("int f(void) { return missing; }\n")
     (tree / "lost.cc").write_text('#include "no_such_header.h"\n')
+    with (tree / "huge.c").open("wb") as file:
+        file.truncate(1 << 42)
     report = build_corpus([tree], tmp_path / "out")
     assert report.modules == 2
     errors = {failure.name: failure.error for failure in report.not_compiled}
-    assert list(errors) == ["tree/broken.c", "tree/lost.cc"]
+    assert list(errors) == ["tree/broken.c", "tree/huge.c", "tree/lost.cc"]
     assert "undeclared identifier 'missing'" in errors["tree/broken.c"]
     assert errors["tree/broken.c"].startswith("broken.c:1:")
     assert "no_such_header.h" in errors["tree/lost.cc"]
+    # No compiler begins to read this one.
+    too_large = "expected a source of at most 268,435,456 bytes, found 4,398,046,511,104"
+    assert errors["tree/huge.c"] == too_large
     written = json.loads((tmp_path / "out/not_compiled.json").read_text())
-    assert [failure["source"] for failure in written] == ["broken.c", "lost.cc"]
+    assert [failure["source"] for failure in written] == ["broken.c", "huge.c", "lost.cc"]
     with pytest.raises(UserError, match="broken.c: .*missing") as caught:
         build_corpus([tree / "broken.c"], tmp_path / "none")
     assert "\n" not in str(caught.value)

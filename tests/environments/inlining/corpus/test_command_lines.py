@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from environments.inlining.corpus import command_lines
 from environments.inlining.corpus.command_lines import expand_response_files, parse_command
 
 LAUNCHERS = """
@@ -56,6 +57,7 @@ def test_compilers_by_their_names(tmp_path, program, mode):
     ("command", "options"),
     [
         ("bash -euo pipefail -c 'ccache gcc -DX -c x.c'", "-DX -c x.c"),
+        ("env -S 'A=B gcc -DX' -c x.c", "-DX -c x.c"),
         ('cmd /C "gcc -DX -c x.c"', "-DX -c x.c"),
         ("cd nowhere && gcc -DX -c x.c -o x.o; true", "-DX -c x.c -o x.o"),
         (": && gcc -DX -c x.c && :", "-DX -c x.c"),
@@ -106,9 +108,14 @@ def test_response_files_with_quotes_line_ends_and_files_of_their_own(tmp_path):
         (b"@x.rsp", "reads itself"),
         (b"-DX='", "no closing quotation"),
         (b"-DX=\0", "zero byte"),
+        (b"-c " * 101, "at most 100 options"),
+        (b"@y.rsp @y.rsp @y.rsp", "in 2 files"),
     ],
 )
-def test_response_files_of_no_use(tmp_path, content, message):
+def test_response_files_of_no_use(tmp_path, monkeypatch, content, message):
+    monkeypatch.setattr(command_lines, "_MAX_WORDS", 100)
+    monkeypatch.setattr(command_lines, "_MAX_FILES", 2)
+    (tmp_path / "y.rsp").touch()
     if content is not None:
         (tmp_path / "x.rsp").write_bytes(content)
     with pytest.raises(ValueError, match=message):

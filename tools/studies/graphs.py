@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-
 from environments.tensor_graphs.search import Budget, Visited, replay
 from environments.tensor_graphs.search.results import Step
 from tfrl_systems.settings import option

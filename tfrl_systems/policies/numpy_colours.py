@@ -8,6 +8,8 @@ This is the refinement of Weisfeiler and Leman: two nodes of the same colour ck 
 edges. Colours have 64 bits. Of a million different ones, two are equal by chance with a probability
 below 1e-5; it is that high only where all features are round numbers, whose last bits are 0.
 
+They are those of one graph without padding, which `joined_graph` makes of a batch.
+
 This module does not import TensorFlow.
 """
 

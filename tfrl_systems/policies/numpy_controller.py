@@ -15,7 +15,7 @@ import numpy as np
 
 from environments.errors import UserError
 from tfrl_systems.policies import distributions
-from tfrl_systems.policies.numpy_graph_encoder import ENCODER, NumpyGraphEncoder, one_by_one
+from tfrl_systems.policies.numpy_graph_encoder import ENCODER, NumpyGraphEncoder, split_batch
 from tfrl_systems.policies.numpy_network import Inputs, NumpyNetwork, within
 
 Arrays = Mapping[str, np.ndarray]
@@ -174,7 +174,7 @@ class NumpyController:
         if self._inputs is not None:
             return self._inputs(observation).astype(np.float32)
         assert self._encoder is not None
-        return np.concatenate([self._encoder.latent(graph) for graph in one_by_one(observation)])
+        return np.concatenate([self._encoder.latent(graph) for graph in split_batch(observation)])
 
     def _allowed(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
         if self._permits != _NUM_PLACES:

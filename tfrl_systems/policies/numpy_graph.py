@@ -20,7 +20,7 @@ from tfrl_systems.policies.numpy_graph_encoder import (
     ENCODER,
     Arrays,
     NumpyGraphEncoder,
-    one_by_one,
+    split_batch,
 )
 from tfrl_systems.policies.numpy_neighbourhoods import NeighbourhoodScorer
 from tfrl_systems.policies.numpy_network import Memoryless, within
@@ -71,13 +71,15 @@ class NumpyGraphNetwork(Memoryless):
         if self._scorer is not None:
             logits[is_there] = self._scorer.logits(observation)
             return {"logits": logits, "actions": observation["actions"]}
-        for row, graph in zip(logits, one_by_one(observation), strict=True):
+        for row, graph in zip(logits, split_batch(observation), strict=True):
             (places,) = np.nonzero(graph["action_mask"])
             row[places] = self._head(*self._encoder(graph), graph, places)
         return {"logits": logits, "actions": observation["actions"]}
 
     def _numbered(self, observation: Arrays) -> dict[str, np.ndarray]:
-        logits = [self._head.numbered(self._encoder(graph)[1]) for graph in one_by_one(observation)]
+        logits = [
+            self._head.numbered(self._encoder(graph)[1]) for graph in split_batch(observation)
+        ]
         rules, places = map(np.concatenate, zip(*logits, strict=True))
         counts = np.full(rules.shape, self._num_places, np.int32)
         return {"rule_logits": rules, "place_logits": places, "num_places": counts}

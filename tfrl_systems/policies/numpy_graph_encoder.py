@@ -221,7 +221,7 @@ class _Round:
         _norm(g, arrays["global_norm/scale"], arrays["global_norm/offset"], self._epsilon)
 
 
-def one_by_one(observation: Arrays) -> Iterator[Arrays]:
+def split_batch(observation: Arrays) -> Iterator[Arrays]:
     """Yield the observations of a batch."""
     for number in range(len(observation["n_node"])):
         yield {name: field[number] for name, field in observation.items()}

@@ -7,7 +7,7 @@ import pathlib
 import tree
 from tf_agents.trajectories.trajectory import Trajectory
 
-from environments.errors import UsageError
+from environments.errors import UsageError, UserError
 from tfrl_systems.drivers.collect import Collect
 from tfrl_systems.drivers.jobs import Chunk
 from tfrl_systems.experiments.records import find_system
@@ -30,7 +30,13 @@ def dream(
         agent = online.make_agent(run, task)
         if run.how.collects != "dreams":
             raise UsageError(f"dream: expected a run of world_model, found one of {run.agent}")
-        AgentState(agent).restore(Workdir(workdir).checkpoint(iterations))
+        checkpoint = Workdir(workdir).load(iterations)
+        if checkpoint is None:
+            raise UserError(
+                f"{workdir}: expected the checkpoint of iteration {iterations}, found none; let "
+                "the run end, with --resume"
+            )
+        AgentState(agent).restore(checkpoint.directory)
         runner = task.make_runner(NumpyActor.from_policy(agent.collect_policy))()
         runner.load(variables.to_bytes(agent.collect_policy.variables(), iterations))
         # No iteration of the run has this number, so no random numbers are used twice.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pkgutil
+import shutil
 
 import numpy as np
 import pytest
@@ -118,6 +120,26 @@ def test_a_run_is_dreamed_of_beside_new_real_episodes(lent_run):
     assert "evaluation/errors by steps ahead" in curves.Tags()["tensors"]
     with pytest.raises(UsageError, match="expected a run of world_model, found one of ppo"):
         experiments.dream(lent_run("learn_to_optimize", "ppo"))
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize(
+    "spoil, words",
+    [
+        (lambda file: file.write_bytes(b"damaged"), "expected the file that training wrote"),
+        (
+            lambda file: shutil.rmtree(file.parent),
+            "expected the checkpoint of iteration 6, found none",
+        ),
+    ],
+)
+def test_a_damaged_or_missing_checkpoint_is_not_dreamed_of(lent_run, tmp_path, spoil, words):
+    run = lent_run("learn_to_optimize", "world_model")
+    workdir = shutil.copytree(run.workdir, tmp_path / "run")
+    last = max((workdir / "checkpoints").iterdir(), key=lambda directory: int(directory.name))
+    spoil(next(last.glob("*.npz")))
+    with pytest.raises(UserError, match=words):
+        experiments.dream(dataclasses.replace(run, workdir=workdir))
 
 
 @pytest.mark.parametrize("agent", AGENTS)

@@ -42,8 +42,8 @@ def load_description(directory: pathlib.Path | str) -> dict[str, Any]:
     environment = described.get("environment", "something else")
     if environment != "learn_to_optimize" or described["kind"] not in _KINDS:
         raise UserError(
-            f"{directory}: expected a policy of learn_to_optimize, found one of {environment}; "
-            "name another"
+            f"{directory}: expected a policy of learn_to_optimize, found one of {environment}, "
+            f"of the kind {described['kind']}; name another"
         )
     for name in ("dimensions", "free"):
         if type(described.get(name)) is not int:

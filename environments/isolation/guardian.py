@@ -1,9 +1,10 @@
-"""Remove this process's compilers and pipes however it ends, even by SIGKILL.
+"""Remove this process's temporary files and compilers however it ends, even by SIGKILL.
 
-Compilers are processes that communicate through named pipes, and a process that is killed removes
-neither. So a second process, the guardian, makes and removes the directory for the pipes and knows
-the running compilers. It waits on a pipe from its host. The kernel closes that pipe however the
-host ends; the guardian then kills the compilers, removes the directory and ends too.
+A process that is killed removes neither its files nor the processes that it started. So a second
+process, the guardian, makes and removes the directory for the files, such as models and the named
+pipes of compilers, and knows the running compilers. It waits on a pipe from its host. The kernel
+closes that pipe however the host ends; the guardian then kills the compilers, removes the directory
+and ends too.
 
 This file is the host's side; `guardian_process.py` is the guardian.
 """
@@ -47,8 +48,8 @@ class _Guardian:
         if not reply:
             self._process.wait()
             raise UserError(
-                f"temporary files: expected room for named pipes in {tempfile.gettempdir()}, found "
-                "that none could be made there; free some space or set TMPDIR to another place"
+                f"temporary files: expected room in {tempfile.gettempdir()}, found that no "
+                "directory could be made there; free some space or set TMPDIR to another place"
             )
         self.directory = pathlib.Path(json.loads(reply))
 

@@ -24,7 +24,7 @@ import tempfile
 def main() -> None:
     """Watch processes until the host ends, then clean up."""
     try:
-        directory = tempfile.mkdtemp(prefix="tfrl-inlining-")
+        directory = tempfile.mkdtemp(prefix="tfrl-")
     except OSError:
         return
     with contextlib.suppress(BrokenPipeError):  # The host has already ended; so does stdin.

@@ -89,13 +89,13 @@ def test_unless_it_is_measured_the_estimate_decides(tmp_path, tfrl):
     assert [node.op_type for node in onnx.load(out).graph.node] == ["Conv", "Relu"] * 2
 
 
-def start_search(model, out, checkpoint):
+def start_search(model, out, checkpoint, **variables):
     """A search that would take long; returns once it has found something."""
     arguments = ("optimize", model, "-o", out, "--checkpoint", checkpoint, "--json", "--no-measure")
     process = subprocess.Popen(
         [sys.executable, "-m", "tfrl_systems.cli.main", *map(str, arguments)]
         + ["--objective", "analytic", "--seconds", "300", "--method", "taso"],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -106,6 +106,23 @@ def start_search(model, out, checkpoint):
             return process
         time.sleep(0.1)
     raise AssertionError(f"no search: {process.communicate()}")
+
+
+@pytest.mark.ci
+def test_what_is_killed_leaves_no_models_in_tmpdir(bert_tiny, tmp_path):
+    """Each candidate is as large as the model, and who takes too much memory is killed."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    process = start_search(
+        bert_tiny, tmp_path / "fast.onnx", tmp_path / "search.json", TMPDIR=str(temporary)
+    )
+    assert list(temporary.glob("tfrl-*"))
+    process.kill()
+    process.communicate()
+    deadline_s = time.monotonic() + 60
+    while list(temporary.glob("tfrl-*")) and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    assert not list(temporary.glob("tfrl-*"))
 
 
 @pytest.mark.ci

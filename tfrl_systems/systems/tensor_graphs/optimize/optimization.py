@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pathlib
-import tempfile
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import onnx
 
 from environments.errors import UserError
+from environments.isolation import guardian
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.execution.choosing import Choice
 from environments.tensor_graphs.execution.inputs import NoInputsError
@@ -50,8 +50,9 @@ def optimize(request: Optimization, reporter: Reporter) -> Outcome:
     """
     began_s = time.monotonic()
     reading = read(request)
-    # What is written in the end is a copy of a candidate, which was run from its file.
-    with tempfile.TemporaryDirectory(prefix="tfrl-") as name:
+    # What is written in the end is a copy of a candidate, which was run from its file. Each is as
+    # large as the model, so none may stay, even if the system kills this process for its memory.
+    with guardian.make_directory() as name:
         try:
             task = make_task(request, reading, reporter, began_s)
         except NoInputsError as error:
@@ -83,7 +84,7 @@ def optimize_in_memory(
       UserError: the model lacks weights, or cannot be read.
     """
     _check_weights(model)
-    with tempfile.TemporaryDirectory(prefix="tfrl-") as name:
+    with guardian.make_directory() as name:
         directory = pathlib.Path(name)
         source = directory / "model.onnx"
         _save(model, source)

@@ -25,6 +25,9 @@ MAX_WHOLE = (1 << 31) - 1
 """The largest whole number that a setting may be."""
 
 _WIDTH = 100
+# Fields that --set does not offer: --seed sets the seeds, the BC-Max loop chooses the margin, and
+# the problem names its own features.
+_SET_OTHERWISE = frozenset({"seed", "margin", "baseline_feature", "scope_feature"})
 
 Settings = Mapping[str, Any]
 """Settings dataclasses by group: "loop", "agent", "environment", …"""
@@ -264,8 +267,7 @@ def shown(value: Any) -> str:
 
 
 def _reached(settings: Any) -> list[Field]:
-    # --seed sets the seeds.
-    return [field for field in fields_of(settings) if field.name != "seed"]
+    return [field for field in fields_of(settings) if field.name not in _SET_OTHERWISE]
 
 
 def _parsed(field: Field, text: str) -> Any:

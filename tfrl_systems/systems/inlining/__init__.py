@@ -125,7 +125,7 @@ class Inlining(System):
                 "exploration": ExplorationConfig(),
                 "objective": ObjectiveConfig(),
                 "scope": ScopeConfig(),
-                "agent": method.make_config(),
+                "agent": method.make_config(baseline_feature="inlining_default"),
             }
         from tfrl_systems.systems.inlining.learning import EpisodeConfig
 

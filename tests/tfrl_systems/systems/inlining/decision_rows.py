@@ -52,28 +52,20 @@ def time_steps(rows: np.ndarray) -> ts.TimeStep:
     return ts.restart(observation, batch_size=len(rows))
 
 
-def make_policy(margin=0.0, baseline="inlining_default", **settings) -> DecisionPolicy:
+def make_policy(**settings) -> DecisionPolicy:
     """A policy that was not fitted to anything."""
-    policy = cloning.make_policy(cloning.Config(**(SMALL | settings)), NAMES, baseline)
-    policy.set_margins(margin)
-    return policy
+    return cloning.make_policy(cloning.Config(**(SMALL | settings)), NAMES)
 
 
-def fit(
-    rows: np.ndarray, actions: np.ndarray, weights=None, baseline="inlining_default", scope="",
-    **settings,
-) -> DecisionPolicy:  # fmt: skip
-    config = cloning.Config(**(SMALL | settings))
-    return cloning.fit(config, NAMES, rows, actions, weights, baseline, scope)
+def fit(rows: np.ndarray, actions: np.ndarray, weights=None, **settings) -> DecisionPolicy:
+    return cloning.fit(cloning.Config(**(SMALL | settings)), NAMES, rows, actions, weights)
 
 
 @functools.cache
 def trained() -> DecisionPolicy:
     """One policy for the tests that only ask it."""
     rows = draw(3000, 1)
-    policy = fit(rows, labels(rows))
-    policy.set_margins(0.3)
-    return policy
+    return fit(rows, labels(rows), margin=0.3)
 
 
 @functools.cache

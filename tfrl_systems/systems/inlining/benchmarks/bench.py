@@ -182,9 +182,8 @@ def _fit_usual_policy(played: Mapping[str, Trajectory]) -> Policy:
     # policy follow the default all the same, so that the same objects are compiled.
     turned = np.random.default_rng(0).random(len(decisions)) < 0.2
     labels = np.where(turned, 1 - decisions, decisions)
-    around = "inlining_default", SCOPES["linkonce"]
-    fitted = cloning.fit(cloning.Config(), names, features, labels, None, *around)
-    return to_numpy(fitted, "fitted to the default").with_margins(30.0)
+    config = cloning.Config(margin=30.0, scope_feature=SCOPES["linkonce"])
+    return to_numpy(cloning.fit(config, names, features, labels), "fitted to the default")
 
 
 def _measure(

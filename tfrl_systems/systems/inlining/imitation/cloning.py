@@ -21,7 +21,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from environments.errors import UserError
-from tfrl_systems.systems.inlining.policy import decision_network
+from tfrl_systems.systems.inlining.policy import decision_network, votes
 from tfrl_systems.systems.inlining.policy.decision_policy import DecisionPolicy, to_numpy
 
 # Loss and agreement are computed on at most this many rows, evenly spread.
@@ -35,6 +35,11 @@ class Config:
     Attributes:
       num_models: members of the ensemble; their logits are averaged.
       features: names of the observations that the model sees; () for all.
+      baseline_feature: observation that holds the baseline's action; "" for no baseline.
+      scope_feature: observation that is 1 where the policy may depart from the baseline; "" if it
+        may do so everywhere.
+      margin: logit added in favour of the baseline's action; the policy departs from the baseline
+        only if it is surer than this. Below 0 it departs before it is sure.
       seed: decides all randomness of the training.
       hidden_sizes: units of the hidden layers, at most 256 each.
       num_knots: quantiles of the normalisation.
@@ -46,6 +51,9 @@ class Config:
 
     num_models: int = 3
     features: tuple[str, ...] = ()
+    baseline_feature: str = "inlining_default"
+    scope_feature: str = ""
+    margin: float = 0.0
     seed: int = 0
     hidden_sizes: tuple[int, ...] = (64, 64)
     num_knots: int = 65
@@ -61,13 +69,16 @@ def check(config: Config, names: Sequence[str]) -> None:
     Raises:
       UserError: names the first such setting.
     """
-    if missing := sorted(set(config.features) - set(names)):
+    needed = [*config.features, *filter(None, [config.baseline_feature, config.scope_feature])]
+    if missing := sorted(set(needed) - set(names)):
         raise UserError(
             f"bc_max: expected observations called {', '.join(missing)}, found only "
-            f"{', '.join(names)}; name others in features"
+            f"{', '.join(names)}; name others in features, baseline_feature and scope_feature"
         )
     ranges = {
         "num_models": 1 <= config.num_models <= 1000,
+        "scope_feature": bool(config.baseline_feature) or not config.scope_feature,
+        "margin": abs(config.margin) <= votes.MAX_LOGIT,
         "hidden_sizes": all(
             1 <= size <= decision_network.MAX_HIDDEN_UNITS for size in config.hidden_sizes
         ),
@@ -85,10 +96,8 @@ def check(config: Config, names: Sequence[str]) -> None:
             )
 
 
-def make_policy(
-    config: Config, names: Sequence[str], baseline_feature: str = "", scope_feature: str = ""
-) -> DecisionPolicy:
-    """Make a policy that was not fitted to anything; see `DecisionPolicy` and `fit`."""
+def make_policy(config: Config, names: Sequence[str]) -> DecisionPolicy:
+    """Make a policy that was not fitted to anything; `names` are those of all features."""
     features = config.features or tuple(sorted(names))
     return DecisionPolicy(
         names,
@@ -96,8 +105,9 @@ def make_policy(
             len(features), config.num_models, config.hidden_sizes, config.num_knots
         ),
         features,
-        baseline_feature,
-        scope_feature,
+        config.baseline_feature,
+        config.scope_feature,
+        config.margin,
         dataclasses.asdict(config),
     )
 
@@ -108,8 +118,6 @@ def fit(
     features: np.ndarray,
     actions: np.ndarray,
     weights: np.ndarray | None = None,
-    baseline_feature: str = "",
-    scope_feature: str = "",
 ) -> DecisionPolicy:
     """Fit a policy to decisions; only the arguments decide the result.
 
@@ -119,14 +127,11 @@ def fit(
       features: int64 [N, F].
       actions: [N], the action to clone, 0 or 1.
       weights: float64 [N], not negative; None for 1 each.
-      baseline_feature: the feature that holds the baseline's action; "" for no baseline.
-      scope_feature: the feature that is 1 where the policy may depart from the baseline; "" if it
-        may do so everywhere.
 
     Raises:
       UserError: no row has a weight, or some weight cannot be used.
     """
-    policy = make_policy(config, names, baseline_feature, scope_feature)
+    policy = make_policy(config, names)
     weights = np.ones(len(actions)) if weights is None else weights
     if not (weights > 0).any():
         raise UserError("bc_max: expected rows with positive weight to learn from, found none")

@@ -122,7 +122,8 @@ class BcMaxLoop:
       problem: contexts to learn on.
       validation: contexts to choose the margins on; no policy is fitted to them.
       config: settings of the loop.
-      cloning_config: settings of the policy that each iteration fits; the loop sets its seed.
+      cloning_config: settings of the policy that each iteration fits; the loop itself sets its
+        margin, seed, baseline feature and scope feature.
 
     Attributes:
       learned: the last policy with its cautious margins; None before the first iteration.
@@ -146,7 +147,12 @@ class BcMaxLoop:
     ) -> None:
         self._problem = problem
         self._config = config
-        self._cloning_config = dataclasses.replace(cloning_config, seed=config.seed)
+        self._cloning_config = dataclasses.replace(
+            cloning_config,
+            baseline_feature=problem.baseline_feature,
+            scope_feature=problem.scope_feature,
+            seed=config.seed,
+        )
         self._judge = Judge(validation, config.margins, config.max_loss_percent)
         self._explorations: list[Exploration] = []
         self._learned: list[list[Outcome]] = []
@@ -227,11 +233,9 @@ class BcMaxLoop:
           UserError: no context can be played, or nothing was found to learn from.
         """
         started_s = time.monotonic()
-        problem, outside = self._problem, not self._config.scoped
-        names = problem.feature_names
+        names, outside = self._problem.feature_names, not self._config.scoped
         features, actions, weights, _ = self.labels()
-        around = problem.baseline_feature, problem.scope_feature
-        self.policy = cloning.fit(self._cloning_config, names, features, actions, weights, *around)
+        self.policy = cloning.fit(self._cloning_config, names, features, actions, weights)
         self.policy.set_margins(0.0, 0.0 if outside else NEVER)
         loss, agreement = cloning.loss_and_agreement(self.policy, names, features, actions, weights)
         fitted_s = time.monotonic()

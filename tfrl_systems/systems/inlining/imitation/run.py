@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -122,6 +123,7 @@ def _check(problem: InliningProblem, config: Config, cloning_config: cloning.Con
         )
     for name in config.baselines:
         problem.baseline(name)
+    cloning_config = dataclasses.replace(cloning_config, baseline_feature=problem.baseline_feature)
     cloning.check(cloning_config, problem.feature_names)
 
 

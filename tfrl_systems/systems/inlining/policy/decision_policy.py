@@ -35,9 +35,9 @@ class DecisionPolicy(tf_policy.TFPolicy):
       observed: names of the integer scalars that are observed.
       model: the decision model; its columns are `feature_names`, in that order.
       feature_names: names of the observations that the model gets.
-      baseline_feature: the observation that holds the baseline's action; "" for none.
-      scope_feature: an observation that is 1 if the margin holds. Otherwise the outside margin
-        holds in its place. "" if the margin always holds.
+      baseline_feature, margin: see `cloning.Config`.
+      scope_feature: an observation that is 1 if `margin` holds. Otherwise
+        `outside_margin` holds in place of `margin`. "" if `margin` always holds.
       settings: the settings that made the policy, as JSON values; stored in policy.json.
     """
 
@@ -48,13 +48,14 @@ class DecisionPolicy(tf_policy.TFPolicy):
         feature_names: Sequence[str],
         baseline_feature: str,
         scope_feature: str,
+        margin: float,
         settings: Mapping[str, Any],
     ) -> None:
         self.model = model
         self._feature_names = tuple(feature_names)
         self._baseline_feature = baseline_feature
         self._scope_feature = scope_feature
-        self.set_margins(0.0)
+        self._margin, self._outside_margin = margin, votes.NEVER
         # As text, which TensorFlow does not wrap.
         self._settings = json.dumps(dict(settings))
         super().__init__(*decision_specs(observed), name="DecisionPolicy")
@@ -79,11 +80,7 @@ class DecisionPolicy(tf_policy.TFPolicy):
         return tf.stack([tf.zeros_like(logit), logit], axis=-1)
 
     def set_margins(self, margin: float, outside_margin: float = votes.NEVER) -> None:
-        """Set the logits added in favour of the baseline's action, in and outside the scope.
-
-        At first the policy departs inside where that is likelier, and outside never. Below 0 it
-        departs before it is sure. Graph functions made before keep the old margins.
-        """
+        """Set the margins from now on; graph functions made before keep the old ones."""
         self._margin, self._outside_margin = margin, outside_margin
 
     def _with_margin(self, total: tf.Tensor, towards: tf.Tensor, margin: float) -> tf.Tensor:

@@ -91,6 +91,7 @@ class _Model(tf.Module):
             description["features"],
             description["baseline_feature"],
             description.get("scope_feature", ""),
+            policy.margin,
             {},
         )
         self._policy.set_margins(policy.margin, policy.outside_margin)

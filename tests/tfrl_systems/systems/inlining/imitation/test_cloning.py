@@ -20,7 +20,7 @@ def test_clones_the_default_from_its_inputs():
     policy = decision_rows.fit(
         *shown,
         features=("cost_estimate", "callee_users", "caller_blocks"),
-        baseline="",
+        baseline_feature="",
         epochs=30,
         batch_size=64,
         network_learning_rate=1e-2,
@@ -76,6 +76,7 @@ def test_weights_that_cannot_be_used(weights, words):
         ({"num_models": 0}, "num_models within its range, found 0"),
         ({"hidden_sizes": (64, 257)}, "hidden_sizes"),
         ({"features": ("cost_estimate", "hotness")}, "called hotness, found only"),
+        ({"scope_feature": "flag", "baseline_feature": ""}, "expected scope_feature within"),
     ],
 )
 def test_settings_out_of_range_are_named(settings, words):

@@ -34,7 +34,7 @@ def test_logits_are_tensorflows():
 def test_outside_its_scope_it_takes_the_baselines_action():
     rows = decision_rows.draw(3000, 18)
     actions = rows[:, 1] ^ (rows[:, 2] > 3)
-    fitted = decision_rows.fit(rows, actions, scope="flag", features=NAMES[:3])
+    fitted = decision_rows.fit(rows, actions, scope_feature="flag", features=NAMES[:3])
     policy = to_numpy(fitted)
     rows = np.concatenate([decision_rows.draw(2000, 19), decision_rows.wild(200, 20)])
     decisions = decision_rows.decide(fitted, rows)

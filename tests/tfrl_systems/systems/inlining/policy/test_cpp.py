@@ -61,7 +61,7 @@ def build_decider(directory: pathlib.Path, policy: CallSitePolicy):
 @pytest.mark.parametrize("scope", ["", "flag"])
 def test_decides_as_numpy_does(scope, tmp_path):
     learned = decision_rows.draw(3000, 31)
-    fitted = decision_rows.fit(learned, decision_rows.labels(learned), scope=scope)
+    fitted = decision_rows.fit(learned, decision_rows.labels(learned), scope_feature=scope)
     outside = 1.5 if scope else 128.0
     policy = to_numpy(fitted).with_margins(0.125, outside)
     rows = np.concatenate([decision_rows.draw(5000, 32), decision_rows.wild(500, 33)])

@@ -30,8 +30,8 @@ from tfrl_systems.systems.inlining.policy.decision_policy import to_numpy
     ],
 )
 def test_departs_from_the_baseline_only_beyond_the_margin(margin, default, logit_steps, action):
-    baseline = "" if default is None else "inlining_default"
-    policy = decision_rows.make_policy(margin, baseline, num_models=2)
+    baseline = {"baseline_feature": ""} if default is None else {}
+    policy = decision_rows.make_policy(margin=margin, num_models=2, **baseline)
     decision_rows.answer(policy, logit_steps)
     rows = np.array([[100, default or 0, 0, 0, 0]])
     assert decision_rows.decide(policy, rows).tolist() == [action]
@@ -49,7 +49,7 @@ def test_observations_of_any_outer_shape():
 
 
 def test_later_changes_do_not_reach_a_twin():
-    policy = decision_rows.make_policy(baseline="")
+    policy = decision_rows.make_policy(baseline_feature="")
     twin, rows = to_numpy(policy), decision_rows.draw(3, 17)
     decision_rows.answer(policy, votes.ONE)
     assert twin.begin("m", NAMES)(rows, 0).tolist() == [0, 0, 0]

@@ -9,16 +9,13 @@ from onnx import helper
 
 from environments.tensor_graphs.onnx_io import read
 from tests.environments.tensor_graphs.onnx_io.running import (
+    operators,
     parsed,
     random_inputs,
     round_trip,
     run,
     with_weights,
 )
-
-
-def operators(graph) -> list[str]:
-    return [node.op for node in graph.nodes.values() if node.op not in ("Input", "Constant")]
 
 
 def test_types_that_numpy_has_not_pass_through():

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import numpy as np
 import pytest
 
 from environments.tensor_graphs.graph.graph import Graph
@@ -212,32 +209,28 @@ def test_several_outputs_are_replaced_together():
 
 
 @pytest.mark.parametrize(
-    ("function", "problem"),
+    ("rules", "problem"),
     [
-        (lambda x: (op.Rleu(x), x), "no operator is called Rleu"),
-        (lambda x: (op.Relu(x, alpha=1), x), "Relu has no attribute alpha"),
+        ([rule(lambda x: (op.Rleu(x), x))], "no operator is called Rleu"),
+        ([rule(lambda x: (op.Relu(x, alpha=1), x))], "Relu has no attribute alpha"),
+        ([relu_twice, relu_twice], "rule relu_twice: there are 2"),
     ],
 )
-def test_unknown_operators_are_refused(function: Callable, problem: str):
+def test_unknown_operators_and_equal_names_are_refused(rules: list[Rule], problem: str):
     with pytest.raises(RuleError, match=problem):
-        compile_rules([rule(function)])
-
-
-def test_rules_of_one_name_are_refused():
-    with pytest.raises(RuleError, match="rule relu_twice: there are 2"):
-        compile_rules([relu_twice, relu_twice])
+        compile_rules(rules)
 
 
 @pytest.mark.parametrize(
     ("left", "right", "product"),
     [
-        (full(0.5, 1), full(6), [3]),
-        # A Mul of two constants.
-        (full(2, 3), full(6), None),
-        (full(3e38, 1), full(6), None),
+        (full(0.5, 1), full(6), "[3.0]"),
+        (full(2, 3), full(6), "Mul([2.0, 2.0, 2.0], 6.0)"),
+        # The product is no float32.
+        (full(2.0**127, 1), full(6), f"Mul([{2.0**127}], 6.0)"),
     ],
 )
-def test_product_of_two_numbers_is_a_number(left: str, right: str, product: list | None):
+def test_product_of_two_numbers_is_a_number(left: str, right: str, product: str):
     """So that another rule recognises it; constants of more elements stay as they are."""
 
     @rule
@@ -245,12 +238,4 @@ def test_product_of_two_numbers_is_a_number(left: str, right: str, product: list
         return (x * a) * b, x * (a * b)
 
     graph = graph_of(f"(Mul (Mul ?x {left}) {right})", x=(2, 3))
-    (match,) = matches(graph, join)
-    changed, _ = apply(graph, match)
-    _, factor = changed.nodes[changed.outputs[0].node].inputs
-    number = changed.nodes[factor.node].value
-    if product is None:
-        assert number is None
-    else:
-        assert number.dtype == np.float32
-        np.testing.assert_array_equal(number, product)
+    assert result(graph, join) == f"Mul(x, {product})"

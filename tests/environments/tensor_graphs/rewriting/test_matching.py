@@ -29,11 +29,16 @@ def full(value: float, *shape: int) -> str:
     return f'(full {float(value)} (list {" ".join(map(str, shape))}) "float32")'
 
 
-def result(graph: Graph, *rules: Rule) -> str:
-    """The only output's expression after the only match was applied."""
-    (match,) = matches(graph, *rules)
+def applied(graph: Graph, match: Match) -> str:
+    """The first output's expression after a match was applied."""
     changed, _ = apply(graph, match)
     return text(changed, changed.outputs[0])
+
+
+def result(graph: Graph, *rules: Rule) -> str:
+    """The first output's expression after the only match was applied."""
+    (match,) = matches(graph, *rules)
+    return applied(graph, match)
 
 
 def text(graph: Graph, ref: Ref) -> str:
@@ -64,13 +69,9 @@ def common_factor(x, y, z):
 def test_a_match_names_what_it_replaces():
     graph = graph_of("(Relu (Relu (Tanh (Relu (Relu ?x)))))")
     first, second = matches(graph, relu_twice)
-    assert first.location == (2,)
-    assert first.rule == "relu_twice"
-    assert first.replaced == (Ref(2),)
-    assert first.nodes == (1, 2)
-    assert second.location == (5,)
-    changed, _ = apply(graph, first)
-    assert text(changed, changed.outputs[0]) == "Relu(Relu(Tanh(Relu(x))))"
+    assert (first.location, second.location) == ((2,), (5,))
+    assert (first.rule, first.replaced, first.nodes) == ("relu_twice", (Ref(2),), (1, 2))
+    assert applied(graph, first) == "Relu(Relu(Tanh(Relu(x))))"
 
 
 def test_commutative_operators_match_in_both_orders():
@@ -78,9 +79,7 @@ def test_commutative_operators_match_in_both_orders():
     assert result(graph_of("(Add (Add ?a ?a) ?b)"), sums) == "Add(a, Add(a, b))"
     graph = graph_of("(Add ?a (Add ?b ?c))")
     both = matches(graph, sums)
-    results = [apply(graph, match)[0] for match in both]
-    texts = [text(changed, changed.outputs[0]) for changed in results]
-    assert texts == ["Add(b, Add(c, a))", "Add(c, Add(b, a))"]
+    assert [applied(graph, match) for match in both] == ["Add(b, Add(c, a))", "Add(c, Add(b, a))"]
     assert len({match.location for match in both}) == 2
 
 

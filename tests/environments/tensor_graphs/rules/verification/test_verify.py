@@ -7,11 +7,10 @@ import dataclasses
 import pytest
 
 from environments.tensor_graphs.rules.verification.verify import needs, verify, verify_all
-from tests.environments.tensor_graphs.rules.making import make
+from tests.environments.tensor_graphs.rules.making import FLOATS, make
 
 CONV = ":strides $s :pads $p :dilations $d"
 GROUPED = f"{CONV} :group $g"
-FLOATS = '(in (dtype ?x) (list "float16" "float32" "float64"))'
 
 
 def split(number, inside, sizes):

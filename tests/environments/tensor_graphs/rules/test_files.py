@@ -257,13 +257,9 @@ def test_strict_leaves_out_what_may_change_nan_or_lose_digits():
 
 def test_a_file_is_not_believed_that_its_rules_keep_nan(few_instances, tmp_path):
     """x / y * y is NaN where y is 0; a rule that only the file knows, and one of the package's."""
-    cancelled = make(
-        "cancelled",
-        "(Tanh (Mul (Div ?x ?y) ?y))",
-        "(Tanh ?x)",
-        may_change_nonfinite=False,
-    )
-    own = {**BY_NAME["mul_div_to_nothing"].as_dict(), "may_change_nonfinite": False}
+    mark = {"may_change_nonfinite": False}
+    cancelled = make("cancelled", "(Tanh (Mul (Div ?x ?y) ?y))", "(Tanh ?x)", **mark)
+    own = {**BY_NAME["mul_div_to_nothing"].as_dict(), **mark}
     path = write(tmp_path / "rules.json", RIGHT, cancelled, own)
     marks = {rule.name: rule.may_change_nonfinite for rule in rule_files.load(path)}
     assert marks == {"right": False, "cancelled": True, "mul_div_to_nothing": True}

@@ -22,9 +22,8 @@ def any_use(name, left_out=0):
     operator = table.OPERATORS[name]
     count = 3 if operator.max_inputs is None else operator.max_inputs - left_out
     inputs = tuple(Variable(f"x{number}") for number in range(count))
-    return Apply(
-        name, inputs, tuple((attribute, Name(attribute)) for attribute in operator.attributes)
-    )
+    attributes = tuple((attribute, Name(attribute)) for attribute in operator.attributes)
+    return Apply(name, inputs, attributes)
 
 
 def draw(rule, count, seed=0):

@@ -113,10 +113,8 @@ def compute(op, *arrays, key=0, **attributes):
 
 @pytest.mark.parametrize(("a", "b"), [(5, 0), (-128, -1)])
 def test_a_quotient_that_does_not_exist_depends_on_the_key(a, b):
-    results = [
-        compute("Div", np.array([a, 6], np.int8), np.array([b, 3], np.int8), key=key)
-        for key in range(4)
-    ]
+    numbers, divisors = np.array([a, 6], np.int8), np.array([b, 3], np.int8)
+    results = [compute("Div", numbers, divisors, key=key) for key in range(4)]
     assert not any(is_defined for _, is_defined in results)
     assert len({int(quotients[0]) for quotients, _ in results}) > 1
     assert {int(quotients[1]) for quotients, _ in results} == {2}

@@ -103,11 +103,16 @@ def test_right_rules_are_taken(name):
     assert taken.accepted[0].verified_by
 
 
-def test_rules_that_need_more_conditions_are_refused():
-    """Convolutions side by side; it is right for those without groups."""
+@pytest.mark.parametrize(
+    ("joint", "axis"),
+    [(concat(0, 1, 1, 4), 0), (node("EW_ADD", [0, 1]), 1)],
+    ids=["side by side", "sum"],
+)
+def test_rules_that_need_more_conditions_are_refused(joint, axis):
+    """Two convolutions become one; it is right for those without groups."""
     wrong = rule(
-        [conv(-1, -2), conv(-3, -4), concat(0, 1, 1, 4)],
-        [concat(-1, -3, 1, 4), concat(-2, -4, 0, 4), conv(0, 1)],
+        [conv(-1, -2), conv(-3, -4), joint],
+        [concat(-1, -3, 1, 4), concat(-2, -4, axis, 4), conv(0, 1)],
         (2, 2, 0, 0),
     )
     taken = import_taso([wrong], num_instances=300)

@@ -256,6 +256,7 @@ X, INTEGERS, TRUTH = floats(2, 3, 4), TensorType("int64", (4,)), TensorType("boo
         ("Conv", [floats(1, 3, 4), floats(2, 3, 3)], {}),
         ("Conv", [floats(1, 3, 4, 4), floats("N", 3, 3, 3)], {}),
         ("BatchNormalization", [floats(1, 3, 4), *[floats(4)] * 4], {}),
+        ("BatchNormalization", [floats(4), *[floats(4)] * 4], {}),
         ("LayerNormalization", [X, floats(3)], {"axis": -1}),
         ("Reshape", [floats("A", "B", "C", "D")], {"shape": ("A*B", "C*D")}),
         ("Concat", [X, floats(2, 3)], {"axis": 0}),

@@ -5,26 +5,17 @@ from __future__ import annotations
 import collections
 import xml.etree.ElementTree as ElementTree
 
-import numpy as np
-
 from environments.tensor_graphs.graph.drawing import draw, near, only_in
 from environments.tensor_graphs.graph.graph import Graph
-from environments.tensor_graphs.graph.nodes import INPUT, Ref, TensorType
-
-TYPE = TensorType("float32", ("N", 3))
+from environments.tensor_graphs.graph.nodes import Ref
+from tests.environments.tensor_graphs.rules.making import graph_of
 
 
 def diamond():
     """x → Relu → (Tanh, Neg) → Add, and a weight that is not drawn."""
-    edit = Graph().edit()
-    x = edit.add(INPUT, [], (("name", "<x>"),), [TYPE])
-    relu = edit.add("Relu", [x], (), [TYPE])
-    tanh, neg = (edit.add(op, [relu], (), [TYPE]) for op in ("Tanh", "Neg"))
-    both = edit.add("Add", [tanh, neg], (), [TYPE])
-    weight = edit.add_constant(np.ones(3, np.float32))
-    scaled = edit.add("Mul", [both, weight], (), [TYPE])
-    edit.set_outputs([scaled], ["y"])
-    return edit.finish()[0], neg.node
+    both = "(Add (Tanh (Relu ?<x>)) (Neg (Relu ?<x>)))"
+    graph = graph_of(f'(Mul {both} (full 1.0 (list 3) "float32"))', **{"<x>": ("N", 3)})
+    return graph, next(number for number, node in graph.nodes.items() if node.op == "Neg")
 
 
 def test_a_picture_is_an_svg_of_all_nodes():

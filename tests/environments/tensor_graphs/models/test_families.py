@@ -54,17 +54,16 @@ def test_rewriting_pays(family):
 
 def test_spellings_compute_the_same():
     """gelu(x) = x (1 + erf(x / sqrt 2)) / 2, with the factor 1/2 at three places."""
-    models_by_spelling = {}
+    spellings = []
     for kind in ("first", "inside", "last"):
         build = Builder("gelu", 0, 1, 14)
         export = Exporter(build, np.random.default_rng(0))
         export.spelling.gelu = kind
         y = export.activate("gelu", build.input("x", [1, 4]))
-        models_by_spelling[kind] = build.finish(y=(y, [1, 4]))
-    last = models_by_spelling["last"]
-    assert len({str(model.graph.node) for model in models_by_spelling.values()}) == 3
-    for model in models_by_spelling.values():
-        np.testing.assert_allclose(*map(run_randomly, (model, last)), rtol=1e-5)
+        spellings.append(build.finish(y=(y, [1, 4])))
+    assert len({str(model.graph.node) for model in spellings}) == 3
+    for model in spellings[:2]:
+        np.testing.assert_allclose(*map(run_randomly, (model, spellings[2])), rtol=1e-5)
 
 
 def test_no_design_is_the_one_of_bert():

@@ -12,6 +12,7 @@ from onnx import numpy_helper
 
 from environments.tensor_graphs.execution.backends import backend
 from environments.tensor_graphs.graph.graph import Graph
+from environments.tensor_graphs.graph.nodes import Node
 from environments.tensor_graphs.onnx_io import read, write
 
 _DATA = pathlib.Path(onnx.__file__).parent / "backend/test/data"
@@ -28,6 +29,21 @@ def parsed(text: str, **changes: Any) -> onnx.ModelProto:
     model = onnx.parser.parse_model(text)
     onnx.checker.check_model(model, full_check=True)
     return model
+
+
+def operators(graph: Graph) -> list[str]:
+    """Return the operators that run, in order."""
+    return [
+        graph.nodes[number].op
+        for number in graph.order()
+        if graph.nodes[number].op != "Input" and not graph.is_constant(number)
+    ]
+
+
+def only(graph: Graph, op: str) -> Node:
+    """Return the only node of an operator."""
+    (node,) = (node for node in graph.nodes.values() if node.op == op)
+    return node
 
 
 def run(model: onnx.ModelProto | pathlib.Path, inputs: Mapping[str, Any]) -> list[Any]:

@@ -151,10 +151,7 @@ def _round_trip(model: onnx.ModelProto, inputs: dict[str, Any], tolerance: float
     again = read(written)
     if read(write(again)) != again:
         return "not the same when it is read again"
-    for runner in (
-        run,
-        lambda *arguments: ReferenceEvaluator(arguments[0]).run(None, arguments[1]),
-    ):
+    for runner in (run, lambda model, inputs: ReferenceEvaluator(model).run(None, inputs)):
         try:
             expected = runner(model, inputs)
         except Exception:

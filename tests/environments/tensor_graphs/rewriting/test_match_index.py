@@ -8,14 +8,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from environments.tensor_graphs.graph.graph import Graph
-from environments.tensor_graphs.graph.nodes import INPUT, TensorType
-from environments.tensor_graphs.operators import building
 from environments.tensor_graphs.rewriting.match_index import MatchIndex
 from environments.tensor_graphs.rewriting.matching import apply, compile_rules
 from environments.tensor_graphs.rules.language.notation import op, rule
 from environments.tensor_graphs.rules.library import all_rules
 from tests.environments.tensor_graphs.random_graphs import random_graph, values_of
+from tests.environments.tensor_graphs.rules.making import graph_of
 
 
 @rule
@@ -65,14 +63,10 @@ def test_all_matches_apply_and_change_no_value(seed: int):
 
 def test_a_match_elsewhere_can_make_a_cycle_and_take_it_away():
     """f = x + a and g = x + h(f): computed together, g would depend on itself."""
-    edit = Graph().edit()
-    kind = TensorType("float32", (2, 3))
-    x, a, b = (edit.add(INPUT, [], (("name", name),), [kind]) for name in "xab")
-    (f,) = building.add(edit, "Add", x, a)
-    (h,) = building.add(edit, "Mul", f, b)
-    (g,) = building.add(edit, "Add", x, h)
-    edit.set_outputs([f, g], ["f", "g"])
-    graph, _ = edit.finish()
+    graph = graph_of("(Add ?x ?a)", "(Add ?x (Mul (Add ?x ?a) ?b))")
+    f, g = graph.outputs
+    (_, a), (_, h) = (graph.nodes[ref.node].inputs for ref in (f, g))
+    (_, b) = graph.nodes[h.node].inputs
     rules = compile_rules([sums_in_one_concat])
     index = MatchIndex(graph, rules)
     assert not index.matches

@@ -230,22 +230,19 @@ def test_a_file_that_lies_is_refused(few_instances, tmp_path, cache):
     assert len(contents(cache)) == 1  # The mark of what is right.
 
 
-def test_what_was_verified_once_is_not_verified_again(few_instances, tmp_path, monkeypatch):
+def test_what_was_verified_is_verified_again_only_if_its_record_is_broken(
+    few_instances, tmp_path, cache, monkeypatch
+):
     path = write(tmp_path / "rules.json", RIGHT)
     (rule,) = rule_files.load(path)
     assert "identity testing" in rule.verified_by and not rule.may_change_nonfinite
-    monkeypatch.setattr(verify_module, "verify", lambda *_: pytest.fail("it is verified again"))
-    assert rule_files.load(path) == (rule,)
-
-
-def test_a_broken_record_is_made_again(few_instances, tmp_path, cache):
-    path = write(tmp_path / "rules.json", RIGHT)
-    (rule,) = rule_files.load(path)
     (whole,) = contents(cache)
     for damaged in (b"", whole[:-1], whole.replace(b"identity", b"IDENTITY"), b"{}"):
         execute(cache, "UPDATE entries SET content = ?", damaged)
         assert rule_files.load(path) == (rule,)
         assert contents(cache) == [whole]
+    monkeypatch.setattr(verify_module, "verify", lambda *_: pytest.fail("it is verified again"))
+    assert rule_files.load(path) == (rule,)
 
 
 def test_strict_leaves_out_what_may_change_nan_or_lose_digits():
@@ -260,13 +257,9 @@ def test_strict_leaves_out_what_may_change_nan_or_lose_digits():
 
 def test_a_file_is_not_believed_that_its_rules_keep_nan(few_instances, tmp_path):
     """x / y * y is NaN where y is 0; a rule that only the file knows, and one of the package's."""
-    cancelled = make(
-        "cancelled",
-        "(Tanh (Mul (Div ?x ?y) ?y))",
-        "(Tanh ?x)",
-        may_change_nonfinite=False,
-    )
-    own = {**BY_NAME["mul_div_to_nothing"].as_dict(), "may_change_nonfinite": False}
+    mark = {"may_change_nonfinite": False}
+    cancelled = make("cancelled", "(Tanh (Mul (Div ?x ?y) ?y))", "(Tanh ?x)", **mark)
+    own = {**BY_NAME["mul_div_to_nothing"].as_dict(), **mark}
     path = write(tmp_path / "rules.json", RIGHT, cancelled, own)
     marks = {rule.name: rule.may_change_nonfinite for rule in rule_files.load(path)}
     assert marks == {"right": False, "cancelled": True, "mul_div_to_nothing": True}

@@ -217,23 +217,21 @@ def test_a_model_of_more_than_2_gib(tmp_path, opset):
 
 
 @pytest.mark.parametrize("place", MODELS)
-def test_data_come_along(place, tmp_path, elsewhere):
+def test_data_come_along_and_are_used_beside_the_source(place, tmp_path, elsewhere):
     source = external_data.write(MODELS[place], tmp_path / "source")
-    copied, saved = elsewhere / "copy.onnx", elsewhere / "saved.onnx"
+    beside, copied, saved = (
+        *(directory / "copy.onnx" for directory in (source.parent, elsewhere)),
+        elsewhere / "saved.onnx",
+    )
+    copy(source, beside)
+    assert names_in(source.parent) == ["copy.onnx", "data", "m.onnx"]
+    assert run(beside, {"x": X})[0].tolist() == PRODUCT
     copy(source, copied)
     save(read(source), saved, max_embedded_bytes=0)
     shutil.rmtree(source.parent)
     for path in (copied, saved):
         assert run(path, {"x": X})[0].tolist() == PRODUCT
     assert (elsewhere / "data" / "w.bin").read_bytes() == b"precious" * 99
-
-
-@pytest.mark.parametrize("place", MODELS)
-def test_beside_the_source_its_data_are_used(place, tmp_path):
-    source = external_data.write(MODELS[place], tmp_path / "source")
-    copy(source, source.with_name("copy.onnx"))
-    assert names_in(source.parent) == ["copy.onnx", "data", "m.onnx"]
-    assert run(source.with_name("copy.onnx"), {"x": X})[0].tolist() == PRODUCT
 
 
 @pytest.mark.parametrize("place", MODELS)

@@ -72,14 +72,13 @@ def test_sums_of_two_operators_are_associative_in_both_directions():
     # are 3 * 2 = 6 sums of a sum and a leaf, of which these are equal:
     #   (x + x) + z = (z + x) + x   and   (z + x) + z = (z + z) + x.
     # The second is the first with x and z exchanged.
-    _, equalities = pairs(tiny(["?x", "?z"], make_moves("Add", 2)), 2)
+    vocabulary = tiny(["?x", "?z"], make_moves("Add", 2), max_size=2)
+    _, equalities = pairs(vocabulary, 2)
     assert equalities == {
         ("(Add (Add ?z ?x) ?x)", "(Add (Add ?x ?x) ?z)"),
         ("(Add (Add ?z ?z) ?x)", "(Add (Add ?z ?x) ?z)"),
     }
-    rules = Generator(0, num_instances=20).run(
-        [tiny(["?x", "?z"], make_moves("Add", 2), max_size=2)]
-    )
+    rules = Generator(0, num_instances=20).run([vocabulary])
     assert {canonical(rule) for rule in rules} == {
         canonical(make("(Add (Add ?x ?x) ?z)", "(Add (Add ?z ?x) ?x)")),
         canonical(make("(Add (Add ?z ?x) ?x)", "(Add (Add ?x ?x) ?z)")),

@@ -60,22 +60,14 @@ def test_each_element_type_is_in_a_group(group, dtypes):
 @pytest.mark.parametrize(
     ("source", "target", "constants", "only_removes"),
     [
-        pytest.param(["(Neg (Neg ?x))"], ["?x"], "", True, id="all"),
-        pytest.param(["(Add ?x ?y)"], ["(Add ?y ?x)"], "", False, id="nothing"),
-        pytest.param(
-            ["(Mul (MatMul ?x ?w) ?c)"], ["(MatMul ?x (Mul ?w ?c))"], "wc", True, id="to constants"
-        ),
-        pytest.param(
-            ["(Mul (MatMul ?x ?w) ?c)"], ["(MatMul ?x (Mul ?w ?c))"], "w", False, id="elsewhere"
-        ),
-        pytest.param(
-            ["(Abs (Neg ?x))", "(Exp (Neg ?x))"],
-            ["(Neg (Abs ?x))", "(Neg (Exp ?x))"],
-            "",
-            False,
-            id="shared",
-        ),
-        pytest.param(["(Relu ?x)", "(Abs ?x)"], ["?x", "(Abs ?x)"], "", True, id="of several"),
+        (["(Neg (Neg ?x))"], ["?x"], "", True),
+        (["(Add ?x ?y)"], ["(Add ?y ?x)"], "", False),
+        # What is new is computed of constants, or is not.
+        (["(Mul (MatMul ?x ?w) ?c)"], ["(MatMul ?x (Mul ?w ?c))"], "wc", True),
+        (["(Mul (MatMul ?x ?w) ?c)"], ["(MatMul ?x (Mul ?w ?c))"], "w", False),
+        # A Neg that two outputs share becomes two.
+        (["(Abs (Neg ?x))", "(Exp (Neg ?x))"], ["(Neg (Abs ?x))", "(Neg (Exp ?x))"], "", False),
+        (["(Relu ?x)", "(Abs ?x)"], ["?x", "(Abs ?x)"], "", True),
     ],
 )
 def test_whether_a_rule_only_removes_what_is_computed(source, target, constants, only_removes):

@@ -22,9 +22,8 @@ def any_use(name, left_out=0):
     operator = table.OPERATORS[name]
     count = 3 if operator.max_inputs is None else operator.max_inputs - left_out
     inputs = tuple(Variable(f"x{number}") for number in range(count))
-    return Apply(
-        name, inputs, tuple((attribute, Name(attribute)) for attribute in operator.attributes)
-    )
+    attributes = tuple((attribute, Name(attribute)) for attribute in operator.attributes)
+    return Apply(name, inputs, attributes)
 
 
 def draw(rule, count, seed=0):
@@ -41,15 +40,13 @@ def test_every_operator_is_drawn(name):
         assert len({str(instance) for instance in drawn}) >= 10
 
 
-@pytest.mark.parametrize(
-    "conditions",
-    [
-        ["(= (rank ?x0) 4)"],
-        ["(= (slice (shape ?x1) 2) (list 3 3))", "(= $strides (list 2 2))"],
-        ["(= $group (dim ?x0 1))", "(= (dim ?x0 0) 1)"],
-    ],
-)
-def test_conditions_hold(conditions):
+def test_conditions_hold():
+    conditions = (
+        "(= (slice (shape ?x1) 2) (list 3 3))",
+        "(= $strides (list 2 2))",
+        "(= $group (dim ?x0 1))",
+        "(= (dim ?x0 0) 1)",
+    )
     rule = unchanged(any_use("Conv", 1), *conditions)
     for instance in draw(rule, 20):
         assert instance is not None
@@ -63,8 +60,8 @@ def test_what_cannot_be_is_not_drawn():
 
 def test_the_seed_determines_everything():
     rule = unchanged(any_use("Slice"))
-    assert [*map(str, draw(rule, 20))] == [*map(str, draw(rule, 20))]
-    assert [*map(str, draw(rule, 20))] != [*map(str, draw(rule, 20, seed=1))]
+    first, again, different = ([*map(str, draw(rule, 20, seed))] for seed in (0, 0, 1))
+    assert first == again != different
 
 
 def test_constants_of_a_source_have_any_shape():

@@ -77,16 +77,12 @@ def test_conditions_bound_the_types():
 
 def test_numbers_that_a_rule_takes_are_of_any_size():
     """int8: x + 100 + 100 is x - 56; 100 / 16 / 16 is 0, but 16 · 16 is 0."""
-    added = make(
-        "(Add (Add ?x (full $a)) (full $b))", "(Add ?x (full (+ $a $b) (list) (dtype ?x)))"
-    )
+    sums = "(Add (Add ?x (full $a)) (full $b))"
+    added = make(sums, "(Add ?x (full (+ $a $b) (list) (dtype ?x)))")
     assert types_of(added) == [SIGNED, UNSIGNED]
-    divided = make(
-        "(Div (Div ?x (full $a)) (full $b))",
-        "(Div ?x (full (* $a $b) (list) (dtype ?x)))",
-        "(> $a 0)",
-        "(> $b 0)",
-    )
+    quotients = "(Div (Div ?x (full $a)) (full $b))"
+    product = "(Div ?x (full (* $a $b) (list) (dtype ?x)))"
+    divided = make(quotients, product, "(> $a 0)", "(> $b 0)")
     assert types_of(divided, 200) == []
 
 
@@ -117,10 +113,8 @@ def compute(op, *arrays, key=0, **attributes):
 
 @pytest.mark.parametrize(("a", "b"), [(5, 0), (-128, -1)])
 def test_a_quotient_that_does_not_exist_depends_on_the_key(a, b):
-    results = [
-        compute("Div", np.array([a, 6], np.int8), np.array([b, 3], np.int8), key=key)
-        for key in range(4)
-    ]
+    numbers, divisors = np.array([a, 6], np.int8), np.array([b, 3], np.int8)
+    results = [compute("Div", numbers, divisors, key=key) for key in range(4)]
     assert not any(is_defined for _, is_defined in results)
     assert len({int(quotients[0]) for quotients, _ in results}) > 1
     assert {int(quotients[1]) for quotients, _ in results} == {2}
@@ -130,7 +124,4 @@ def test_a_number_that_a_type_does_not_hold_depends_on_the_key():
     x = np.array([-3.7, 300.0, np.nan], np.float32)
     integers = [compute("Cast", x, key=key, to="int8")[0] for key in range(4)]
     assert {int(array[0]) for array in integers} == {-3}
-    assert (
-        len({int(array[1]) for array in integers}) > 1
-        and len({int(array[2]) for array in integers}) > 1
-    )
+    assert all(len({int(array[place]) for array in integers}) > 1 for place in (1, 2))

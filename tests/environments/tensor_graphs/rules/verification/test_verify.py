@@ -7,11 +7,10 @@ import dataclasses
 import pytest
 
 from environments.tensor_graphs.rules.verification.verify import needs, verify, verify_all
-from tests.environments.tensor_graphs.rules.making import make
+from tests.environments.tensor_graphs.rules.making import FLOATS, make
 
 CONV = ":strides $s :pads $p :dilations $d"
 GROUPED = f"{CONV} :group $g"
-FLOATS = '(in (dtype ?x) (list "float16" "float32" "float64"))'
 
 
 def split(number, inside, sizes):
@@ -144,21 +143,21 @@ def test_right_rules_pass_and_need_their_conditions(name):
 
 
 @pytest.mark.parametrize("seeds", SEEDS)
-@pytest.mark.parametrize("name", WRONG)
-def test_wrong_rules_are_refused(name, seeds):
+@pytest.mark.parametrize(
+    ("rule", "num_instances", "verdicts"),
+    [
+        *(
+            pytest.param(WRONG[name], 300, ("wrong for", "it applied to"), id=name)
+            for name in WRONG
+        ),
+        # Vectors beside stacks, sizes of one, axes that mean others: see `RankCombinations`.
+        *(pytest.param(HARD[name], 1000, "wrong for", id=name) for name in HARD),
+    ],
+)
+def test_wrong_rules_are_refused(rule, num_instances, verdicts, seeds):
     for seed in seeds:
-        verdict = verify(WRONG[name], 300, seed)
-        assert not verdict.is_right
-        assert verdict.how.startswith(("wrong for", "it applied to"))
-
-
-@pytest.mark.parametrize("seeds", SEEDS)
-@pytest.mark.parametrize("name", HARD)
-def test_what_is_wrong_in_corners_only_is_refused(name, seeds):
-    """Vectors beside stacks, sizes of one, axes that mean others: see `RankCombinations`."""
-    for seed in seeds:
-        verdict = verify(HARD[name], 1000, seed)
-        assert "wrong for" in verdict.how, f"seed {seed}"
+        verdict = verify(rule, num_instances, seed)
+        assert not verdict.is_right and verdict.how.startswith(verdicts), f"seed {seed}"
 
 
 @pytest.mark.parametrize(

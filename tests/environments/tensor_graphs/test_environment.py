@@ -11,17 +11,16 @@ from environments.errors import UserError
 from environments.tensor_graphs import rewards
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
 from environments.tensor_graphs.environment import TensorGraphEnvironment
-from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import INPUT, TensorType
 from environments.tensor_graphs.model import Model
 from environments.tensor_graphs.observation import features
-from environments.tensor_graphs.operators.building import add
 from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.rules.language.notation import op, rule
 from environments.tensor_graphs.rules.library import all_rules
 from environments.tensor_graphs.settings import Settings
 from environments.testing import EnvironmentContractTest
 from tests.environments.tensor_graphs.random_graphs import random_graph
+from tests.environments.tensor_graphs.search.fakes import branches
 
 SMALL = {"max_nodes": 40, "max_edges": 60, "max_locations": 12, "max_actions": 60}
 OF_GRAPHS = {"max_nodes": 60, "max_edges": 90, "max_locations": 4, "max_actions": 80}
@@ -46,12 +45,8 @@ class Ones:
 
 def relus(count):
     """Relu of Relu of Relu … of a vector of 4."""
-    edit = Graph().edit()
-    last = edit.add(INPUT, [], (("name", "x"),), [TensorType("float32", (4,))])
-    for _ in range(count):
-        (last,) = add(edit, "Relu", last)
-    edit.set_outputs([last], ["y"])
-    return Model(f"relus-{count}", edit.finish()[0])
+    vector = TensorType("float32", (4,))
+    return Model(f"relus-{count}", branches(("Relu",) * count, types=[vector]))
 
 
 def make(*graphs, rules=(back, there), objective=None, seed=0, measure_fn=None, **settings):

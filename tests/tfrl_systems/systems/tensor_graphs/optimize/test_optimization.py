@@ -224,5 +224,7 @@ def test_sizes_and_inputs_in_python(tmp_path):
         )
     ]
     assert sizes == [[{"n": 3}], [{"n": 3}, {"n": 4}], [{"n": 5}]]
+    both = experiments.optimize(model, **SILENT, inputs=tmp_path / "x.npz", dimensions={"n": 8})
+    assert both["sizes"] == [{"n": 8}, {"n": 5}]
     with pytest.raises(UsageError, match="expected whole numbers from 1 on, found n=0"):
         experiments.optimize(model, **SILENT, dimensions={"n": 0})

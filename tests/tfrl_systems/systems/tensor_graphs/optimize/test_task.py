@@ -90,21 +90,6 @@ def test_sizes_are_found_by_trying_and_said(optimized):
     assert ran.status == 1 and "?=2" in ran.err and len(ran.err.splitlines()) == 1
 
 
-def test_sizes_and_inputs_fit_the_model(optimized, tmp_path):
-    model, file = adapter(batch="n"), tmp_path / "x.npz"
-    x = np.random.default_rng(1).normal(size=(5, 192)).astype(np.float32)
-    np.savez(file, x=x)
-    ran, *_ = optimized(model, *UNMEASURED, "--inputs", file, "--dimension", "n=8")
-    assert ran.status == 0
-    np.savez(file, z=x)
-    for options, words in (
-        (("--inputs", file), "'x' is missing"),
-        (("--dimension", "m=8"), "leave open; found n"),
-    ):
-        ran, *_ = optimized(model, *UNMEASURED, *options)
-        assert ran.status == 1 and words in ran.err and len(ran.err.splitlines()) == 1
-
-
 def test_what_cannot_be_run_is_copied_with_a_reason(optimized):
     """No random texts are drawn, and an image must not have two widths."""
     texts = relu()
@@ -193,54 +178,43 @@ def test_freezing_takes_one_size_for_each(optimized, tmp_path):
     assert "inputs of the same sizes, found batch=1 and batch=2" in ran.err
 
 
-@pytest.mark.parametrize("kind", ["no model", "missing", "missing weights"])
-def test_bad_models_are_one_line_and_nothing_is_written(kind, tmp_path, tfrl):
-    """Which files are no models, the tests of `onnx_io` try."""
-    path = tmp_path / "m.onnx"
-    if kind == "no model":
-        path.write_text("this is no model")
-    elif kind == "missing weights":
-        onnx.save(adapter(), path, save_as_external_data=True, location="w", size_threshold=0)
-        (tmp_path / "w").unlink()
-    before = sorted(tmp_path.iterdir())
-    ran = tfrl("optimize", path, "-o", tmp_path / "fast.onnx", *QUICK)
-    assert ran.status == 1 and ran.out == ""
-    assert len(ran.err.splitlines()) == 1 and ran.err.startswith("tfrl: ")
-    assert sorted(tmp_path.iterdir()) == before
-
-
 LIE = {"name": "lie", "source": ["(Relu ?x)"], "target": ["?x"], "conditions": []}
 
 
 @pytest.mark.parametrize(
-    "content",
+    ("words", "message"),
     [
-        [1, 2],
-        {"rules": [{**LIE, "restrictions": [], "verified_by": "identity testing"}]},
+        # Which files are no models, the tests of `onnx_io` try.
+        ("gone.onnx", "gone.onnx"),
+        ("text.json", "text.json"),
+        ("bare.onnx", "the file 'w', which is missing"),
+        ("m.onnx --inputs z.npz", "'x' is missing"),
+        ("m.onnx --dimension m=8", "leave open; found n"),
+        ("m.onnx --dimension n=8 --rules text.json", "text.json"),
+        ("m.onnx --dimension n=8 --rules lie.json", "rule lie is refused"),
+        ("m.onnx -o none/fast.onnx", "expected a directory"),
+        ("m.onnx -o m.onnx", "expected another file"),
+        ("m.onnx --report m.onnx", "expected another file"),
+        ("m.onnx -o pipe", "expected a file to write, found something else"),
     ],
-    ids=["no rules", "a lie"],
 )
-def test_rule_files_that_lie(content, tmp_path, tfrl):
-    rules = tmp_path / "rules.json"
-    rules.write_text(json.dumps(content))
-    model = write(tmp_path / "m.onnx", relu())
-    ran = tfrl("optimize", model, "-o", tmp_path / "fast.onnx", "--rules", rules, *QUICK)
-    assert ran.status == 1 and len(ran.err.splitlines()) == 1
-    assert not (tmp_path / "fast.onnx").exists()
-
-
-def test_places_that_cannot_be_written(tmp_path, tfrl):
-    model = write(tmp_path / "m.onnx", relu())
-    ran = tfrl("optimize", model, "-o", tmp_path / "none" / "fast.onnx", *QUICK)
-    assert ran.status == 1 and "expected a directory" in ran.err
-    before = model.read_bytes()
-    for words in (("-o", model), ("-o", tmp_path / "fast.onnx", "--report", model)):
-        ran = tfrl("optimize", model, *words, *QUICK)
-        assert ran.status == 1 and "expected another file" in ran.err
-    os.mkfifo(tmp_path / "pipe")
-    ran = tfrl("optimize", model, "-o", tmp_path / "pipe", *QUICK)
-    assert ran.status == 1 and "expected a file to write, found something else" in ran.err
-    assert model.read_bytes() == before and len(list(tmp_path.iterdir())) == 2
+def test_what_cannot_be_read_or_written_is_one_line(words, message, tmp_path, tfrl, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "m.onnx", adapter(batch="n"))
+    onnx.save(adapter(), "bare.onnx", save_as_external_data=True, location="w", size_threshold=0)
+    (tmp_path / "w").unlink()
+    np.savez("z.npz", z=np.ones((5, 192), np.float32))
+    (tmp_path / "text.json").write_text("[1, 2]")
+    lie = {**LIE, "restrictions": [], "verified_by": "identity testing"}
+    (tmp_path / "lie.json").write_text(json.dumps({"rules": [lie]}))
+    os.mkfifo("pipe")
+    before, content = sorted(tmp_path.iterdir()), (tmp_path / "m.onnx").read_bytes()
+    model, *options = words.split()
+    ran = tfrl("optimize", model, "-o", "fast.onnx", *options, *QUICK)
+    assert (ran.status, ran.out) == (1, "") and message in ran.err
+    assert len(ran.err.splitlines()) == 1 and ran.err.startswith("tfrl: ")
+    assert sorted(tmp_path.iterdir()) == before
+    assert (tmp_path / "m.onnx").read_bytes() == content
 
 
 def test_a_crash_of_onnxruntime_is_one_line(tfrl, tmp_path, monkeypatch):

@@ -28,11 +28,7 @@ from environments.tensor_graphs.selection.candidates import (
 )
 from environments.tensor_graphs.selection.selection import NO_TIME, Selector, expected_ratio
 from tests.environments.tensor_graphs.execution.models import of_x
-from tests.environments.tensor_graphs.selection.fakes import (
-    bench_of,
-    compared,
-    of_costs,
-)
+from tests.environments.tensor_graphs.selection.fakes import bench_of, compared, of_costs
 from tests.environments.tensor_graphs.small_models import adapter, relu, write
 
 LEVELS = (backend(), backend("onnxruntime-basic"))

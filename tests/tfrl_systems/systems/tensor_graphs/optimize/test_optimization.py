@@ -203,10 +203,10 @@ def test_models_in_memory_that_cannot_be_used():
     model.graph.node.insert(0, constant)
     with pytest.raises(UserError, match="expected all weights in it, found 'w0'"):
         experiments.optimize(model, **SILENT)
-    model = adapter()
-    model.opset_import[0].version = 99
+    late = adapter()
+    late.opset_import[0].version = 99
     with pytest.raises(UserError, match="^the model: opset 99"):
-        experiments.optimize(model, **SILENT)
+        experiments.optimize(late, **SILENT)
     with pytest.raises(UsageError, match="found 'speed'"):
         experiments.optimize(adapter(), speed=3, **SILENT)
 

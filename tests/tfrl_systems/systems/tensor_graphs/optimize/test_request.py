@@ -6,30 +6,24 @@ import pathlib
 
 import pytest
 
-from environments.errors import UserError
 from tests.environments.tensor_graphs.execution.models import parsed
 from tests.environments.tensor_graphs.small_models import adapter, relu, write
 from tests.tfrl_systems.systems.tensor_graphs.optimize.running import ops_of
-from tfrl_systems import experiments
 from tfrl_systems.systems.tensor_graphs.optimize import request
 from tfrl_systems.systems.tensor_graphs.optimize.request import Optimization
 
-QUICK = {"objective": "analytic", "expansions": 20, "measure": False}
 
-
-def test_the_faster_model_goes_beside_the_model(tmp_path, tfrl):
-    model = write(tmp_path / "m.onnx", relu())
-    ran = tfrl("optimize", model, "--objective", "analytic", "--expansions", "20")
-    assert ran.status == 0 and ran.out.startswith(f"{model} -> {tmp_path / 'm.optimized.onnx'}\n")
-    assert sorted(tmp_path.iterdir()) == [model, tmp_path / "m.optimized.onnx"]
-
-
-def test_a_place_that_leads_to_the_model_is_refused(tmp_path):
-    model = write(tmp_path / "m.onnx", relu())
-    (tmp_path / "m.optimized.onnx").symlink_to(model)
+def test_the_faster_model_goes_beside_the_model_unless_that_leads_to_the_model(tmp_path, tfrl):
+    model, out = write(tmp_path / "m.onnx", relu()), tmp_path / "m.optimized.onnx"
+    quick = ("--objective", "analytic", "--expansions", "20")
+    ran = tfrl("optimize", model, *quick)
+    assert ran.status == 0 and ran.out.startswith(f"{model} -> {out}\n")
+    assert sorted(tmp_path.iterdir()) == [model, out]
     content = model.read_bytes()
-    with pytest.raises(UserError, match="expected another file than the model"):
-        experiments.optimize(model, **QUICK)
+    out.unlink()
+    out.symlink_to(model)
+    refused = tfrl("optimize", model, *quick)
+    assert refused.status == 1 and "expected another file than the model" in refused.err
     assert model.read_bytes() == content
 
 

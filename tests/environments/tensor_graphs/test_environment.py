@@ -284,5 +284,6 @@ def test_it_is_made_by_its_name():
         "tensor_graphs", sampler=sampler, rules=(back,), objective=Ones()
     )
     assert environment.reset().is_first()
-    with pytest.raises(UserError, match="max_steps: expected 1 or more"):
-        make(relus(1), max_steps=0)
+    for setting in ("max_steps", "max_edges"):
+        with pytest.raises(UserError, match=f"{setting}: expected 1 or more"):
+            make(relus(1), **{setting: 0})

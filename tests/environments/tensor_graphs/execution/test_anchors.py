@@ -27,6 +27,7 @@ ROWS = "<float[2] c = {100, 1e9}, float half = {0.5}, int64[2] s = {-1, 2}, int6
         ("y = Sub(x, c)", [[[100, 1e9], [100, 1e9]]]),
         ("y = Add(c, x)", [[[-100, -1e9], [-100, -1e9]]]),
         ("b = Less(x, c) y = Cast <to = 1> (b)", [[[100, 1e9], [100, 1e9]]]),
+        ("y = Min(x, c)", [[[100, 1e9], [100, 1e9]]]),
         # x/2 is near c where x is near 2·c; -x, where it is near -c.
         ("a = Mul(x, half) y = Sub(a, c)", [[[200, 2e9], [200, 2e9]]]),
         ("a = Neg(x) y = Sub(a, c)", [[[-100, -1e9], [-100, -1e9]]]),
@@ -35,6 +36,7 @@ ROWS = "<float[2] c = {100, 1e9}, float half = {0.5}, int64[2] s = {-1, 2}, int6
         # Nothing leads back through a product of matrices, and small constants are met anyhow.
         ("a = MatMul(x, x) y = Sub(a, c)", []),
         ("a = MatMul(x, x) b = Neg(a) d = Reshape(b, s) y = Sub(d, c)", []),
+        ("a = Sin(x) y = Sub(a, c)", []),
         ("y = Sub(x, half)", []),
     ],
 )

@@ -13,46 +13,48 @@ from onnx import TensorProto, helper, numpy_helper
 def adapter(size: int = 192, rank: int = 96, batch: int | str = 64) -> onnx.ModelProto:
     """x·W + (x·A)·B, twice: less than half of the work is left where W + A·B is one matrix."""
     random = np.random.default_rng(0)
-    weights, nodes, last = [], [], "x"
+    weights, nodes, last = {}, [], "x"
     for layer in range(2):
         for name, shape in (("w", (size, size)), ("a", (size, rank)), ("b", (rank, size))):
             # A Python float keeps float32; NumPy 2 promotes the array to np.sqrt's float64.
             array = random.normal(size=shape).astype(np.float32) / math.sqrt(shape[0])
-            weights.append(numpy_helper.from_array(array, f"{name}{layer}"))
+            weights[f"{name}{layer}"] = array
         nodes += [
-            helper.make_node("MatMul", [last, f"w{layer}"], [f"straight{layer}"]),
-            helper.make_node("MatMul", [last, f"a{layer}"], [f"down{layer}"]),
-            helper.make_node("MatMul", [f"down{layer}", f"b{layer}"], [f"up{layer}"]),
-            helper.make_node("Add", [f"straight{layer}", f"up{layer}"], [f"sum{layer}"]),
-            helper.make_node("Relu", [f"sum{layer}"], [f"y{layer}"]),
+            f"straight{layer} = MatMul({last}, w{layer}) down{layer} = MatMul({last}, a{layer})",
+            f"up{layer} = MatMul(down{layer}, b{layer})",
+            f"sum{layer} = Add(straight{layer}, up{layer}) y{layer} = Relu(sum{layer})",
         ]
         last = f"y{layer}"
-    return model_of(nodes, weights, {"x": [batch, size]}, {last: [batch, size]})
+    return written(" ".join(nodes), weights, {"x": [batch, size]}, {last: [batch, size]})
 
 
 def convolutions() -> onnx.ModelProto:
     """Convolution, batch normalisation, Relu, twice: onnxruntime itself folds the second one."""
     random = np.random.default_rng(0)
-    weights, nodes, last = [], [], "x"
+    weights, nodes, last = {}, [], "x"
     for layer in range(2):
-        kernel = random.normal(size=(8, 8, 3, 3)).astype(np.float32) / 9
-        weights.append(numpy_helper.from_array(kernel, f"kernel{layer}"))
-        for name in ("scale", "bias", "mean", "variance"):
-            array = random.uniform(0.5, 1.5, 8).astype(np.float32)
-            weights.append(numpy_helper.from_array(array, f"{name}{layer}"))
+        weights[f"kernel{layer}"] = random.normal(size=(8, 8, 3, 3)).astype(np.float32) / 9
         names = [f"{name}{layer}" for name in ("scale", "bias", "mean", "variance")]
+        weights |= {name: random.uniform(0.5, 1.5, 8).astype(np.float32) for name in names}
         nodes += [
-            helper.make_node("Conv", [last, f"kernel{layer}"], [f"c{layer}"], pads=[1, 1, 1, 1]),
-            helper.make_node("BatchNormalization", [f"c{layer}", *names], [f"n{layer}"]),
-            helper.make_node("Relu", [f"n{layer}"], [f"y{layer}"]),
+            f"c{layer} = Conv <pads = [1, 1, 1, 1]> ({last}, kernel{layer})",
+            f"n{layer} = BatchNormalization(c{layer}, {', '.join(names)})",
+            f"y{layer} = Relu(n{layer})",
         ]
         last = f"y{layer}"
-    return model_of(nodes, weights, {"x": [1, 8, 16, 16]}, {last: [1, 8, 16, 16]})
+    return written(" ".join(nodes), weights, {"x": [1, 8, 16, 16]}, {last: [1, 8, 16, 16]})
 
 
 def relu() -> onnx.ModelProto:
     """Nothing can be done about it."""
-    return model_of([helper.make_node("Relu", ["x"], ["y"])], [], {"x": [4]}, {"y": [4]})
+    return written("y = Relu(x)", {}, {"x": [4]}, {"y": [4]})
+
+
+def written(nodes: str, weights, inputs, outputs, opset: int = 17) -> onnx.ModelProto:
+    """A model of nodes in ONNX's notation, arrays by name, and shapes of inputs and outputs."""
+    parsed = onnx.parser.parse_graph(f"g (x) => (x) {{ {nodes} }}").node
+    tensors = [numpy_helper.from_array(np.asarray(weights[name]), name) for name in weights]
+    return model_of(parsed, tensors, inputs, outputs, opset)
 
 
 def model_of(nodes, weights, inputs, outputs, opset: int = 17) -> onnx.ModelProto:

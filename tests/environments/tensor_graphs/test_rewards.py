@@ -14,8 +14,6 @@ from environments.tensor_graphs.rules.language.notation import op, rule
 from tests.environments.tensor_graphs.small_models import relu
 from tests.environments.tensor_graphs.test_environment import back, make, relus
 
-BEFORE, AFTER = Figures(0.9, 0.8, 0.75), Figures(0.7, 0.75, 0.7)
-
 
 @rule
 def over(x):
@@ -27,38 +25,27 @@ def down(x):
     return op.Neg(op.Neg(x)), x
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("runtime", 20),
-        ("R5", 20),
-        ("runtime_and_memory", 0.6 * 20 + 0.4 * 5),
-        ("R1", 0.8 * 20 + 0.2 * 5),
-        ("R3", 0.1 * 20 + 0.9 * 5),
-        ("R4", 0.5 * 20 + 0.5 * 5),
-        ("new_runtime", 30),
-        ("R2", 30),
-        ("terminal", 0),
-        ("least_runtime", 5),
-        ("least_and_runtime", 0.6 * 5 + 0.4 * 0.1),
-    ],
-)
-def test_of_a_step(name, expected):
-    assert make_reward(name, 0.6, 0.4)(BEFORE, AFTER, False) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(("runtime", "expected"), [(0.9995, 0.05), (1.0, 0.0), (1.2, -0.1)])
-def test_dearer_graphs_cost_no_more_than_the_bound(runtime, expected):
-    before, after = Figures(1.0, 1.0, 0.5), Figures(runtime, 1.0, 0.5)
-    reward = make_reward("least_and_runtime", 0.0, 1.0)(before, after, False)
-    assert reward == pytest.approx(expected)
-
-
-def test_terminal_comes_with_the_last_step():
-    assert make_reward("terminal")(BEFORE, AFTER, True) == pytest.approx(30)
-
-
-def test_an_unknown_one_is_named():
+def test_of_a_step():
+    """R1 to R5 are the others with numbers; the bound of least_and_runtime is 0.1%."""
+    before, after = Figures(0.9, 0.8, 0.75), Figures(0.7, 0.75, 0.7)
+    expected = {
+        "R5": 20,
+        "runtime_and_memory": 0.6 * 20 + 0.4 * 5,
+        "R1": 0.8 * 20 + 0.2 * 5,
+        "R3": 0.1 * 20 + 0.9 * 5,
+        "R4": 0.5 * 20 + 0.5 * 5,
+        "R2": 30,
+        "terminal": 0,
+        "least_runtime": 5,
+        "least_and_runtime": 0.6 * 5 + 0.4 * 0.1,
+    }
+    rewards = {name: make_reward(name, 0.6, 0.4)(before, after, False) for name in expected}
+    assert rewards == pytest.approx(expected)
+    assert make_reward("terminal")(before, after, True) == pytest.approx(30)
+    bounded = make_reward("least_and_runtime", 0.0, 1.0)
+    first, costs = Figures(1.0, 1.0, 0.5), (0.9995, 1.0, 1.2)
+    per_cost = [bounded(first, Figures(cost, 1.0, 0.5), False) for cost in costs]
+    assert per_cost == pytest.approx([0.05, 0.0, -0.1])
     with pytest.raises(UserError, match="reward: expected one of runtime.*R5, found 'speed'"):
         make_reward("speed")
 
@@ -94,7 +81,7 @@ def test_a_path_over_a_dearer_graph_costs_nothing():
 
 
 def test_measured_every_other_step():
-    """Estimated 3/4, 1/2, 1/4; measured 0.8 after two steps, 0.7 in the end."""
+    """Estimated 3/4, 1/2, 1/4; measured 0.8 after two steps, 0.7 in the end, and no graph twice."""
     measured = iter([0.8, 0.7])
     per_step, environment = rewards_of(
         *([0, 2], [0, 1], [0, 0]), measure_every=2, measure_fn=lambda first, graph: next(measured)
@@ -103,14 +90,8 @@ def test_measured_every_other_step():
     assert per_step == pytest.approx([25, 100 * (0.75 - 0.8), 100 * (0.8 - 0.7)])
     assert environment.get_info()["measured_ratio"] == pytest.approx(0.7)
     assert sum(per_step) == pytest.approx(30)
-
-
-def test_no_graph_is_measured_twice_in_a_row():
-    def measure(first, graph):
-        raise AssertionError
-
-    rewards, _ = rewards_of([1, 0], measure_every=1, measure_fn=measure)
-    assert rewards == [0]
+    ended, _ = rewards_of([1, 0], measure_every=1, measure_fn=lambda *_: pytest.fail("measured"))
+    assert ended == [0]
 
 
 def test_end_to_end_is_a_ratio():

@@ -8,14 +8,11 @@ import pytest
 
 from environments.tensor_graphs.bound.exact import Operation, bound, least_cost_ms
 from environments.tensor_graphs.bound.saturation import Saturation
-from environments.tensor_graphs.graph.graph import Graph
-from environments.tensor_graphs.graph.nodes import INPUT, Ref, TensorType
-from environments.tensor_graphs.operators.building import add
+from environments.tensor_graphs.graph.nodes import Ref
 from environments.tensor_graphs.rewriting.engine import Engine
-from environments.tensor_graphs.rules.language.rule import Rule
 from environments.tensor_graphs.search import search
+from tests.environments.tensor_graphs.rules import making
 
-TYPE = TensorType("float32", (4, 4))
 COSTS = {"Relu": 2, "Neg": 1, "Add": 1, "Mul": 3, "MatMul": 10, "Concat": 1, "Split": 1}
 
 
@@ -24,92 +21,65 @@ class Costs:
         return COSTS.get(graph.nodes[number].op, 0.0)
 
 
-def rule(name, *pairs, **fields):
-    texts = {field: list(value) for field, value in fields.items()}
-    source, target = zip(*pairs, strict=True)
-    return Rule.from_dict({"name": name, "source": list(source), "target": list(target), **texts})
-
-
-NEG_NEG = rule("neg_neg", ("(Neg (Neg ?x))", "?x"))
-RELU_RELU = rule("relu_relu", ("(Relu (Relu ?x))", "(Relu ?x)"))
-FACTOR = rule("factor", ("(Add (Mul ?x ?z) (Mul ?y ?z))", "(Mul (Add ?x ?y) ?z)"))
-NEG_OUT = rule("neg_out", ("(Mul (Neg ?x) ?y)", "(Neg (Mul ?x ?y))"))
-NEG_OUT_OF_SUM = rule("neg_sum", ("(Add (Neg ?x) (Neg ?y))", "(Neg (Add ?x ?y))"))
-MERGE = rule(
-    "merge",
-    (
-        "(MatMul ?x ?v)",
-        "(output 0 (Split (MatMul ?x (Concat ?v ?w :axis 1)) :axis 1 :split (list 4 4)))",
-    ),
-    (
-        "(MatMul ?x ?w)",
-        "(output 1 (Split (MatMul ?x (Concat ?v ?w :axis 1)) :axis 1 :split (list 4 4)))",
-    ),
+NEG_NEG = making.make("(Neg (Neg ?x))", "?x")
+FACTOR = making.make("(Add (Mul ?x ?z) (Mul ?y ?z))", "(Mul (Add ?x ?y) ?z)", name="factor")
+NEG_OUT = making.make("(Mul (Neg ?x) ?y)", "(Neg (Mul ?x ?y))", name="neg_out")
+NEG_OUT_OF_SUM = making.make("(Add (Neg ?x) (Neg ?y))", "(Neg (Add ?x ?y))", name="neg_sum")
+_PARTS = "(Split (MatMul ?x (Concat ?v ?w :axis 1)) :axis 1 :split (list 4 4))"
+MERGE = making.make(
+    ["(MatMul ?x ?v)", "(MatMul ?x ?w)"], [f"(output 0 {_PARTS})", f"(output 1 {_PARTS})"]
 )
 
 
-def graph_of(build):
-    edit = Graph().edit()
-    x, y, z = (edit.add(INPUT, [], (("name", name),), [TYPE]) for name in "xyz")
-    outputs = build(lambda *arguments, **more: add(edit, *arguments, **more)[0], x, y, z)
-    edit.set_outputs(outputs, [f"y{number}" for number in range(len(outputs))])
-    return edit.finish()[0]
+def graph_of(*texts):
+    """A graph of matrices of 4 × 4."""
+    return making.graph_of(*texts, x=(4, 4), y=(4, 4), z=(4, 4))
 
 
-def optimum(graph, *rules):
+BOTH = ("(Mul ?x ?z)", "(Mul ?y ?z)")
+
+
+@pytest.mark.parametrize(
+    ("texts", "rules", "cost_ms"),
+    [
+        pytest.param(["(Mul ?x ?y)"], [NEG_NEG], 3, id="nothing to do"),
+        pytest.param(["(Neg (Neg ?x))"], [NEG_NEG], 0, id="a graph that disappears"),
+        # x·z + y·z → (x + y)·z saves a product, but not where others need both products.
+        pytest.param(["(Add {} {})".format(*BOTH)], [FACTOR], 1 + 3, id="a factor"),
+        pytest.param(
+            ["(Add {} {})".format(*BOTH), *map("(Relu {})".format, BOTH)],
+            [FACTOR],
+            3 + 3 + 1 + 2 + 2,
+            id="what several use is paid once",
+        ),
+        # -x·z + -y·z → -(x·z) + -(y·z) → -(x·z + y·z) → -((x + y)·z)
+        pytest.param(
+            ["(Add (Mul (Neg ?x) ?z) (Mul (Neg ?y) ?z))"],
+            [NEG_OUT, NEG_OUT_OF_SUM, FACTOR],
+            3 + 1 + 1,
+            id="steps that only together save anything",
+        ),
+        pytest.param(["(MatMul ?x ?y)", "(MatMul ?x ?z)"], [], 20, id="two products"),
+        pytest.param(["(MatMul ?x ?y)", "(MatMul ?x ?z)"], [MERGE], 12, id="two at once"),
+        # It makes Neg(Relu(Neg(x))) equal to Neg(x), and so ends by itself.
+        pytest.param(
+            ["(Neg ?x)"],
+            [making.make("(Neg ?x)", "(Neg (Relu (Neg ?x)))")],
+            1,
+            id="a rule that applies to what it makes",
+        ),
+    ],
+)
+def test_an_optimum_by_hand_is_proved_and_our_search_finds_it(texts, rules, cost_ms):
+    graph = graph_of(*texts)
     result = bound(graph, rules, Costs())
-    assert result.is_proved
-    return pytest.approx(result.bound_ms)
-
-
-def test_nothing_to_do():
-    graph = graph_of(lambda add, x, y, z: [add("Mul", x, y)])
-    assert optimum(graph) == 3 == optimum(graph, NEG_NEG)
-
-
-def test_a_graph_that_disappears():
-    graph = graph_of(lambda add, x, y, z: [add("Neg", add("Neg", x))])
-    assert optimum(graph, NEG_NEG) == 0
-
-
-def test_what_several_use_is_paid_once():
-    """x·z + y·z → (x + y)·z saves a product, but not where others need both products."""
-
-    def build(add, x, y, z):
-        first, second = add("Mul", x, z), add("Mul", y, z)
-        return [add("Add", first, second), add("Relu", first), add("Relu", second)]
-
-    assert optimum(graph_of(build), FACTOR) == 3 + 3 + 1 + 2 + 2
-    alone = graph_of(lambda add, x, y, z: build(add, x, y, z)[:1])
-    assert optimum(alone, FACTOR) == 1 + 3
-
-
-def test_steps_that_only_together_save_anything():
-    """-x·z + -y·z → -(x·z) + -(y·z) → -(x·z + y·z) → -((x + y)·z)"""
-
-    def build(add, x, y, z):
-        return [add("Add", add("Mul", add("Neg", x), z), add("Mul", add("Neg", y), z))]
-
-    graph = graph_of(build)
-    rules = (NEG_OUT, NEG_OUT_OF_SUM, FACTOR)
-    assert optimum(graph, *rules) == 3 + 1 + 1
-    assert search(Engine(rules, Costs()).start(graph), "regions").best.cost_ms == 3 + 1 + 1
-
-
-def test_several_outputs_at_once():
-    graph = graph_of(lambda add, x, y, z: [add("MatMul", x, y), add("MatMul", x, z)])
-    assert optimum(graph) == 20
-    assert optimum(graph, MERGE) == 12
-    assert search(Engine([MERGE], Costs()).start(graph), "regions").best.cost_ms == 12
+    assert result.is_proved and result.bound_ms == pytest.approx(cost_ms)
+    assert search(Engine(rules, Costs()).start(graph), "regions").best.cost_ms == cost_ms
 
 
 def test_a_saturation_that_is_given_up_proves_nothing():
-    """Neg(x) → Neg(Relu(Neg(x))) makes Neg(Relu(Neg(x))) equal to Neg(x), and so ends by itself."""
-    once = rule("once", ("(Neg ?x)", "(Neg (Relu (Neg ?x)))"))
-    graph = graph_of(lambda add, x, y, z: [add("Neg", x)])
-    assert optimum(graph, once) == 1
-    endless = rule("endless", ("(Add ?x ?y)", "(Neg (Add (Neg ?x) (Neg ?y)))"))
-    graph = graph_of(lambda add, x, y, z: [add("Add", x, add("Add", y, z))])
+    endless = making.make("(Add ?x ?y)", "(Neg (Add (Neg ?x) (Neg ?y)))")
+    graph = graph_of("(Add ?x (Add ?y ?z))")
     result = bound(graph, [endless], Costs(), max_operations=50)
     assert not result.is_proved and result.bound_ms == pytest.approx(2)
 
@@ -131,11 +101,8 @@ def test_operations_that_support_each_other():
 
 def test_congruence():
     """If Relu(x) and x are equal, so are Neg(Relu(x)) and Neg(x), and then Neg of those."""
-    graph = graph_of(
-        lambda add, x, y, z: [add("Neg", add("Neg", add("Relu", x))), add("Neg", add("Neg", x))]
-    )
-    no_relu = rule("no_relu", ("(Relu ?x)", "?x"))
-    for rules, is_equal in (((), False), ((no_relu,), True)):
+    graph = graph_of("(Neg (Neg (Relu ?x)))", "(Neg (Neg ?x))")
+    for rules, is_equal in (((), False), ((making.make("(Relu ?x)", "?x"),), True)):
         saturation = Saturation(graph, rules)
         saturation.grow(100, time.monotonic() + 10)
         first, second = (saturation.view.names[ref] for ref in graph.outputs)

@@ -84,13 +84,15 @@ def test_measured_once(tmp_path, monkeypatch) -> None:
         # onnxruntime makes the same of both.
         (("c = Conv(x, w) n = BatchNormalization(c, b, b, b, b) y = Relu(n)",
           "n = Conv(x, w, b) y = Relu(n)"), (1, 16, 8, 8), (16, 16, 3, 3), 1),
+        # An operator that nothing is known about is measured too.
+        (("y = Det(x)",) * 2, (4, 16, 16), (), 1),
     ],
 )  # fmt: skip
 def test_equal_work_costs_the_same(variants, shape, weight, num_measured) -> None:
     objective = MeasuredObjective(BACKEND, CostTable())
     weights = {"w": np.ones(weight, np.float32), "b": np.ones(16, np.float32)}
     costs = [graph_cost(objective, graph_of(nodes, shape, **weights)) for nodes in variants]
-    assert costs[0] == costs[1]
+    assert costs[0] == costs[1] > 0
     assert objective.num_measured == num_measured
 
 
@@ -134,13 +136,6 @@ def test_operators_are_measured_at_the_sizes_that_are_given() -> None:
     sizes = [OpenSizes(graph).at({"N": size}) for size in (1, 64)]
     small, large = (MeasuredObjective(BACKEND, table, point) for point in sizes)
     assert graph_cost(small, graph) * 5 < graph_cost(large, graph)
-
-
-def test_opaque_nodes() -> None:
-    graph = graph_of("y = Det(x)", (4, 16, 16))
-    objective = MeasuredObjective(BACKEND, CostTable())
-    assert graph_cost(objective, graph) > 0
-    assert objective.num_measured == 1
 
 
 @pytest.mark.slow

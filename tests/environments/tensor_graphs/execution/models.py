@@ -52,3 +52,13 @@ def shifted_there_and_back(by: float) -> onnx.ModelProto:
 
 def scaled(by: float) -> onnx.ModelProto:
     return of_x(f"<float by = {{{by}}}> {{ y = Mul(x, by) }}")
+
+
+def crashing() -> onnx.ModelProto:
+    """onnxruntime does not expect that a part in the middle has no name."""
+    model = parsed(
+        """g (float[2,7] x) => (float[2,2] e, float[2,4] y) <int64[3] s = {2, 1, 4}>
+        { e, m, f = Split <axis = -1> (x, s) y = Relu(f) }"""
+    )
+    model.graph.node[0].output[1] = ""
+    return model

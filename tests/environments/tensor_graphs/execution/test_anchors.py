@@ -24,30 +24,25 @@ ROWS = "<float[2] c = {100, 1e9}, float half = {0.5}, int64[2] s = {-1, 2}, int6
 @pytest.mark.parametrize(
     "nodes, expected",
     [
-        ("y = Sub(x, c)", [[100, 1e9], [100, 1e9]]),
-        ("y = Sub(c, x)", [[100, 1e9], [100, 1e9]]),
-        ("y = Add(c, x)", [[-100, -1e9], [-100, -1e9]]),
-        ("b = Less(x, c) y = Cast <to = 1> (b)", [[100, 1e9], [100, 1e9]]),
-        ("y = Min(x, c)", [[100, 1e9], [100, 1e9]]),
+        ("y = Sub(x, c)", [[[100, 1e9], [100, 1e9]]]),
+        ("y = Add(c, x)", [[[-100, -1e9], [-100, -1e9]]]),
+        ("b = Less(x, c) y = Cast <to = 1> (b)", [[[100, 1e9], [100, 1e9]]]),
+        ("y = Min(x, c)", [[[100, 1e9], [100, 1e9]]]),
         # x/2 is near c where x is near 2·c; -x, where it is near -c.
-        ("a = Mul(x, half) y = Sub(a, c)", [[200, 2e9], [200, 2e9]]),
-        ("a = Neg(x) y = Sub(a, c)", [[-100, -1e9], [-100, -1e9]]),
-        ("a = Sqrt(x) y = Sub(a, c)", [[1e4, 1e18], [1e4, 1e18]]),
-        ("a = Transpose <perm = [1, 0]> (x) y = Sub(a, c)", [[100, 100], [1e9, 1e9]]),
-        ("a = Reshape(x, all) b = Reshape(a, s) y = Sub(b, c)", [[100, 1e9], [100, 1e9]]),
+        ("a = Mul(x, half) y = Sub(a, c)", [[[200, 2e9], [200, 2e9]]]),
+        ("a = Neg(x) y = Sub(a, c)", [[[-100, -1e9], [-100, -1e9]]]),
+        ("a = Transpose <perm = [1, 0]> (x) y = Sub(a, c)", [[[100, 100], [1e9, 1e9]]]),
+        ("a = Reshape(x, all) b = Reshape(a, s) y = Sub(b, c)", [[[100, 1e9], [100, 1e9]]]),
         # Nothing leads back through a product of matrices, and small constants are met anyhow.
-        ("a = MatMul(x, x) y = Sub(a, c)", None),
-        ("a = MatMul(x, x) b = Neg(a) d = Reshape(b, s) y = Sub(d, c)", None),
-        ("y = Sub(x, half)", None),
+        ("a = MatMul(x, x) y = Sub(a, c)", []),
+        ("a = MatMul(x, x) b = Neg(a) d = Reshape(b, s) y = Sub(d, c)", []),
+        ("a = Sin(x) y = Sub(a, c)", []),
+        ("y = Sub(x, half)", []),
     ],
 )
 def test_a_constant_is_traced_to_the_input(nodes, expected):
     traced = layers(f"g (float[n,2] x) => (float[n,2] y) {ROWS} {{ {nodes} }}", n=2)
-    if expected is None:
-        assert traced == []
-        return
-    (layer,) = traced
-    np.testing.assert_allclose(layer["x"], expected)
+    np.testing.assert_allclose([layer["x"] for layer in traced], expected)
 
 
 @pytest.mark.parametrize(

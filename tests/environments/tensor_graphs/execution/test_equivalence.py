@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import numpy_helper
 
 from environments.errors import UserError
 from environments.tensor_graphs import onnx_io
@@ -14,10 +13,10 @@ from environments.tensor_graphs.execution.differences import compare_outputs
 from environments.tensor_graphs.execution.reference import Reference
 from tests.environments.tensor_graphs.execution.models import (
     of_x,
-    parsed,
     scaled,
     shifted_there_and_back,
 )
+from tests.environments.tensor_graphs.small_models import written
 
 
 def test_the_larger_difference_of_two_checks_counts():
@@ -60,11 +59,9 @@ def test_outputs_are_as_exact_as_what_they_are_computed_in():
 
 def test_onnxruntimes_layout_of_images_without_elements():
     """It keeps channels in blocks, and fails where it adds two of no image at all."""
-    text = """g (float[n,16,h,4] x, float[n,16,i,4] z) => (float[n,16,h,4] y)
-        { a = Conv(x, w) b = Conv(z, w) c = Add(a, b) y = Conv(c, w) }"""
-    model = parsed(text)
-    kernel = np.ones((16, 16, 1, 1), np.float32)
-    model.graph.initializer.append(numpy_helper.from_array(kernel, "w"))
+    shapes = {"x": ["n", 16, "h", 4], "z": ["n", 16, "i", 4]}, {"y": ["n", 16, "h", 4]}
+    nodes = "a = Conv(x, w) b = Conv(z, w) c = Add(a, b) y = Conv(c, w)"
+    model = written(nodes, {"w": np.ones((16, 16, 1, 1), np.float32)}, *shapes)
     full, below = backend("onnxruntime"), backend("onnxruntime-extended")
     first = Reference(below.open(model))
     none, image = (

@@ -48,13 +48,10 @@ def test_a_size_that_differs_between_runs_is_the_open_size_of_these_numbers(size
     assert sizes_of(infos) == {"a": learned}
 
 
-def test_a_model_that_does_not_run_keeps_its_unknown_types():
+def test_what_does_not_run_or_is_no_tensor_or_is_not_used_is_left_alone():
     graph = onnx_io.read(onnx.parser.parse_model(SCALED.format(size="n")))
     three = {"x": np.ones((3, 3), np.float32)}
     assert learned_types(graph, [({"n": 3}, three)], PLAIN) == []
-
-
-def test_what_is_no_tensor_and_what_nothing_uses_is_left_alone():
     model = onnx.parser.parse_model("""
         <ir_version: 8, opset_import: ["" : 17, "ai.onnx.ml" : 3]>
         classes (float[n, 2] x) => (seq(map(int64, float)) y)

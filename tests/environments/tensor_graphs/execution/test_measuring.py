@@ -93,23 +93,24 @@ def test_a_busy_machine_measures_as_many_pairs_as_a_quiet_one(
 
 
 @pytest.mark.parametrize(
-    ("takes", "num_processes"), [((0.005,), 3), ((0.01,), 3), ((0.0095, 0.0102), 6)]
+    ("takes", "opening_s", "num_processes"),
+    [
+        ((0.005,), 0.0, 3),
+        ((0.01,), 0.05, 3),
+        ((0.0095, 0.0102), 0.0, 6),
+        ((0.01,), 0.15, 3),
+        ((0.01,), 0.3, 2),
+        ((0.01,), 2.0, 1),
+    ],
 )
-def test_a_close_thing_is_measured_in_more_processes(takes, num_processes, monkeypatch) -> None:
-    """Two copies are alike here: half of the time is a gain, all of it is none, and 95 to 102%?"""
-    machine = BusyMachine(monkeypatch, takes=takes)
-    measuring.Bench(b"first", {}, machine).compare(b"second", seconds=1.0, num_processes=3)
-    assert machine.opened == 3 * num_processes
-
-
-@pytest.mark.parametrize(
-    ("opening_s", "num_processes"), [(0.05, 3), (0.15, 3), (0.3, 2), (0.4, 1), (2.0, 1)]
-)
-def test_a_model_that_takes_long_to_open_is_measured_in_fewer_processes(
-    opening_s, num_processes, monkeypatch
+def test_a_close_thing_is_measured_in_more_processes_and_what_opens_slowly_in_fewer(
+    takes, opening_s, num_processes, monkeypatch
 ) -> None:
-    """Three models are opened, one after another here, for measurements of a second."""
-    machine = BusyMachine(monkeypatch, opening_s=opening_s)
+    """Half of the time is a gain, all of it is none, and 95 to 102%?
+
+    Three models are opened, one after another here, for measurements of a second.
+    """
+    machine = BusyMachine(monkeypatch, takes=takes, opening_s=opening_s)
     bench = measuring.Bench(b"first", {}, machine)
     compared = bench.compare(b"second", seconds=1.0, num_processes=3)
     assert machine.opened == 3 * num_processes

@@ -59,11 +59,12 @@ def test_outputs_that_tell_nothing_are_answered_by_other_inputs(model, size, not
 def test_the_users_inputs_are_the_ones_to_measure():
     model = of_x("{ y = Relu(x) }")
     x = np.arange(2, dtype=np.float32)
-    trials = trials_of(
-        model, [{"n": 4}, {"n": 2}], own=lambda sizes: Trial(sizes.at({"n": 2}), {"x": x})
-    )
-    assert trials.measured[1].inputs["x"] is x
-    trials = trials_of(model, [{"n": 2}], own=lambda sizes: Trial(sizes.at({"n": 2}), {"x": x}))
+
+    def own(sizes):
+        return Trial(sizes.at({"n": 2}), {"x": x})
+
+    assert trials_of(model, [{"n": 4}, {"n": 2}], own).measured[1].inputs["x"] is x
+    trials = trials_of(model, [{"n": 2}], own)
     assert len(trials.first) == 4 and trials.measured[0].inputs["x"] is x
 
 
@@ -95,9 +96,6 @@ def test_special_inputs_are_those_on_which_the_model_runs():
     assert sum(np.abs(trial.inputs["x"] - 100).max() < 10 for trial in trials.special) == 2
     assert max(np.abs(trial.inputs["i"]).max() for trial in trials.special) > 2**40
     assert trials.compared == (*trials.special, *trials.first) and trials.unseen == ()
-
-
-def test_an_output_without_a_finite_number_is_unseen():
-    text = """g (float[2] x) => (float[2] y, float[2] z) <float minus = {-1}>
+    unseen = """g (float[2] x) => (float[2] y, float[2] z) <float minus = {-1}>
         { a = Sqrt(minus) y = Mul(x, a) z = Sqrt(x) }"""
-    assert special_of(text).unseen == ("y",)
+    assert special_of(unseen).unseen == ("y",)

@@ -8,10 +8,11 @@ from environments.tensor_graphs.search import Step, search
 from tests.environments.tensor_graphs.search.fakes import HILL, TableState
 
 
-def test_greedy_stays_on_its_side_of_the_hill():
+def test_greedy_stays_on_its_side_of_the_hill_and_beam_goes_over_it():
     result = search(HILL, "greedy")
     assert (result.best.graph, result.path) == (1, (Step("down", (0,)),))
     assert (result.expansions, result.stopped) == (2, "exhausted")
+    assert search(HILL, "beam").best.cost_ms == 5.0
 
 
 def test_taso_goes_over_a_hill_of_alpha():
@@ -65,7 +66,3 @@ def test_algorithm_1_by_hand():
     assert [step.rule for step in result.path] == ["to2", "to4", "to7"]
     # Nine arrows, of which two lead to graphs that were seen.
     assert (result.expansions, result.expansions_of_best) == (7, 7)
-
-
-def test_beam_keeps_what_greedy_drops():
-    assert search(HILL, "beam").best.cost_ms == 5.0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +18,7 @@ from environments.tensor_graphs.rules.library.recognition import fused_chains
 from environments.tensor_graphs.search import search
 from environments.tensor_graphs.search.fused_formula import RUN_MS, FusedFormula, num_runs
 from tests.environments.tensor_graphs.costs.graphs import graph_cost, graph_of
+from tests.environments.tensor_graphs.execution.models import parsed
 
 HALF, ROOT = np.float32(0.5), np.float32(2**0.5)
 ONES = np.ones(16, np.float32)
@@ -121,8 +121,8 @@ def test_an_operator_may_cost_more_than_the_formula_says():
 @pytest.mark.parametrize(("channels", "num_rows"), [("x", 0), ("w", 63)])
 def test_each_further_run_of_a_broadcast_costs_as_much(channels, num_rows):
     """A factor for each of 8 channels in 64 rows, and one of the same shape."""
-    header = '<ir_version: 8, opset_import: ["" : 17]> g (float[64,8] x, float[8] w) => (y)'
-    plain = onnx_io.read(onnx.parser.parse_model(f"{header} {{ y = Mul(x, {channels}) }}"))
+    text = f"g (float[64,8] x, float[8] w) => (y) {{ y = Mul(x, {channels}) }}"
+    plain = onnx_io.read(parsed(text))
     expected = graph_cost(AnalyticObjective(), plain) + num_rows * RUN_MS
     assert graph_cost(fused(), plain) == pytest.approx(expected)
 
@@ -130,11 +130,9 @@ def test_each_further_run_of_a_broadcast_costs_as_much(channels, num_rows):
 @pytest.mark.parametrize("nodes", ["y = Mul(x, two)", "y = Div(one, x)", "y = Pow(x, third)"])
 def test_a_number_beside_a_last_axis_of_1_gets_all_axes(nodes):
     """As many axes save a run for each of 40 · 50 elements, but for one."""
-    header = '<ir_version: 8, opset_import: ["" : 17]> g (float[40,50,1] x) => (float[40,50,1] y)'
     numbers = "<float two = {2}, float[1] one = {1}, float third = {0.3}>"
-    start = Engine(library.all_rules(), fused()).start(
-        onnx_io.read(onnx.parser.parse_model(f"{header} {numbers} {{ {nodes} }}"))
-    )
+    model = parsed(f"g (float[40,50,1] x) => (float[40,50,1] y) {numbers} {{ {nodes} }}")
+    start = Engine(library.all_rules(), fused()).start(onnx_io.read(model))
     best = search(start, "greedy").best
     assert start.cost_ms - best.cost_ms == pytest.approx(1999 * RUN_MS)
     operator = best.graph.nodes[best.graph.outputs[0].node]
@@ -144,19 +142,16 @@ def test_a_number_beside_a_last_axis_of_1_gets_all_axes(nodes):
 @pytest.mark.parametrize(
     ("first", "second", "count"),
     [
-        pytest.param((2, 3, 4), (2, 3, 4), 1, id="of one shape"),
-        pytest.param((2, 3, 4), (), 1, id="one number"),
-        pytest.param((2, 3, 4), (1, 1), 1, id="one number with axes"),
-        pytest.param((2, 3, 4), (4,), 6, id="a row for each of 2 · 3"),
-        pytest.param((2, 3, 4), (3, 4), 2, id="two rows that lie behind each other"),
-        pytest.param((2, 3, 4, 5), (3, 1, 1), 6, id="a number for each channel of a batch of 2"),
-        pytest.param((2, 3, 4), (2, 3, 1), 6, id="a number for each row"),
-        pytest.param((5, 1), (1, 7), 5, id="both are repeated"),
-        pytest.param((2, 3, 1), (1, 1, 1), 1, id="a last axis of 1 says nothing"),
-        pytest.param((2, 3, 1), (1,), 6, id="but where there is no other, it ends the run"),
-        pytest.param((2, 3, 1), (), 6, id="and so for one number"),
-        pytest.param((2, 3, 1), (3, 1), 2, id="another axis is there, which says more"),
-        pytest.param((0, 3), (3,), 1, id="there is nothing to compute"),
+        ((2, 3, 4), (2, 3, 4), 1),
+        ((2, 3, 4), (1, 1), 1),
+        ((2, 3, 4), (3, 4), 2),  # two rows that lie behind each other
+        ((2, 3, 4, 5), (3, 1, 1), 6),  # a number for each channel of a batch of 2
+        ((2, 3, 4), (2, 3, 1), 6),
+        ((5, 1), (1, 7), 5),  # both are repeated
+        ((2, 3, 1), (1, 1, 1), 1),  # a last axis of 1 says nothing
+        ((2, 3, 1), (), 6),  # but where there is no other, it ends the run
+        ((2, 3, 1), (3, 1), 2),  # another axis is there, which says more
+        ((0, 3), (3,), 1),
     ],
 )
 def test_runs(first, second, count):

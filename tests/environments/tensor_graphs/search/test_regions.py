@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import numpy_helper
 
 from environments.tensor_graphs import models, onnx_io
 from environments.tensor_graphs.bound.exact import bound
@@ -13,7 +12,6 @@ from environments.tensor_graphs.graph.nodes import TensorType
 from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.rules import files as rule_files
 from environments.tensor_graphs.search import Budget, search
-from tests.environments.tensor_graphs.execution.models import parsed
 from tests.environments.tensor_graphs.search.fakes import (
     LAYER,
     RULES,
@@ -26,9 +24,10 @@ from tests.environments.tensor_graphs.search.fakes import (
     start_of,
     swap,
 )
-from tests.environments.tensor_graphs.small_models import convolutions
+from tests.environments.tensor_graphs.small_models import convolutions, written
 
 GUIDED_LAYER = (*LAYER, "Tanh")
+PASSING = {"pass": swap("Tanh", "Neg"), "fuse": RULES["fuse"]}
 GUIDED_RULES = {name: RULES[name] for name in ("neg_neg", "neg_relu", "relu_neg", "fuse")}
 
 
@@ -70,11 +69,7 @@ def test_regions_goes_back_where_a_saving_at_once_prevents_a_larger_one(layers):
 
         Tanh(Neg(x)) -> Neg(Tanh(x)), Tanh(Relu(x)) -> Abs(x)      Neg(Abs(x)): 1 + 2
     """
-    rules = {
-        "at_hand": fuse("Neg", "Relu", "Sqrt"),
-        "pass": swap("Tanh", "Neg"),
-        "fuse": RULES["fuse"],
-    }
+    rules = {**PASSING, "at_hand": fuse("Neg", "Relu", "Sqrt")}
     start = start_of(branches(*[("Relu", "Neg", "Tanh")] * layers), rules)
     assert search(start, "greedy").best.cost_ms == 11 * layers
     result = search(start, "regions")
@@ -87,12 +82,8 @@ def test_regions_goes_back_in_single_layers_where_only_they_gain():
 
     Exp(Tanh(Neg(Relu(x)))) -> Abs(Sqrt(x)): 5,    or -> Exp(Neg(Abs(x))): 7
     """
-    rules = {
-        "at_hand": fuse("Neg", "Relu", "Sqrt"),
-        "at_hand_too": fuse("Exp", "Tanh", "Abs"),
-        "pass": swap("Tanh", "Neg"),
-        "fuse": RULES["fuse"],
-    }
+    at_hand = {"at_hand": fuse("Neg", "Relu", "Sqrt"), "at_hand_too": fuse("Exp", "Tanh", "Abs")}
+    rules = {**PASSING, **at_hand}
     gains, loses = ("Relu", "Neg", "Tanh"), ("Relu", "Neg", "Tanh", "Exp")
     start = start_of(branches(*[loses] * 2, gains, *[loses] * 3), rules)
     assert search(start, "regions").best.cost_ms == 3 + 5 * 5
@@ -129,12 +120,8 @@ def test_a_search_that_was_led_into_a_trap_begins_anew_without_the_guide():
     pass   Neg(Tanh(Relu(x))), fuse   Neg(Abs(x)): 3
     turn   Tanh(Relu(Neg(x))), down   Tanh(Exp(x)): 12, from where nothing leads on
     """
-    rules = {
-        "pass": swap("Tanh", "Neg"),
-        "fuse": RULES["fuse"],
-        "turn": swap("Neg", "Relu"),
-        "down": fuse("Relu", "Neg", "Exp"),
-    }
+    turning = {"turn": swap("Neg", "Relu"), "down": fuse("Relu", "Neg", "Exp")}
+    rules = {**PASSING, **turning}
     start = start_of(chain("Relu", "Neg", "Tanh"), rules)
     led, alone = (search(start, "regions", guide=guide) for guide in (Guide("down", "turn"), None))
     assert led.best.cost_ms == alone.best.cost_ms == 3
@@ -158,15 +145,12 @@ def test_descending_is_preferred_to_an_episode_that_saved_less():
 
 def projections():
     """Query, key and value of one input."""
-    nodes = [f"m{n} = MatMul(x, w{n}) a{n} = Add(m{n}, b{n}) {n} = Relu(a{n})" for n in "qkv"]
-    outputs = ", ".join(f"float[1,32,64] {name}" for name in "qkv")
-    model = parsed(f"g (float[1,32,64] x) => ({outputs}) {{ {' '.join(nodes)} }}")
     random = np.random.default_rng(0)
-    for n in "qkv":
-        for name, shape in ((f"w{n}", (64, 64)), (f"b{n}", (64,))):
-            array = random.normal(size=shape).astype(np.float32)
-            model.graph.initializer.append(numpy_helper.from_array(array, name))
-    return model
+    nodes = [f"m{n} = MatMul(x, w{n}) a{n} = Add(m{n}, b{n}) {n} = Relu(a{n})" for n in "qkv"]
+    shapes = {f"{name}{n}": shape for n in "qkv" for name, shape in (("w", (64, 64)), ("b", (64,)))}
+    weights = {name: random.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    outputs = {name: [1, 32, 64] for name in "qkv"}
+    return written(" ".join(nodes), weights, {"x": [1, 32, 64]}, outputs)
 
 
 def started(model):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import onnx
 import onnxruntime
 
 from environments.tensor_graphs import onnx_io
@@ -12,9 +11,9 @@ from environments.tensor_graphs.rewriting.engine import Engine
 from environments.tensor_graphs.rules.library import all_rules, rules_of
 from environments.tensor_graphs.search.results import Visited
 from environments.tensor_graphs.selection.blocking import blocked
+from tests.environments.tensor_graphs.execution.models import parsed
 
-MODEL = """<ir_version: 8, opset_import: ["" : 13]>
-g (float[1, 2, 2, 2] x, float[2, 3] m) => (float[1, 2, 2, 2] y, float[2, 3] n)
+MODEL = """g (float[1, 2, 2, 2] x, float[2, 3] m) => (float[1, 2, 2, 2] y, float[2, 3] n)
 <float[1] s = {3.0}, float[2, 1, 1] t = {10.0, 20.0}, float u = {-1.0},
  float[1, 1, 1, 2] along_rows = {5.0, 7.0}>
 {
@@ -28,7 +27,7 @@ g (float[1, 2, 2, 2] x, float[2, 3] m) => (float[1, 2, 2, 2] y, float[2, 3] n)
 
 
 def start_of(rules) -> Visited:
-    graph = onnx_io.read(onnx.parser.parse_model(MODEL))
+    graph = onnx_io.read(parsed(MODEL, 13))
     return Visited(Engine(rules, AnalyticObjective()).start(graph))
 
 
@@ -45,8 +44,6 @@ def test_what_is_the_same_for_a_channel_is_normalised():
     expected = np.array([13 + 4, 0 + 6, 10 + 4, 16 + 6, 23 + 4, 23 + 6, 23 + 4, 23 + 6])
     np.testing.assert_array_equal(y.reshape(-1), expected)
     np.testing.assert_array_equal(n, np.full((2, 3), -1))
-
-
-def test_nothing_happens_without_the_rules():
+    # Without the rules nothing happens.
     start = start_of(rules_of("layout"))
     assert blocked(start) is start

@@ -66,41 +66,34 @@ def walk(path, *names):
     return state
 
 
-def steps_of(visited, name):
-    return [state for state in visited.trail if state.step and state.step.rule == name]
-
-
 @pytest.fixture
 def path(tmp_path):
     return write(tmp_path / "m.onnx", MODEL)
 
 
-def test_the_other_steps_are_taken_again(path):
-    """`turned` applies to a node that `subtracted` made, which now has another number."""
-    visited = walk(path, "roundabout", "subtracted", "turned", "negative_twice")
-    end = replay_without(visited, steps_of(visited, "roundabout"))
-    assert [step.rule for step in end.path] == ["subtracted", "turned", "negative_twice"]
-    assert ops_of(end.state.graph) == ["Relu", "Sub", "Neg", "Abs"]
-    assert end.path != visited.path[1:]  # the numbers differ
+@pytest.mark.parametrize(
+    ("names", "place", "rules", "ops"),
+    [
+        # `turned` applies to a node that `subtracted` made, which now has another number.
+        (["roundabout", "subtracted", "turned", "negative_twice"], 0,
+         ["subtracted", "turned", "negative_twice"], ["Relu", "Sub", "Neg", "Abs"]),
+        # Without `subtracted` there is no difference to turn.
+        (["subtracted", "negative_twice", "turned"], 0,
+         ["negative_twice"], ["Relu", "Neg", "Add", "Abs"]),
+        # Turned twice, Neg(Neg(y - x)): the second time turns what the first one has made.
+        (["subtracted", "turned", "turned"], 1,
+         ["subtracted"], ["Relu", "Sub", "Neg", "Neg", "Abs"]),
+        (["subtracted", "turned", "turned"], 2,
+         ["subtracted", "turned"], ["Relu", "Sub", "Neg", "Neg", "Neg", "Abs"]),
+    ],
+)  # fmt: skip
+def test_the_other_steps_are_taken_again_where_they_still_apply(names, place, rules, ops, path):
+    visited = walk(path, *names)
+    _, *states = visited.trail
+    end = replay_without(visited, [states[place]])
+    assert [step.rule for step in end.path] == rules
+    assert ops_of(end.state.graph) == ops
     assert replay_without(visited, ()).path == visited.path
-
-
-def test_steps_that_need_what_is_left_out_go_too(path):
-    """Without `subtracted` there is no difference to turn."""
-    visited = walk(path, "subtracted", "negative_twice", "turned")
-    end = replay_without(visited, steps_of(visited, "subtracted"))
-    assert [step.rule for step in end.path] == ["negative_twice"]
-    assert ops_of(end.state.graph) == ["Relu", "Neg", "Add", "Abs"]
-
-
-def test_a_step_after_the_one_left_out_applies_where_that_was(path):
-    """Turned twice, Neg(Neg(y - x)): without the first time the second one applies to y - x."""
-    visited = walk(path, "subtracted", "turned", "turned")
-    assert ops_of(visited.state.graph) == ["Relu", "Sub", "Neg", "Neg", "Neg", "Neg", "Abs"]
-    first, second = steps_of(visited, "turned")
-    assert replay_without(visited, [second]).path == visited.path[:2]
-    end = replay_without(visited, [first])
-    assert ops_of(end.state.graph) == ["Relu", "Sub", "Neg", "Neg", "Abs"]
 
 
 # How long a number of operators takes, where that is not as long as it should be.

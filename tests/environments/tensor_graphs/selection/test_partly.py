@@ -10,21 +10,16 @@ from environments.tensor_graphs.execution.backends import backend
 from environments.tensor_graphs.execution.inputs import random_inputs
 from environments.tensor_graphs.selection.partly import with_nodes
 from environments.tensor_graphs.selection.quantization import prepared, quantised
-from tests.environments.tensor_graphs.execution.models import parsed
-from tests.environments.tensor_graphs.small_models import convolutions, write
+from tests.environments.tensor_graphs.small_models import convolutions, write, written
 
 WEIGHT = np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)
 
 
 def branching() -> onnx.ModelProto:
     """Two products of one input, and a third of both results, one of which is an output too."""
-    model = parsed(
-        """g (float[8,64] x) => (float[8,64] a, float[8,64] y)
-        { a = MatMul(x, v) b = MatMul(x, w) c = Add(a, b) r = Relu(c) y = MatMul(r, w) }"""
-    )
-    for name in ("v", "w"):
-        model.graph.initializer.append(onnx.numpy_helper.from_array(WEIGHT, name))
-    return model
+    nodes = "a = MatMul(x, v) b = MatMul(x, w) c = Add(a, b) r = Relu(c) y = MatMul(r, w)"
+    shape = [8, 64]
+    return written(nodes, {"v": WEIGHT, "w": WEIGHT}, {"x": shape}, {"a": shape, "y": shape})
 
 
 @pytest.mark.parametrize(

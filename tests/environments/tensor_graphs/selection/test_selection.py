@@ -7,7 +7,6 @@ import math
 
 import numpy as np
 import pytest
-from onnx import helper
 
 from environments.tensor_graphs import onnx_io
 from environments.tensor_graphs.costs.analytic import AnalyticObjective
@@ -28,12 +27,9 @@ from environments.tensor_graphs.selection.candidates import (
     worth_measuring,
 )
 from environments.tensor_graphs.selection.selection import NO_TIME, Selector, expected_ratio
-from tests.environments.tensor_graphs.selection.fakes import (
-    bench_of,
-    compared,
-    of_costs,
-)
-from tests.environments.tensor_graphs.small_models import adapter, model_of, relu, write
+from tests.environments.tensor_graphs.execution.models import of_x
+from tests.environments.tensor_graphs.selection.fakes import bench_of, compared, of_costs
+from tests.environments.tensor_graphs.small_models import adapter, relu, write
 
 LEVELS = (backend(), backend("onnxruntime-basic"))
 
@@ -176,8 +172,7 @@ def test_a_model_that_is_wrong_at_another_size_is_refused(tmp_path, monkeypatch)
     monkeypatch.setattr(selection, "Bench", bench_of(lambda *_, **__: compared(0.8, 0.79, 0.81)))
 
     def file_of(op):
-        model = model_of([helper.make_node(op, ["x"], ["y"])], [], {"x": ["n"]}, {"y": ["n"]})
-        return write(tmp_path / op, model)
+        return write(tmp_path / op, of_x(f"{{ y = {op}(x) }}"))
 
     right, wrong = file_of("Abs"), file_of("Relu")
     trials = trials_of({"x": np.ones(4, np.float32)}, {"x": -np.ones(2, np.float32)})

@@ -9,6 +9,7 @@ from environments import machine
 from environments.tensor_graphs.execution.reference import Reference
 from tests.environments.tensor_graphs.execution.test_inner_values import SCALED
 from tests.environments.tensor_graphs.search.fakes import ops_of
+from tests.environments.tensor_graphs.small_models import relu
 from tfrl_systems.systems.tensor_graphs.original import Original, levels_of
 
 
@@ -28,10 +29,7 @@ def test_choosing_sizes_shows_what_types_hid_and_freezing_keeps_it():
 @pytest.mark.parametrize(("run_s", "is_ahead"), [(1.0, True), (1e-6, False)])
 def test_float64_is_computed_elsewhere_where_it_takes_long(run_s, is_ahead, monkeypatch):
     """A model whose run takes a second; the inputs are those that candidates are compared on."""
-    model = onnx.parser.parse_model(
-        '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
-    )
-    original = Original("relu", model, levels_of("onnxruntime"))
+    original = Original("relu", relu(), levels_of("onnxruntime"))
     trials = original.make_trials(original.choose({}))
     ahead = []
     monkeypatch.setattr(machine.os, "sched_getaffinity", lambda _: {0, 1})

@@ -42,21 +42,13 @@ def walked(*rules, until_s=math.inf, stops=False):
     return [step.rule for step in result.path]
 
 
-def test_it_goes_on_to_where_no_step_is_left():
+def test_a_walk_ends_where_no_step_is_left_or_the_policy_stops_or_time_is_over():
     assert walked("global_average_is_mean") == ["global_average_is_mean"]
-
-
-def test_it_ends_where_the_policy_stops():
     assert walked("global_average_is_mean", stops=True) == []
-
-
-def test_a_policy_that_goes_back_and_forth_is_stopped():
-    """Relu goes below Concat and above it again; with one step an episode would take 50."""
-    assert 2 < len(walked("relu_of_concat", "concat_of_relu")) < SETTINGS["max_steps"]
-
-
-def test_when_time_is_over_it_keeps_what_was_done():
-    assert len(walked("relu_of_concat", "concat_of_relu", until_s=-math.inf)) == 1
+    # Relu goes below Concat and above it again; with one step an episode would take 50.
+    ring = ("relu_of_concat", "concat_of_relu")
+    assert 2 < len(walked(*ring)) < SETTINGS["max_steps"]
+    assert len(walked(*ring, until_s=-math.inf)) == 1
 
 
 def test_the_policy_that_comes_along_says_how_it_was_made():

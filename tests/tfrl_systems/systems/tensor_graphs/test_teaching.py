@@ -152,15 +152,10 @@ def test_teachers_that_are_made_elsewhere_teach_the_same():
     assert hashes[::-1] == expected
 
 
-def test_models_that_nobody_can_improve_end_a_chunk():
+def test_models_that_nobody_can_improve_end_a_chunk_and_wrong_settings_are_named():
     teacher = teacher_of(make_agent(), count=0)
     with pytest.raises(ValueError, match="expected a model that a search makes cheaper"):
         teacher.run(Chunk(0, 0))
-
-
-@pytest.mark.parametrize(
-    "field, value", [("teachers", ("best",)), ("teacher_expansions", 0), ("explored", -1)]
-)
-def test_settings_that_do_not_fit_are_named(field, value):
-    with pytest.raises(UserError, match=f"{field}: expected"):
-        Teaching(**{field: value})
+    for field, value in {"teachers": ("best",), "teacher_expansions": 0, "explored": -1}.items():
+        with pytest.raises(UserError, match=f"{field}: expected"):
+            Teaching(**{field: value})

@@ -9,7 +9,6 @@ import sys
 import time
 
 import numpy as np
-import onnx
 import psutil
 import pytest
 
@@ -24,11 +23,9 @@ from environments.tensor_graphs.execution.isolation.remote import (
     model_process,
     run_on_one_processor,
 )
-from tests.environments.tensor_graphs.execution.models import parsed
+from tests.environments.tensor_graphs.execution.models import crashing, parsed
 
 RELU = "g (float[n] x) => (float[n] y) { y = Relu(x) }"
-
-
 X = {"x": np.float32([-1, 2])}
 
 
@@ -37,16 +34,6 @@ def isolated():
     isolated_backend = Isolated(backend(), model_process())
     yield isolated_backend
     isolated_backend.process.kill()
-
-
-def crashing() -> onnx.ModelProto:
-    """onnxruntime does not expect that a part in the middle has no name."""
-    model = parsed(
-        """g (float[2,7] x) => (float[2,2] e, float[2,4] y) <int64[3] s = {2, 1, 4}>
-        { e, m, f = Split <axis = -1> (x, s) y = Relu(f) }"""
-    )
-    model.graph.node[0].output[1] = ""
-    return model
 
 
 def test_it_starts_without_what_only_its_caller_needs():

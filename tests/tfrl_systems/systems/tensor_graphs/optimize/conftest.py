@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import onnx
 import pytest
 
+from tests.environments.tensor_graphs.execution.models import parsed
 from tests.environments.tensor_graphs.small_models import write
 
 
@@ -19,9 +19,7 @@ def optimized(tmp_path, tfrl):
 
     def run(model, *options, opset=17):
         if isinstance(model, str):
-            model = onnx.parser.parse_model(
-                f'<ir_version: 8, opset_import: ["" : {opset}]> {model}'
-            )
+            model = parsed(model, opset)
         path, out = write(tmp_path / "m.onnx", model), tmp_path / "fast.onnx"
         return tfrl("optimize", path, "-o", out, "--json", *options), path, out
 

@@ -10,7 +10,6 @@ import pathlib
 import time
 import types
 
-import onnx
 import pytest
 
 from environments.tensor_graphs import models, onnx_io
@@ -23,6 +22,7 @@ from environments.tensor_graphs.rules import files as rule_files
 from environments.tensor_graphs.search import EXHAUSTED, Result, Visited, replay
 from environments.tensor_graphs.search.results import step_of
 from tests.environments.tensor_graphs.costs.graphs import graph_cost
+from tests.environments.tensor_graphs.execution.models import parsed
 from tests.environments.tensor_graphs.search.fakes import ops_of
 from tests.environments.tensor_graphs.small_models import adapter, relu
 from tfrl_systems.reporting import Reporter
@@ -83,11 +83,7 @@ def run(problem, seconds=60.0, began_s=None, early=None, walker=None, ratio=2.0,
 def test_the_stages_come_in_order():
     problem = problem_of(adapter())
     proposals, lines = run(problem)
-    unmeasured = [
-        "looking for places where rules apply",
-        "measuring operators",
-        "searching",
-    ]
+    unmeasured = ["looking for places where rules apply", "measuring operators", "searching"]
     assert run(problem_of(adapter()), measure=False)[1] == unmeasured
     # Other methods search from the model itself.
     assert "removing computations" not in run(problem_of(adapter()), method="greedy")[1]
@@ -109,18 +105,15 @@ def test_the_stages_come_in_order():
 
 
 def test_nothing_is_measured_where_no_rule_applies():
-    problem = problem_of(relu())
-    proposals, lines = run(problem)
+    proposals, lines = run(problem_of(relu()))
     assert lines == ["looking for places where rules apply"]
     assert (proposals.num_measured, proposals.result.expansions, proposals.states) == (0, 0, ())
 
 
 def test_what_is_best_without_contrib_is_proposed_beside_what_is_best_with_it():
-    silu = onnx.parser.parse_model(
-        """<ir_version: 8, opset_import: ["" : 17]> g (float[4,64] x) => (float[4,64] z)
+    silu = """g (float[4,64] x) => (float[4,64] z)
         { r = Relu(x) y = Relu(r) s = Sigmoid(y) z = Mul(y, s) }"""
-    )
-    problem = dataclasses.replace(problem_of(silu), rules=rule_files.load(contrib=True))
+    problem = dataclasses.replace(problem_of(parsed(silu)), rules=rule_files.load(contrib=True))
     proposals, lines = run(problem, contrib=True)
     assert lines.index("searching for all runtimes") < lines.index("searching")
     kinds = [set(ops_of(state.state.graph)) for state in proposals.states]
@@ -129,12 +122,9 @@ def test_what_is_best_without_contrib_is_proposed_beside_what_is_best_with_it():
 
 def test_when_time_is_over_one_operator_is_measured_and_the_others_are_estimated_like_it():
     """All take 10 times as long here as where the formula comes from, by which no rule pays."""
-    problem = problem_of(
-        onnx.parser.parse_model(
-            """<ir_version: 8, opset_import: ["" : 17]> g (float[4,64] x, float[64,64] w,
-            float[64,32] v) => (y) { a = MatMul(x, w) y = MatMul(a, v) }"""
-        )
-    )
+    products = """g (float[4,64] x, float[64,64] w, float[64,32] v) => (y)
+        { a = MatMul(x, w) y = MatMul(a, v) }"""
+    problem = problem_of(parsed(products))
     proposals, _ = run(problem, seconds=1.0, began_s=time.monotonic() - 5)
     assert proposals.num_measured == 1 and proposals.num_estimated > 0
     assert proposals.result.expansions == 0 and proposals.result.stopped == "out of time"
@@ -225,13 +215,9 @@ def test_where_that_pays_on_a_busy_machine_and_time_is_over_no_search_follows(
 def test_where_that_does_not_pay_what_needs_no_search_is_looked_at():
     """The stand-in says that what the search found is slower; Relu of Relu needs no search."""
     early = []
-    problem = problem_of(
-        onnx.parser.parse_model(
-            """<ir_version: 8, opset_import: ["" : 17]> g (float[4,64] x, float[64,64] w) => (y)
-            <float two = {2}> { a = Relu(x) b = Relu(a) c = MatMul(b, w) y = Mul(c, two) }"""
-        )
-    )
-    proposals, _ = run(problem, early=early)
+    relus = """g (float[4,64] x, float[64,64] w) => (y)
+        <float two = {2}> { a = Relu(x) b = Relu(a) c = MatMul(b, w) y = Mul(c, two) }"""
+    proposals, _ = run(problem_of(parsed(relus)), early=early)
     graphs = [state.state.graph for state in proposals.states]
     _, sure = early
     assert [step.rule for step in sure.path] and ops_of(sure.state.graph).count("Relu") == 1

@@ -34,6 +34,12 @@ def files_in(directory):
     return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
+def double(source):
+    """Double the weights in the source's data."""
+    data = source.parent / "data" / "w.bin"
+    data.write_bytes(bytes(external_data.OFFSET) + (2 * external_data.WEIGHT).tobytes())
+
+
 def test_a_copy_has_data_of_its_own(source, out, tfrl):
     before = files_in(out.parent)
     assert tfrl("optimize", source, "-o", out, *QUICK).status == 0
@@ -48,9 +54,7 @@ def test_a_copy_has_data_of_its_own(source, out, tfrl):
 def test_data_of_an_earlier_run_are_replaced(source, out, tfrl):
     assert tfrl("optimize", source, "-o", out, *QUICK).status == 0
     first = files_in(out.parent).keys()
-    doubled = 2 * external_data.WEIGHT
-    data = source.parent / "data" / "w.bin"
-    data.write_bytes(bytes(external_data.OFFSET) + doubled.tobytes())
+    double(source)
     assert tfrl("optimize", source, "-o", out, *QUICK).status == 0
     second = files_in(out.parent).keys()
     assert len(second) == 3 and len(first & second) == 2
@@ -62,10 +66,7 @@ def test_data_that_the_source_uses_too_are_kept(source, out, tfrl):
     assert tfrl("optimize", source, "-o", out, *QUICK).status == 0
     copied = out.with_name("copied.onnx")
     model = onnx.load(out, load_external_data=False)
-    relus = [
-        onnx.helper.make_node("Relu", [source_name], [target_name])
-        for source_name, target_name in ("ya", "ab")
-    ]
+    relus = [onnx.helper.make_node("Relu", [before], [after]) for before, after in ("ya", "ab")]
     model.graph.node.extend(relus)
     model.graph.output[0].name = "b"
     onnx.save(model, copied)
@@ -110,8 +111,7 @@ def test_a_copy_of_what_does_not_load_either(source, out):
 def test_what_is_interrupted_leaves_what_was_there(error, source, out, monkeypatch):
     writing.write(source, out, source)
     before = files_in(out.parent)
-    data = source.parent / "data" / "w.bin"
-    data.write_bytes(bytes(external_data.OFFSET) + (2 * external_data.WEIGHT).tobytes())
+    double(source)
 
     def fail(name):
         raise error

@@ -98,6 +98,11 @@ class Ran:
         assert self.status == 0, self.err
         return self.json
 
+    @property
+    def benchmarks(self):
+        """By name, those of a benchmark that succeeded."""
+        return {benchmark["name"]: benchmark for benchmark in self.result["benchmarks"]}
+
 
 @pytest.fixture
 def tfrl(capsys):

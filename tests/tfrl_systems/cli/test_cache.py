@@ -90,9 +90,3 @@ def test_plugins_in_use_stay(tfrl):
         "tfrl: cache: expected plugins free, found another process that uses it; clear it again "
         "when that has ended\n"
     )
-
-
-def test_an_unknown_name_is_wrong_usage(tfrl):
-    ran = tfrl("cache", "clear", "costs", "everything")
-    assert ran.status == 2 and not ran.out
-    assert "expected one of compiles, costs, verified_rules, minima, plugins" in ran.err

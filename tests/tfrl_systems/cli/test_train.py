@@ -8,8 +8,6 @@ import shutil
 import pytest
 
 from environments.inlining.plugin import compiler
-from tests.environments.inlining.exploration.test_explore import SAVING
-from tests.environments.inlining.small_modules import HAND_WORKED, many_calls, write_corpus
 from tests.requirements import needs_programs, skip_if
 from tests.tfrl_systems.conftest import QUICK, train_arguments
 from tfrl_systems.systems.inlining import workers
@@ -119,13 +117,6 @@ def test_a_clang_with_the_policies_inside_learns_what_its_channel_does(
 OBJECTS = ("--set", "objective=object")
 
 
-@pytest.fixture(scope="module")
-def saving(tmp_path_factory):
-    """A corpus in one module of which LLVM's own decisions can be bettered."""
-    modules = {"alpha/saving.c": SAVING, "alpha/hand.c": HAND_WORKED, "beta/many.c": many_calls(7)}
-    return write_corpus(tmp_path_factory.mktemp("baselines") / "corpus", modules)
-
-
 @pytest.fixture
 def contrary(tfrl, saving, cache, tmp_path):
     """An actor that begins, and here ends, with the opposite of LLVM's own decisions."""
@@ -182,15 +173,3 @@ def test_the_best_of_learned_baselines_is_imitated(
     shutil.copytree(trained / "policy", contrary)
     ran = imitate(contrary, trained / "policy", more=["--resume"])
     assert ran.status == 1 and "expected to resume with baselines_sha256 = " in ran.err
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("nowhere", "expected a policy directory or one of shipped, default, always"),
-        ("a corpus", "expected a policy directory with policy.json"),
-    ],
-)
-def test_a_directory_without_a_policy_is_one_line(imitate, saving, name, message):
-    ran = imitate(saving if name == "a corpus" else name)
-    assert ran.status == 1 and message in ran.err.splitlines()[-1]

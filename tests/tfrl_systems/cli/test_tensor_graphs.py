@@ -25,13 +25,7 @@ def test_policies_are_compared(model, tfrl):
     assert comparison["model"] == str(model)
     ours, taso, random, greedy = comparison["policies"]
     for policy in comparison["policies"]:
-        assert policy.keys() >= {
-            "policy",
-            "estimated_ms_after",
-            "steps",
-            "seconds",
-            "substitutions",
-        }
+        assert policy.keys() >= {"policy", "seconds"}
         assert policy["steps"] == len(policy["substitutions"])
         assert policy["estimated_ms_after"] <= comparison["estimated_ms_before"]
         assert policy["expansions_of_best"] <= policy["expansions"] <= 60 or policy is random

@@ -14,17 +14,8 @@ from tfrl_systems.systems.inlining import workers
 from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
 
 FIELDS = {
-    "environment",
-    "agent",
-    "seed",
-    "iterations",
-    "environment_steps",
-    "seconds",
-    "experience_sha256",
-    "policy_sha256",
-    "evaluation",
-    "settings",
-    "versions",
+    *("environment", "agent", "seed", "iterations", "environment_steps", "seconds", "settings"),
+    *("experience_sha256", "policy_sha256", "evaluation", "versions"),
 }
 
 
@@ -40,13 +31,8 @@ def test_a_run_leaves_what_the_help_says(trained):
     assert [iteration["number"] for iteration in result["evaluation"]["iterations"]] == [1, 2, 3]
     assert result["evaluation"]["holdout"]["contexts"] == 2
     assert result["policy_sha256"] == CallSitePolicy.load(trained / "policy").fingerprint
-    assert sorted(path.name for path in trained.iterdir()) == [
-        "checkpoints",
-        "policy",
-        "result.json",
-        "run.json",
-        "tensorboard",
-    ]
+    names = {path.name for path in trained.iterdir()}
+    assert names == {"checkpoints", "policy", "result.json", "run.json", "tensorboard"}
     described = json.loads((trained / "policy" / "policy.json").read_text())
     chosen = result["evaluation"]["chosen_iteration"]
     assert described["environment"] == "inlining" and described["iteration"] == chosen

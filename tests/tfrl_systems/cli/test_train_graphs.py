@@ -101,11 +101,6 @@ def test_what_was_learned_is_compared_and_used(lent_run, models, tfrl, tmp_path)
     assert ran.result["method"] == "policy" and ran.result["gain"] is True
     assert ran.result["max_relative_error"] < 1e-4
     onnx.checker.check_model(onnx.load(tmp_path / "fast.onnx"))
-    ran = tfrl(
-        *("optimize", models[0], "-o", tmp_path / "led.onnx", "--policy", policy),
-        *("--objective", "analytic", "--no-measure", "--json"),
-    )
-    assert ran.result["method"] == "regions" and ran.result["gain"] is True
     ran = tfrl(*arguments, "--policy", of_other_features(policy, tmp_path / "older"))
     assert ran.status == 1 and "vocabulary" in ran.err and "train again" in ran.err
     assert len(ran.err.splitlines()) == 1

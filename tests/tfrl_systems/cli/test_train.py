@@ -9,7 +9,7 @@ import pytest
 
 from environments.inlining.plugin import compiler
 from tests.requirements import needs_programs, skip_if
-from tests.tfrl_systems.conftest import QUICK, train_arguments
+from tests.tfrl_systems.conftest import QUICK, as_words, train_arguments
 from tfrl_systems.systems.inlining import workers
 from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
 
@@ -100,18 +100,14 @@ def test_a_clang_with_the_policies_inside_learns_what_its_channel_does(
         assert results[0][figure] == results[1][figure]
 
 
-OBJECTS = ("--set", "objective=object")
-
-
 @pytest.fixture
 def contrary(tfrl, saving, cache, tmp_path):
     """An actor that begins, and here ends, with the opposite of LLVM's own decisions."""
     ran = tfrl(
         *("train", "inlining", "--agent", "reinforce", "--corpus", saving, "--cache", cache),
-        *("--workdir", tmp_path / "reinforce", "--workers", 1, "--iterations", 1, *OBJECTS),
-        *("--set", "num_chunks=1", "--set", "episodes_per_chunk=1", "--set", "hidden_sizes=4"),
-        *("--set", "default_probability=0.05", "--set", "learning_rate=1e-9"),
-        *("--set", "scope=all", "--set", "group=2"),
+        *("--workdir", tmp_path / "reinforce", "--workers", 1, "--iterations", 1),
+        *as_words(objective="object", num_chunks=1, episodes_per_chunk=1, hidden_sizes=4),
+        *as_words(default_probability=0.05, learning_rate=1e-9, scope="all", group=2),
     )
     assert ran.status == 0, ran.err
     return tmp_path / "reinforce" / "policy"
@@ -124,8 +120,8 @@ def imitate(tfrl, saving, cache, tmp_path):
         return tfrl(
             *("train", "inlining", "--agent", "bc_max", "--corpus", saving, "--validation", saving),
             *("--cache", cache, "--workdir", tmp_path / "run", "--workers", 1, "--iterations", 1),
-            *(*OBJECTS, "--set", "label_objective=object", "--set", "explore=false"),
-            *("--set", f"baselines={names}", *QUICK, *more, "--json"),
+            *as_words(objective="object", label_objective="object", explore="false"),
+            *(*as_words(baselines=names), *QUICK, *more, "--json"),
         )
 
     return run

@@ -12,6 +12,7 @@ import pytest
 from environments.tensor_graphs.models import families
 from tests.environments.tensor_graphs.small_models import adapter, relu, write
 from tests.tfrl_systems.cli.test_train import FIELDS, read_result
+from tests.tfrl_systems.conftest import as_words
 from tests.tfrl_systems.small_runs import GRAPHS
 from tests.tfrl_systems.training.test_curves import picture, read, scalar
 from tfrl_systems.systems.tensor_graphs import learning
@@ -27,8 +28,7 @@ def models(tmp_path_factory):
 def train(tfrl):
     def run(workdir, models, *more, agent="ppo", **settings):
         words = [word for model in models for word in ("--model", model)]
-        for item in {**GRAPHS, **settings}.items():
-            words += ["--set", "{}={}".format(*item)]
+        words += as_words(**{**GRAPHS, **settings})
         return tfrl(
             *("train", "tensor_graphs", "--agent", agent, "--objective", "analytic"),
             *("--workdir", workdir, *words, *more, "--json"),

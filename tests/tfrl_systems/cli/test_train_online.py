@@ -7,17 +7,14 @@ import json
 import pytest
 
 from tests.tfrl_systems.cli.test_train import FIELDS, read_result
+from tests.tfrl_systems.conftest import as_words
 
 
 @pytest.fixture
 def train(tfrl, saving, cache):
     def run(agent, workdir, *more, **settings):
         small = {"num_chunks": 4, "episodes_per_chunk": 4, "hidden_sizes": 16, "scope": "all"}
-        words = [
-            word
-            for item in {**small, "group": 2, **settings}.items()
-            for word in ("--set", "{}={}".format(*item))
-        ]
+        words = as_words(**{**small, "group": 2, **settings})
         return tfrl(
             *("train", "inlining", "--agent", agent, "--corpus", saving, "--cache", cache),
             *("--workdir", workdir, *words, *more, "--json"),
@@ -62,7 +59,9 @@ def test_reinforce_begins_with_llvm_s_own_decisions(train, holdout, tmp_path):
     ("settings", "message"),
     [
         ({"default_probability": 1}, "expected default_probability between 0 and 1, found 1.0"),
+        ({"max_bitcode_bytes": 5}, "expected modules with call sites to decide, found none"),
         ({"scope": "linkonce"}, "found none among 4; name another by --corpus, or --set scope=all"),
+        ({"gamma": 2}, "ppo: expected gamma within its range, found 2.0"),
     ],
 )
 def test_settings_that_cannot_work_are_one_line(train, tmp_path, settings, message):

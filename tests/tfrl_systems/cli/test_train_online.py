@@ -14,7 +14,9 @@ from tests.tfrl_systems.conftest import as_words
 def train(tfrl, saving, cache):
     def run(agent, workdir, *more, **settings):
         small = {"num_chunks": 4, "episodes_per_chunk": 4, "hidden_sizes": 16, "scope": "all"}
-        words = as_words(**{**small, "group": 2, **settings})
+        if agent != "es":
+            small["group"] = 2
+        words = as_words(**{**small, **settings})
         return tfrl(
             *("train", "inlining", "--agent", agent, "--corpus", saving, "--cache", cache),
             *("--workdir", workdir, *words, *more, "--json"),
@@ -42,6 +44,18 @@ def test_ppo_learns(train, tfrl, saving, cache, tmp_path):
         module["module"]: module["size_bytes"] for module in ran.json["policies"][0]["per_module"]
     }
     assert sum(sizes.values()) - sizes["alpha/none.c"] == last["cost"]
+
+
+@pytest.mark.ci
+def test_es_learns_what_all_modules_save_together(train, tmp_path):
+    """A step of its first policy is LLVM's own decision; its last policy is better."""
+    settings = {"num_chunks": 8, "evaluate_every": 6, "learning_rate": 0.2, "noise_std": 0.1}
+    more = ("--iterations", 6, "--collect", "inprocess")
+    ran = train("es", tmp_path / "run", *more, **settings)
+    last = ran.result["evaluation"]["last"]
+    assert last["saving_percent"] > 5 and ran.result["agent"] == "es"
+    described = json.loads((tmp_path / "run" / "policy" / "policy.json").read_text())
+    assert (described["kind"], described["agent"]) == ("actor", "es")
 
 
 @pytest.mark.ci

@@ -20,12 +20,14 @@ from tests.tfrl_systems.small_runs import SmallRun
 from tfrl_systems import experiments
 from tfrl_systems.cli.main import main
 
+
+def as_words(**settings: object) -> list[str]:
+    """Settings as options of the command line."""
+    return [f"--set={name}={value}" for name, value in settings.items()]
+
+
 # Small enough that a run takes seconds; every iteration explores and fits all the same.
-QUICK = tuple(
-    word
-    for setting in ("num_models=2", "epochs=3", "hidden_sizes=8", "num_rounds=2")
-    for word in ("--set", setting)
-)
+QUICK = as_words(num_models=2, epochs=3, hidden_sizes=8, num_rounds=2)
 
 
 @pytest.fixture(scope="session")
@@ -97,6 +99,11 @@ class Ran:
         """The one object on stdout of a command that succeeded."""
         assert self.status == 0, self.err
         return self.json
+
+    @property
+    def benchmarks(self):
+        """By name, those of a benchmark that succeeded."""
+        return {benchmark["name"]: benchmark for benchmark in self.result["benchmarks"]}
 
 
 @pytest.fixture

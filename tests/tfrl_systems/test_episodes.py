@@ -15,7 +15,7 @@ from tf_agents.trajectories import trajectory
 
 from tfrl_systems import episodes
 
-FIRST, MID, LAST = (int(kind) for kind in (0, 1, 2))
+FIRST, MID, LAST = map(int, (ts.StepType.FIRST, ts.StepType.MID, ts.StepType.LAST))
 
 
 def steps_of(num_steps: int) -> trajectory.Trajectory:
@@ -56,10 +56,6 @@ def test_shorter_episodes_are_padded_with_boundary_steps():
     assert np.all(stacked.policy_info["log_probability"] == -0.5)
     np.testing.assert_array_equal(stacked.is_boundary(), [[0, 0, 1, 1], [0, 0, 0, 0]])
     assert stacked.step_type.dtype == np.int32 and stacked.reward.dtype == np.float32
-
-
-def test_step_types_are_those_of_tf_agents():
-    assert (FIRST, MID, LAST) == (ts.StepType.FIRST, ts.StepType.MID, ts.StepType.LAST)
 
 
 def test_experience_counts_what_was_collected_and_not_the_padding():

@@ -9,6 +9,13 @@ import pytest
 from environments.inlining.plugin.building import build_plugin
 from environments.inlining.plugin.source import heuristic_source
 from environments.inlining.plugin.toolchain import find_toolchain
+from tests.environments.inlining.exploration.test_explore import SAVING
+from tests.environments.inlining.small_modules import (
+    HAND_WORKED,
+    NO_CALL_SITES,
+    many_calls,
+    write_corpus,
+)
 from tests.requirements import skip_if
 from tests.tfrl_systems.cli.small_project import (
     CLANGS,
@@ -52,10 +59,23 @@ def own_plugins(one_clang, plugin_cache, tmp_path, monkeypatch):
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """Sources, in a current directory that is theirs."""
+    """Sources, in a current directory that is theirs; make optimises them for size."""
     sources = write_sources(tmp_path / "project")
     monkeypatch.chdir(sources)
+    monkeypatch.setenv("CXXFLAGS", "-Oz")
     return sources
+
+
+@pytest.fixture(scope="session")
+def saving(lend):
+    """A corpus in one module of which LLVM's own decisions can be bettered."""
+    modules = {
+        "alpha/saving.c": SAVING,
+        "alpha/hand.c": HAND_WORKED,
+        "alpha/none.c": NO_CALL_SITES,
+        "beta/many.cc": many_calls(12),
+    }
+    return lend("saving corpus", lambda directory: write_corpus(directory, modules))
 
 
 @pytest.fixture(autouse=True)

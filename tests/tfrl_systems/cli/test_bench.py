@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
+import subprocess
 import sys
 
 import pytest
 
-from environments.inlining.corpus.modules import DESCRIPTION_FILE
 from environments.inlining.plugin.compiler import why_no_plugins
-from tests.environments.inlining.small_modules import HAND_WORKED, many_calls, write_module
-from tests.requirements import need_one_of, needs_programs, skip_if
+from tests.requirements import needs_programs, skip_if
 from tfrl_systems.cpu_time import cpu_s
 
 NAMES = {"policy_us_per_decision", "trajectories_per_second"}
@@ -43,49 +41,34 @@ SLOW = {
 def test_without_a_clang_the_embedded_llvm_is_measured(corpus, tfrl, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     ran = tfrl("bench", "inlining", "--corpus", corpus, "--rounds", 1, "--workers", 1, "--json")
-    assert ran.status == 0 and "nothing is compared with one" in ran.err
-    benchmarks = {benchmark["name"]: benchmark for benchmark in ran.json["benchmarks"]}
+    benchmarks = ran.benchmarks
+    assert "nothing is compared with one" in ran.err
     assert benchmarks.keys() - {"policy_us_per_decision_in_scope"} == NAMES
     assert all(benchmark["value"] > 0 and benchmark["unit"] for benchmark in benchmarks.values())
     assert all("tfrl bench inlining" in benchmark["command"] for benchmark in benchmarks.values())
 
 
 @pytest.mark.ci
-def test_a_clang_with_the_policy_inside_is_compared_with_the_plain_one(
-    tfrl, tmp_path, plugin_cache, monkeypatch
-):
-    clang = need_one_of("clang-22", "clang-19")
-    skip_if(why_no_plugins(clang))
-    # As text, which clangs of any version read.
-    modules = {"a.c": HAND_WORKED, "b.c": many_calls(30)}
-    for name, ir in modules.items():
-        write_module(tmp_path, name, ir, text=True).path.rename(tmp_path / f"{name}.bc")
-    description = {"modules": sorted(modules), "has_thinlto": False}
-    (tmp_path / DESCRIPTION_FILE).write_text(json.dumps(description))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(plugin_cache))
-    command = ("bench", "inlining", "--corpus", tmp_path, "--policy", "cost<-20", "--rounds", 1)
-    ran = tfrl(*command, "--compiler", clang, "--modules", 2, "--huge-calls", 80, "--json")
-    benchmarks = {benchmark["name"]: benchmark for benchmark in ran.result["benchmarks"]}
-    assert 0.2 < benchmarks["steered_build_cpu_over_plain"]["ratio"] < 20
-    assert 0 < benchmarks["plugin_us_per_decision"]["value"] < 1e4
-    for calls in (10, 40, 80):
-        for policy in ("", "_default"):
-            name = f"huge_function{policy}_cpu_over_plain_{calls}"
-            assert 0.2 < benchmarks[name]["ratio"] < 20
-
-
-@pytest.mark.ci
 @needs_programs("clang-22")
-def test_with_a_clang_both_are_compared(corpus, trained, tfrl, plugin_cache, monkeypatch):
+def test_a_clang_asked_and_with_the_policy_inside_is_compared_with_the_plain_one(
+    corpus, trained, tfrl, plugin_cache, monkeypatch
+):
+    skip_if(why_no_plugins("clang-22"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(plugin_cache))
     ran = tfrl(
         *("bench", "inlining", "--corpus", corpus, "--policy", trained / "policy"),
-        *("--compiler", "clang-22", "--rounds", 1, "--modules", 2, "--huge-calls", 1, "--json"),
+        *("--compiler", "clang-22", "--rounds", 1, "--modules", 2, "--huge-calls", 80, "--json"),
     )
-    benchmarks = {benchmark["name"]: benchmark for benchmark in ran.result["benchmarks"]}
-    assert benchmarks.keys() >= WITH_CLANG
-    ratio = benchmarks["scored_trajectory_cpu_over_clang"]
-    assert 0.2 < ratio["ratio"] < 20 and ratio["against"] == "clang-22 -Oz -c"
+    assert ran.benchmarks.keys() >= WITH_CLANG
+    huge = [
+        f"huge_function{policy}_cpu_over_plain_{calls}"
+        for policy in ("", "_default")
+        for calls in (10, 40, 80)
+    ]
+    for name in ("scored_trajectory_cpu_over_clang", "steered_build_cpu_over_plain", *huge):
+        assert 0.2 < ran.benchmarks[name]["ratio"] < 20
+    assert ran.benchmarks["scored_trajectory_cpu_over_clang"]["against"] == "clang-22 -Oz -c"
+    assert 0 < ran.benchmarks["plugin_us_per_decision"]["value"] < 1e4
 
 
 @pytest.mark.ci
@@ -128,8 +111,6 @@ def check_form(benchmarks, units):
 
 
 def test_cpu_time_counts_children_that_still_run():
-    import subprocess
-
     before_s = cpu_s()
     burning = subprocess.Popen(
         ["sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo done; exec cat"],

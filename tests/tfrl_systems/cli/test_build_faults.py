@@ -61,11 +61,8 @@ def test_a_clang_that_no_plugin_was_built_for_compiles_as_alone(clang, tmp_path)
     ]
 
 
-def test_a_failing_build_fails_with_its_own_status(tfrl, one_clang, tmp_path, monkeypatch):
-    sources = write_sources(tmp_path / "project")
-    (sources / "main.cpp").write_text("int main() { return undeclared; }\n")
-    monkeypatch.chdir(sources)
-    monkeypatch.setenv("CXXFLAGS", "-Oz")
+def test_a_failing_build_fails_with_its_own_status(tfrl, one_clang, project):
+    (project / "main.cpp").write_text("int main() { return undeclared; }\n")
     ran = tfrl("build", "--policy", "never", "--json", "--", "make", "-k", f"CXX={one_clang}")
     assert ran.status == ran.json["status"] == 2  # make's
     assert ran.json["steered"] == 2 and ran.json["images"] == []
@@ -96,7 +93,7 @@ def wait_for(is_so, process: subprocess.Popen) -> None:
 
 @pytest.mark.ci
 @pytest.mark.usefixtures("default_signals")
-def test_an_interrupted_build_can_be_finished(tfrl, one_clang, project, tmp_path, monkeypatch):
+def test_an_interrupted_build_can_be_finished(tfrl, one_clang, project, tmp_path):
     """The whole group gets the signal, as a terminal sends it."""
     scratch, make = tmp_path / "scratch", project / "Makefile"
     scratch.mkdir()
@@ -107,7 +104,7 @@ def test_an_interrupted_build_can_be_finished(tfrl, one_clang, project, tmp_path
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
         process = subprocess.Popen(
             [*BUILD, "--", *command],
-            env=environment(CXXFLAGS="-Oz", TMPDIR=scratch),
+            env=environment(TMPDIR=scratch),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
@@ -120,7 +117,6 @@ def test_an_interrupted_build_can_be_finished(tfrl, one_clang, project, tmp_path
             assert not list(scratch.iterdir())  # nothing of ours is left behind
         (project / "begun").unlink()
     make.write_text(MAKE)
-    monkeypatch.setenv("CXXFLAGS", "-Oz")
     ran = tfrl("build", "--policy", "never", "--json", "--", *command)
     assert ran.json["steered"] == ran.json["compiles"] == 1  # the other two were there
     run(project / "program", cwd=project)
@@ -163,7 +159,6 @@ def test_a_plugin_whose_making_was_killed_is_made_by_the_next_two_builds(
 
 
 def test_a_cache_that_cannot_be_written(tfrl, one_clang, monkeypatch, project):
-    monkeypatch.setenv("CXXFLAGS", "-Oz")
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc/no")  # where not even root can write
     ran = tfrl("build", "--policy", "never", "--json", "--", "make", f"CXX={one_clang}")
     assert ran.status == 0 and ran.json["steered"] == 0

@@ -17,6 +17,7 @@ TFRL = f"{sys.executable} -m tfrl_systems.cli.main"
         ("cache info --json 2>&-", 0, '{"caches"', ""),
         ("cache info <&- >&- 2>&-", 0, "", ""),
         ("build --policy default -- echo hi 2>&-", 0, "hi", ""),
+        ("cache info | true", 0, "", ""),  # a reader who has seen enough
         ("cache info >/dev/full", 1, "", "tfrl: stdout: expected room for the result, found: No "),
         ("corpus info nowhere 2>/dev/full", 1, "", ""),
     ],

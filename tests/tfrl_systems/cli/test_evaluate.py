@@ -7,15 +7,6 @@ import shutil
 
 import pytest
 
-FIELDS = {
-    *("policy", "modules", "size_bytes", "default_size_bytes", "reduction_percent", "seconds"),
-    *("per_module", "exec_bytes", "default_exec_bytes"),
-}
-MODULE_FIELDS = {
-    *("module", "size_bytes", "default_size_bytes", "exec_bytes", "default_exec_bytes"),
-    "decisions",
-}
-
 
 @pytest.fixture
 def evaluate(tfrl, holdout, cache):
@@ -32,9 +23,10 @@ def test_json_has_the_documented_fields(trained, evaluate):
     words = [word for name in names for word in ("--policy", name)]
     result = evaluate(*words, "--json", workers=()).result
     learned, default, never = result["policies"]
+    sizes = {"size_bytes", "default_size_bytes", "exec_bytes", "default_exec_bytes"}
     for policy in (learned, default, never):
-        assert policy.keys() >= FIELDS and policy["modules"] == 2
-        assert all(row.keys() >= MODULE_FIELDS for row in policy["per_module"])
+        assert policy.keys() >= {"policy", "seconds", *sizes} and policy["modules"] == 2
+        assert all(row.keys() >= {"module", "decisions", *sizes} for row in policy["per_module"])
         assert policy["size_bytes"] == sum(row["size_bytes"] for row in policy["per_module"])
         saving = 100 * (1 - policy["size_bytes"] / policy["default_size_bytes"])
         assert policy["reduction_percent"] == pytest.approx(saving)
@@ -48,15 +40,6 @@ def test_without_a_policy_it_is_that_of_the_installation(evaluate):
     assert measured["policy"] == "shipped" and measured["modules"] == 2
 
 
-def test_the_table_names_policies_and_projects(evaluate):
-    ran = evaluate("--policy", "always", "--policy", "default")
-    assert ran.status == 0
-    first = ran.out.splitlines()[0].split()
-    assert first[:5] == ["policy", "modules", "bytes", "default", "change"]
-    assert any(line.split()[:2] == ["delta", "2"] for line in ran.out.splitlines())
-    assert "+0.00%" in ran.out
-
-
 def test_never_worse_keeps_the_smaller_and_says_what_it_cost(evaluate):
     words = ("--policy", "always", "--never-worse")
     (policy,) = evaluate(*words, "--json").result["policies"]
@@ -68,6 +51,9 @@ def test_never_worse_keeps_the_smaller_and_says_what_it_cost(evaluate):
     assert better["extra_seconds"] > 0 and better["cpu_ratio"] > 1
     text = evaluate(*words).out
     assert "never worse" in text and "times the CPU time" in text
+    lines = [line.split() for line in text.splitlines()]
+    assert lines[0][:5] == ["policy", "modules", "bytes", "default", "change"]
+    assert ["delta", "2"] in [line[:2] for line in lines]
 
 
 def test_linked_images_beside_the_objects(evaluate):

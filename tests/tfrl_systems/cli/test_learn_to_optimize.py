@@ -13,22 +13,18 @@ import pytest
 
 from environments.errors import UserError
 from tests.tfrl_systems.cli.test_train import read_result
+from tests.tfrl_systems.conftest import as_words
 from tfrl_systems import experiments
 from tfrl_systems.cli.main import main
 from tfrl_systems.drivers.collect import Collect
-from tfrl_systems.systems.learn_to_optimize.optimizer_policy import OptimizerPolicy
 
-QUICK = tuple(
-    word
-    for setting in ("hidden_sizes=8", "num_chunks=2", "episodes_per_chunk=4", "checkpoint_every=5")
-    for word in ("--set", setting)
-)
+QUICK = as_words(hidden_sizes=8, num_chunks=2, episodes_per_chunk=4, checkpoint_every=5)
 TRAIN = ("train", "learn_to_optimize", "--agent", "reinforce", *QUICK, "--iterations", "20")
 SAME = ("experience_sha256", "policy_sha256", "environment_steps", "function_evaluations")
 
 
-def train_arguments(workdir, *more, function="shifted_sphere"):
-    return [*TRAIN, "--function", function, "--workdir", str(workdir), *more]
+def train_arguments(workdir, *more):
+    return [*TRAIN, "--function", "shifted_sphere", "--workdir", str(workdir), *more]
 
 
 @pytest.fixture(scope="session")
@@ -64,15 +60,10 @@ def test_evaluate(trained, tfrl):
     # A sphere is easy for scipy, and 20 iterations are few.
     assert scipy["mse"] < 1e-9 < learned["mse"]
     assert learned["mse"] == read_result(trained)["evaluation"]["last"]["mse"]
-
-
-def test_a_few_evaluations_polish_an_answer(trained, tfrl):
-    """A sphere has nothing to hide from a quadratic."""
-    arguments = ("evaluate", "learn_to_optimize", "--policy", trained / "policy", "--json")
-    plain, polished = tfrl(*arguments).json, tfrl(*arguments, "--polish", 10).json
-    assert (plain["polish"], polished["polish"]) == (0, 10)
-    (rough,), (smooth,) = plain["policies"], polished["policies"]
-    assert smooth["mse"] < 1e-6 < rough["mse"]
+    # A sphere has nothing to hide from a quadratic.
+    arguments = ("evaluate", "learn_to_optimize", "--policy", policy, "--polish", 10, "--json")
+    (polished,) = tfrl(*arguments).json["policies"]
+    assert polished["mse"] < 1e-6 < learned["mse"]
 
 
 @pytest.mark.ci
@@ -102,41 +93,6 @@ def test_a_killed_run_goes_on(tfrl, tmp_path, trained):
     assert resumed.json == result
 
 
-def test_train_leaves_its_result(trained):
-    result = read_result(trained)
-    assert (result["environment"], result["agent"]) == ("learn_to_optimize", "reinforce")
-    # 20 iterations of 2 chunks of 4 episodes of 2 steps.
-    assert result["environment_steps"] == 20 * 2 * 4 * 2
-    # 3 for each episode of two steps, 256 for the scale; at 21 c, the policy's values twice, and
-    # once the least ones, which are known without a search.
-    assert result["function_evaluations"] == 20 * 2 * 4 * 3 + 256 + 2 * 21 + 21
-    assert result["truth_evaluations"] == 21
-    parts = {"collecting", "broadcasting", "waiting", "training", "evaluating"}
-    assert result["seconds"].keys() == parts
-    assert result["evaluation"]["last_tenth"].keys() == {"cost", "regret", "mse", "msle", "steps"}
-
-
-@pytest.mark.parametrize(
-    "function, message",
-    [
-        ("parabola", "expected one of ackley, "),
-        ("nowhere:cost", "nowhere"),
-        ("faulty:cost", "expected a finite value at"),
-    ],
-)
-def test_functions_that_cannot_be_learned(tfrl, tmp_path, monkeypatch, function, message):
-    (tmp_path / "faulty.py").write_text(
-        "import numpy as np\n\n\ndef cost(points):\n"
-        "    with np.errstate(invalid='ignore'):\n        return np.log(points[:, 0])\n"
-    )
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    ran = tfrl(*train_arguments(tmp_path / "run", function=function))
-    assert ran.status == 1 and not ran.out
-    (line,) = [line for line in ran.err.splitlines() if line.startswith("tfrl:")]
-    assert message in line
-
-
 def test_a_chunk_timeout_is_that_of_the_workers(tfrl, tmp_path, monkeypatch):
     """What a pool does with it, `drivers/test_collect.py` tries."""
     places = []
@@ -151,23 +107,8 @@ def test_a_chunk_timeout_is_that_of_the_workers(tfrl, tmp_path, monkeypatch):
     assert places == [Collect("pipes", 3, timeout_s=7)]
 
 
-@pytest.mark.parametrize("where", [(), ("--workers", "2"), ("--collect", "inprocess")])
-def test_a_chunk_timeout_without_workers_is_wrong_usage(tfrl, tmp_path, where):
-    ran = tfrl(*train_arguments(tmp_path / "run", *where, "--chunk-timeout", "9"))
-    assert ran.status == 2 and "--chunk-timeout: expected it with --collect pipes" in ran.err
-    assert not (tmp_path / "run").exists()
-
-
-def test_wrong_usage(tfrl, trained, tmp_path):
-    ran = tfrl("evaluate", "learn_to_optimize", "--policy", "random")
-    assert ran.status == 2 and "--function" in ran.err
-    ran = tfrl(*train_arguments(tmp_path / "run", "--set", "gammma=1"))
-    assert ran.status == 2 and "gamma=" in ran.err
-
-
 def test_a_policy_for_other_dimensions(tfrl, trained):
     policy = str(trained / "policy")
     named = ("--policy", policy, "--function", "sphere", "--dimensions", "3")
     ran = tfrl("evaluate", "learn_to_optimize", *named)
     assert ran.status == 1 and "dimensions = 3, found one for 2" in ran.err
-    assert OptimizerPolicy.load(policy)([0.5]).shape == (1,)

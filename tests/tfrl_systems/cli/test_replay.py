@@ -43,9 +43,3 @@ def test_several_are_a_table(tfrl, forged, tmp_path):
     golden = [line for line in ran.out.splitlines() if line.startswith("golden")]
     assert len(golden) == 3 and all(line.split()[1] == "1" for line in golden)
     assert f"not ranked\n  {forged}: step 1" in ran.out
-
-
-@pytest.mark.parametrize("words", [(), ("--corpus",), (LEARNED, "--nothing")])
-def test_wrong_usage(tfrl, words):
-    ran = tfrl("replay", *words)
-    assert ran.status == 2 and not ran.out

@@ -156,18 +156,3 @@ def test_import_counts_and_gives_reasons(tfrl, tmp_path):
 def _with_length(message):
     """The first two bytes say the kind and the length of what follows."""
     return message[:1] + bytes([len(message) - 2]) + message[2:]
-
-
-def test_mistakes_are_one_line(tfrl, tmp_path):
-    broken = tmp_path / "broken.json"
-    broken.write_text("{")
-    for arguments, reason in [
-        (["list", tmp_path / "none.json"], "No such file"),
-        (["verify", broken], "expected JSON"),
-        (["import", broken, "-o", tmp_path / "out.json"], "not a TASO rule file"),
-        (["generate", "-o", tmp_path / "x.json", "--vocabulary", "poems"], "choose among"),
-    ]:
-        ran = tfrl("rules", *arguments)
-        assert ran.status == 1 and reason in ran.err
-        assert len(ran.err.strip().splitlines()) == 1
-    assert not (tmp_path / "out.json").exists()

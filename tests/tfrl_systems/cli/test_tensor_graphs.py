@@ -25,13 +25,7 @@ def test_policies_are_compared(model, tfrl):
     assert comparison["model"] == str(model)
     ours, taso, random, greedy = comparison["policies"]
     for policy in comparison["policies"]:
-        assert policy.keys() >= {
-            "policy",
-            "estimated_ms_after",
-            "steps",
-            "seconds",
-            "substitutions",
-        }
+        assert policy.keys() >= {"policy", "seconds"}
         assert policy["steps"] == len(policy["substitutions"])
         assert policy["estimated_ms_after"] <= comparison["estimated_ms_before"]
         assert policy["expansions_of_best"] <= policy["expansions"] <= 60 or policy is random
@@ -53,16 +47,6 @@ def test_a_table_with_the_bound(tmp_path, tfrl):
     assert bound.startswith("bound")
 
 
-def test_unknown_names(model, tfrl):
-    arguments = ("evaluate", "tensor_graphs", "--model", model, "--policy")
-    ran = tfrl(*arguments, "magic")
-    assert ran.status == 1 and "expected one of regions, removal, greedy" in ran.err
-    ran = tfrl("evaluate", "tensor_graphs", "--policy", "greedy", "--model", "gpt-9")
-    assert ran.status == 1 and "bert-tiny" in ran.err
-    ran = tfrl(*arguments, "greedy", "--objective", "magic")
-    assert ran.status == 2 and "magic" in ran.err and len(ran.err.splitlines()) == 1
-
-
 STEP_BENCHMARKS = (
     "engine_step_ms",
     "incremental_over_full_match",
@@ -82,7 +66,7 @@ def test_what_a_step_costs(model, tfrl, monkeypatch):
     monkeypatch.setattr(bench, "measure_dreaming", lambda system, request, name: len(name))
     arguments = ("bench", "tensor_graphs", "--model", model, "--model", "bert-tiny")
     ran = tfrl(*arguments, "--steps", "20", "--json")
-    benchmarks = {benchmark["name"]: benchmark for benchmark in ran.result["benchmarks"]}
+    benchmarks = ran.benchmarks
     assert benchmarks.keys() == {
         f"{name}_{model_name}" for model_name in (model, "bert-tiny") for name in STEP_BENCHMARKS
     } | {"dream_steps_per_second"}
@@ -112,7 +96,7 @@ def test_what_learning_costs(model, tfrl, monkeypatch):
 
     monkeypatch.setattr(System, "plan", plan)
     ran = tfrl("bench", "tensor_graphs", "--model", model, "--steps", "5", "--json")
-    benchmarks = {benchmark["name"]: benchmark for benchmark in ran.result["benchmarks"]}
+    benchmarks = ran.benchmarks
     assert benchmarks.keys() == {f"{name}_{model}" for name in STEP_BENCHMARKS} | {
         "dream_steps_per_second"
     }

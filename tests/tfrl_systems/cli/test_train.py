@@ -8,25 +8,14 @@ import shutil
 import pytest
 
 from environments.inlining.plugin import compiler
-from tests.environments.inlining.exploration.test_explore import SAVING
-from tests.environments.inlining.small_modules import HAND_WORKED, many_calls, write_corpus
 from tests.requirements import needs_programs, skip_if
-from tests.tfrl_systems.conftest import QUICK, train_arguments
+from tests.tfrl_systems.conftest import QUICK, as_words, train_arguments
 from tfrl_systems.systems.inlining import workers
 from tfrl_systems.systems.inlining.policy.call_site_policy import CallSitePolicy
 
 FIELDS = {
-    "environment",
-    "agent",
-    "seed",
-    "iterations",
-    "environment_steps",
-    "seconds",
-    "experience_sha256",
-    "policy_sha256",
-    "evaluation",
-    "settings",
-    "versions",
+    *("environment", "agent", "seed", "iterations", "environment_steps", "seconds", "settings"),
+    *("experience_sha256", "policy_sha256", "evaluation", "versions"),
 }
 
 
@@ -42,13 +31,8 @@ def test_a_run_leaves_what_the_help_says(trained):
     assert [iteration["number"] for iteration in result["evaluation"]["iterations"]] == [1, 2, 3]
     assert result["evaluation"]["holdout"]["contexts"] == 2
     assert result["policy_sha256"] == CallSitePolicy.load(trained / "policy").fingerprint
-    assert sorted(path.name for path in trained.iterdir()) == [
-        "checkpoints",
-        "policy",
-        "result.json",
-        "run.json",
-        "tensorboard",
-    ]
+    names = {path.name for path in trained.iterdir()}
+    assert names == {"checkpoints", "policy", "result.json", "run.json", "tensorboard"}
     described = json.loads((trained / "policy" / "policy.json").read_text())
     chosen = result["evaluation"]["chosen_iteration"]
     assert described["environment"] == "inlining" and described["iteration"] == chosen
@@ -116,25 +100,14 @@ def test_a_clang_with_the_policies_inside_learns_what_its_channel_does(
         assert results[0][figure] == results[1][figure]
 
 
-OBJECTS = ("--set", "objective=object")
-
-
-@pytest.fixture(scope="module")
-def saving(tmp_path_factory):
-    """A corpus in one module of which LLVM's own decisions can be bettered."""
-    modules = {"alpha/saving.c": SAVING, "alpha/hand.c": HAND_WORKED, "beta/many.c": many_calls(7)}
-    return write_corpus(tmp_path_factory.mktemp("baselines") / "corpus", modules)
-
-
 @pytest.fixture
 def contrary(tfrl, saving, cache, tmp_path):
     """An actor that begins, and here ends, with the opposite of LLVM's own decisions."""
     ran = tfrl(
         *("train", "inlining", "--agent", "reinforce", "--corpus", saving, "--cache", cache),
-        *("--workdir", tmp_path / "reinforce", "--workers", 1, "--iterations", 1, *OBJECTS),
-        *("--set", "num_chunks=1", "--set", "episodes_per_chunk=1", "--set", "hidden_sizes=4"),
-        *("--set", "default_probability=0.05", "--set", "learning_rate=1e-9"),
-        *("--set", "scope=all", "--set", "group=2"),
+        *("--workdir", tmp_path / "reinforce", "--workers", 1, "--iterations", 1),
+        *as_words(objective="object", num_chunks=1, episodes_per_chunk=1, hidden_sizes=4),
+        *as_words(default_probability=0.05, learning_rate=1e-9, scope="all", group=2),
     )
     assert ran.status == 0, ran.err
     return tmp_path / "reinforce" / "policy"
@@ -147,8 +120,8 @@ def imitate(tfrl, saving, cache, tmp_path):
         return tfrl(
             *("train", "inlining", "--agent", "bc_max", "--corpus", saving, "--validation", saving),
             *("--cache", cache, "--workdir", tmp_path / "run", "--workers", 1, "--iterations", 1),
-            *(*OBJECTS, "--set", "label_objective=object", "--set", "explore=false"),
-            *("--set", f"baselines={names}", *QUICK, *more, "--json"),
+            *as_words(objective="object", label_objective="object", explore="false"),
+            *(*as_words(baselines=names), *QUICK, *more, "--json"),
         )
 
     return run
@@ -182,15 +155,3 @@ def test_the_best_of_learned_baselines_is_imitated(
     shutil.copytree(trained / "policy", contrary)
     ran = imitate(contrary, trained / "policy", more=["--resume"])
     assert ran.status == 1 and "expected to resume with baselines_sha256 = " in ran.err
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("nowhere", "expected a policy directory or one of shipped, default, always"),
-        ("a corpus", "expected a policy directory with policy.json"),
-    ],
-)
-def test_a_directory_without_a_policy_is_one_line(imitate, saving, name, message):
-    ran = imitate(saving if name == "a corpus" else name)
-    assert ran.status == 1 and message in ran.err.splitlines()[-1]

@@ -12,6 +12,7 @@ import pytest
 from environments.tensor_graphs.models import families
 from tests.environments.tensor_graphs.small_models import adapter, relu, write
 from tests.tfrl_systems.cli.test_train import FIELDS, read_result
+from tests.tfrl_systems.conftest import as_words
 from tests.tfrl_systems.small_runs import GRAPHS
 from tests.tfrl_systems.training.test_curves import picture, read, scalar
 from tfrl_systems.systems.tensor_graphs import learning
@@ -27,8 +28,7 @@ def models(tmp_path_factory):
 def train(tfrl):
     def run(workdir, models, *more, agent="ppo", **settings):
         words = [word for model in models for word in ("--model", model)]
-        for item in {**GRAPHS, **settings}.items():
-            words += ["--set", "{}={}".format(*item)]
+        words += as_words(**{**GRAPHS, **settings})
         return tfrl(
             *("train", "tensor_graphs", "--agent", agent, "--objective", "analytic"),
             *("--workdir", workdir, *words, *more, "--json"),
@@ -101,11 +101,6 @@ def test_what_was_learned_is_compared_and_used(lent_run, models, tfrl, tmp_path)
     assert ran.result["method"] == "policy" and ran.result["gain"] is True
     assert ran.result["max_relative_error"] < 1e-4
     onnx.checker.check_model(onnx.load(tmp_path / "fast.onnx"))
-    ran = tfrl(
-        *("optimize", models[0], "-o", tmp_path / "led.onnx", "--policy", policy),
-        *("--objective", "analytic", "--no-measure", "--json"),
-    )
-    assert ran.result["method"] == "regions" and ran.result["gain"] is True
     ran = tfrl(*arguments, "--policy", of_other_features(policy, tmp_path / "older"))
     assert ran.status == 1 and "vocabulary" in ran.err and "train again" in ran.err
     assert len(ran.err.splitlines()) == 1
@@ -192,8 +187,6 @@ def of_other_features(policy, copy):
 
 
 def test_mistakes(train, models, tfrl, tmp_path):
-    ran = train(tmp_path / "run", ["gpt-9"])
-    assert ran.status == 1 and "gpt-9" in ran.err and len(ran.err.splitlines()) == 1
     ran = train(tmp_path / "small", models[:1], max_nodes=4)
     assert ran.status == 1 and "raise max_nodes" in ran.err
     ran = tfrl(

@@ -6,26 +6,8 @@ import json
 
 import pytest
 
-from tests.environments.inlining.exploration.test_explore import SAVING
-from tests.environments.inlining.small_modules import (
-    HAND_WORKED,
-    NO_CALL_SITES,
-    many_calls,
-    write_corpus,
-)
 from tests.tfrl_systems.cli.test_train import FIELDS, read_result
-
-
-@pytest.fixture(scope="module")
-def saving(tmp_path_factory):
-    """A corpus in one module of which LLVM's own decisions can be bettered."""
-    modules = {
-        "alpha/saving.c": SAVING,
-        "alpha/hand.c": HAND_WORKED,
-        "alpha/none.c": NO_CALL_SITES,
-        "beta/many.cc": many_calls(12),
-    }
-    return write_corpus(tmp_path_factory.mktemp("online") / "corpus", modules)
+from tests.tfrl_systems.conftest import as_words
 
 
 @pytest.fixture
@@ -34,8 +16,7 @@ def train(tfrl, saving, cache):
         small = {"num_chunks": 4, "episodes_per_chunk": 4, "hidden_sizes": 16, "scope": "all"}
         if agent != "es":
             small["group"] = 2
-        small |= settings
-        words = [word for item in small.items() for word in ("--set", "{}={}".format(*item))]
+        words = as_words(**{**small, **settings})
         return tfrl(
             *("train", "inlining", "--agent", agent, "--corpus", saving, "--cache", cache),
             *("--workdir", workdir, *words, *more, "--json"),
@@ -68,9 +49,9 @@ def test_ppo_learns(train, tfrl, saving, cache, tmp_path):
 @pytest.mark.ci
 def test_es_learns_what_all_modules_save_together(train, tmp_path):
     """A step of its first policy is LLVM's own decision; its last policy is better."""
-    settings = {"num_chunks": 8, "episodes_per_chunk": 4, "evaluate_every": 6}
+    settings = {"num_chunks": 8, "evaluate_every": 6, "learning_rate": 0.2, "noise_std": 0.1}
     more = ("--iterations", 6, "--collect", "inprocess")
-    ran = train("es", tmp_path / "run", *more, learning_rate=0.2, noise_std=0.1, **settings)
+    ran = train("es", tmp_path / "run", *more, **settings)
     last = ran.result["evaluation"]["last"]
     assert last["saving_percent"] > 5 and ran.result["agent"] == "es"
     described = json.loads((tmp_path / "run" / "policy" / "policy.json").read_text())

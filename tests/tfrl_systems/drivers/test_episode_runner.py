@@ -82,6 +82,8 @@ def test_the_chunk_and_the_data_decide_everything(make_environment):
         assert runner.run(chunk).sha256() != first.sha256()
     assert runner.run(Chunk(3, 1, 5)).sha256() == first.sha256()
     assert make_runner().run(Chunk(3, 1, 5)).sha256() == first.sha256()
+    # A share of the chunks is all of them where there is one environment.
+    assert runner.run(Chunk(3, 1, 5, 8)).sha256() == first.sha256()
     runner.load(b"1")
     np.testing.assert_array_equal(
         runner.run(Chunk(3, 1, 5)).trajectory.action, first.trajectory.action + 1
@@ -141,11 +143,6 @@ def test_each_environment_has_its_share_of_the_chunks():
     assert marks == [[0, 1, 2, 0], [1, 2, 0, 1], [2, 0, 1, 2]]
     runner.close()
     assert all(environment.is_closed for environment in environments)
-
-
-def test_a_share_changes_nothing_where_there_is_one_environment(make_environment):
-    runner = EpisodeRunner([make_environment()], Parity(is_random=True), NUM_EPISODES)
-    assert runner.run(Chunk(2, 1)).sha256() == runner.run(Chunk(2, 1, 0, 8)).sha256()
 
 
 def test_what_a_runner_cannot_play_is_said_at_once():

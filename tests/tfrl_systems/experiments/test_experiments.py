@@ -46,18 +46,14 @@ def train(tmp_path, **more):
     return experiments.train("learn_to_optimize", function="sphere", **{**arguments, **more})
 
 
-def test_the_three_systems_are_found_by_the_names_of_their_modules():
+def test_the_three_systems_are_found_by_the_names_of_their_modules_and_explained():
     assert system_names() == ("inlining", "learn_to_optimize", "tensor_graphs")
     for name in system_names():
-        assert find_system(name).name == name
+        system = find_system(name)
+        assert system.name == name
         assert summary_of(name) and not summary_of(name).startswith(name)
-
-
-@pytest.mark.parametrize("name", system_names())
-def test_what_can_be_asked_of_a_system_is_explained(name):
-    system = find_system(name)
-    for kind in (system.problem_type, system.evaluation_type, system.bench_type):
-        assert [field.name for field in fields_of(kind) if not field.explanation] == []
+        for kind in (system.problem_type, system.evaluation_type, system.bench_type):
+            assert [field.name for field in fields_of(kind) if not field.explanation] == []
 
 
 def test_what_is_right_for_one_function_stands_in_the_record_and_can_be_changed():

@@ -123,13 +123,6 @@ def test_a_setting_that_no_trajectory_has_is_refused(board):
         experiments.replay(board, corpsu="runs/mine")
 
 
-def test_a_missing_corpus_is_told_of_those_that_need_it(tmp_path):
-    rows = experiments.replay(GOLDEN, corpus=str(tmp_path / "nowhere"))["trajectories"]
-    assert "expected a corpus directory, found none" in rows[0]["difference"]
-    assert [row["equal"] for row in rows] == [False, True, True]
-    assert rows[0]["author"] == "golden" and rows[0]["steps"] == 7
-
-
 def test_what_is_not_there_is_said(tmp_path):
     with pytest.raises(UserError, match="nothing.json: expected a trajectory, found no such file"):
         experiments.replay(tmp_path / "nothing.json")

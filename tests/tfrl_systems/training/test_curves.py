@@ -11,6 +11,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from tfrl_systems.training.curves import summarise, write_curves, write_settings
 from tfrl_systems.training.pictures import Heatmap
+from tfrl_systems.training.system import System
 
 COUNTS = {"bert": {"fuse": 3, "drop": 0}, "resnet": {"fold": 1}}
 
@@ -55,10 +56,13 @@ def test_histograms_and_settings(tmp_path):
     assert buckets[0, 0] == -1 and buckets[-1, 1] == 3 and buckets[:, 2].sum() == 4
 
 
-def test_the_mean_of_the_last_tenth():
+def test_the_outcome_of_a_run_is_the_mean_over_its_last_tenth():
     curves = [{"iteration": number, "mse": float(number)} for number in range(5, 101, 5)]
     # Above 90: 95 and 100.
-    assert summarise(curves) == {"last": {"mse": 100.0}, "last_tenth": {"mse": 97.5}}
+    evaluation = summarise(curves)
+    assert evaluation == {"last": {"mse": 100.0}, "last_tenth": {"mse": 97.5}}
+    expected = "mse 97.5 (mean over the last tenth of the iterations)"
+    assert System().outcome({"evaluation": evaluation}) == ("evaluation", expected)
 
 
 def read(directory):

@@ -133,12 +133,6 @@ def test_the_training_loop_of_the_thesis_by_hand(monkeypatch):
         }
 
 
-def test_a_run_of_directions_by_hand(lent_run):
-    # 3 directions with two ends of 4 episodes of 2 steps, in each of 6 iterations.
-    result = lent_run("learn_to_optimize", "es").result
-    assert result["environment_steps"] == 6 * 3 * 2 * 4 * 2
-
-
 @pytest.mark.parametrize(("components", "agent"), [(1, "reinforce"), (8, "ppo")])
 def test_a_run_can_begin_with_the_policy_of_another(run, tmp_path, components, agent):
     """The network is the same; steps that are next to nothing leave it as it was."""

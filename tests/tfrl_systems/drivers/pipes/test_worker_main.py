@@ -125,21 +125,16 @@ def test_a_script_without_a_guard_and_with_its_own_classes(tmp_path):
     assert complaints == "a runner's own words\n" * 2
 
 
-def test_sigkill_of_the_parent(tmp_path):
-    parent = start(tmp_path, "hang in C", "stop")
+@pytest.mark.usefixtures("default_signals")
+@pytest.mark.parametrize(
+    ("number", "fault"),
+    [(signal.SIGKILL, "stop"), (signal.SIGINT, "hang"), (signal.SIGTERM, "hang")],
+)
+def test_whatever_ends_the_parent_ends_its_workers_and_their_children(tmp_path, number, fault):
+    """Also what is stopped or in C; whoever looks for the parent's end cannot."""
+    parent = start(tmp_path, "hang in C", fault)
     family = at_work(tmp_path, parent)
     assert len(family) == 4
-    parent.kill()
-    parent.wait()
-    # SIGKILL also ends what is stopped or in C; whoever looks for the parent's end cannot.
-    wait_for_end(family)
-
-
-@pytest.mark.usefixtures("default_signals")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signals_to_the_parent(tmp_path, number):
-    parent = start(tmp_path, "hang in C", "hang")
-    family = at_work(tmp_path, parent)
     parent.send_signal(number)
     _, complaints = parent.communicate(timeout=20)
     wait_for_end(family)

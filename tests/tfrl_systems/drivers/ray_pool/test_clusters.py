@@ -27,7 +27,6 @@ from tests.tfrl_systems.drivers.runners import Noise, Task
 from tests.tfrl_systems.small_runs import GRAPHS
 from tfrl_systems import experiments
 from tfrl_systems.drivers.collect import Collect, make_pool, num_processors_at, shared
-from tfrl_systems.drivers.ray_pool.worker_handle import WorkerHandle
 from tfrl_systems.drivers.requirements import Requirements
 
 pytestmark = pytest.mark.slow
@@ -189,10 +188,8 @@ def test_a_node_that_lacks_a_program_gets_no_work(version, finding, cluster, cap
         make_pool(collect, Home, requirements=needs).map([Task(0)])
 
 
-SMALL = {"num_chunks": 4, "episodes_per_chunk": 2, "hidden_sizes": (8,)}
 # One run of each system: which agent learns makes no difference to a pool.
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
-    "learn_to_optimize": ("ppo", {**SMALL, "iterations": 3}),
     "tensor_graphs": ("ppo", {**GRAPHS, "iterations": 3, "num_chunks": 4}),
     "inlining": (
         "bc_max",
@@ -214,26 +211,6 @@ def train(system, workdir, collect, **problem):
         **problem,
     ).result
     return [result.get(key) for key in SAME]
-
-
-def test_a_run_is_the_same_though_workers_and_nodes_are_lost(cluster, tmp_path, monkeypatch):
-    numbers = []
-
-    def give_and_destroy(worker, number, job_pickled, give=WorkerHandle.run):
-        numbers.append(number)
-        give(worker, number, job_pickled)
-        if len(numbers) == 2:
-            os.kill(worker.place.pid, signal.SIGKILL)
-        if len(numbers) == 5:
-            add_node(cluster)
-            lose_node(cluster)
-
-    problem = {"function": "shifted_sphere"}
-    here = train("learn_to_optimize", tmp_path / "here", Collect(), **problem)
-    monkeypatch.setattr(WorkerHandle, "run", give_and_destroy)
-    collect = Collect("ray", 2, cluster.address)
-    assert train("learn_to_optimize", tmp_path / "there", collect, **problem) == here
-    assert len(numbers) >= 5
 
 
 @pytest.fixture

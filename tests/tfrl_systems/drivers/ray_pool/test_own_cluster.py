@@ -21,6 +21,7 @@ pytest.importorskip("ray", reason=NO_RAY)
 
 from tests.checkout import environment
 from tests.processes import is_alive, unless_ended, wait_for_end
+from tests.tfrl_systems.conftest import as_words
 from tests.tfrl_systems.drivers.runners import Noise, Task
 from tfrl_systems.cli.main import main
 from tfrl_systems.drivers.collect import Collect, make_pool, shared
@@ -29,9 +30,8 @@ from tfrl_systems.drivers.jobs import PoolError
 # The function is slow in workers only. With Ray the run takes about ten seconds.
 RUN = ["train", "learn_to_optimize", "--agent", "ppo", "--json"]
 RUN += ["--function", "tools.studies.functions:slow_sphere"]
-SETTINGS = ("iterations=16", "checkpoint_every=2", "evaluate_every=16", "num_chunks=6")
-SETTINGS += ("episodes_per_chunk=8", "hidden_sizes=8")
-RUN += [word for setting in SETTINGS for word in ("--set", setting)]
+RUN += as_words(iterations=16, checkpoint_every=2, evaluate_every=16, num_chunks=6)
+RUN += as_words(episodes_per_chunk=8, hidden_sizes=8)
 WITH_RAY = ["--collect", "ray", "--workers", "2"]
 SAME = ("experience_sha256", "policy_sha256", "environment_steps")
 

@@ -99,12 +99,10 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(wanted, parts, copies, tmp_p
 
     with monkeypatch.context() as patch:
         patch.setattr(pathlib.Path, "write_bytes", fail)
-        with pytest.raises(UserError) as raised:
+        with pytest.raises(
+            UserError, match="expected room for copies of .*corpus, found: No space"
+        ):
             copies.add(wanted, parts)
-    assert str(raised.value) == (
-        f"{tmp_path}/copies: expected room for copies of {tmp_path}/corpus, found: "
-        "No space left on device; make room there"
-    )
     assert list((tmp_path / "copies").iterdir()) == []
     copies.add(wanted, parts)
     assert read(copies.find(wanted)) == CONTENTS

@@ -92,6 +92,13 @@ def write_module(directory: pathlib.Path, name: str, ir: str, *, text: bool = Fa
     return Module(name, path, ".", "unknown")
 
 
+def write_script(path: pathlib.Path, text: str) -> pathlib.Path:
+    """Writes a program of the shell, mostly one in the place of a compiler."""
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
 def write_corpus(directory: pathlib.Path, modules: dict[str, str]) -> pathlib.Path:
     """A corpus as `tfrl corpus build` leaves it; IR by name of the module."""
     for name, ir in modules.items():

@@ -9,6 +9,7 @@ from environments.inlining.compilers.compiler import SharedCompilers, make_compi
 from environments.inlining.corpus.bitcode_compilers import CompilerProcesses, find_compiler
 from environments.inlining.corpus.modules import Module
 from environments.inlining.heuristics import Random
+from tests.environments.inlining.plugin.samples import CPP
 from tests.environments.inlining.small_modules import (
     HAND_WORKED,
     HAND_WORKED_DEFAULT,
@@ -74,30 +75,8 @@ def test_make_compiler(clang):
     assert make_compiler(clang.executable).identity == clang.identity
 
 
-SOURCE = """
-#include <algorithm>
-#include <map>
-#include <stdexcept>
-#include <string>
-#include <vector>
-
-std::map<std::string, std::vector<int>> group(const std::vector<std::string>& words) {
-  std::map<std::string, std::vector<int>> groups;
-  for (int i = 0; i < static_cast<int>(words.size()); ++i) groups[words[i]].push_back(i);
-  for (auto& [word, places] : groups) std::sort(places.rbegin(), places.rend());
-  return groups;
-}
-
-int first_of(const std::vector<std::string>& words, const std::string& word) {
-  auto groups = group(words);
-  if (groups.find(word) == groups.end()) throw std::out_of_range("no " + word);
-  return groups.at(word).back();
-}
-"""
-
-
 def test_the_default_and_a_recorded_list_on_a_real_module(embedded, tmp_path):
-    (tmp_path / "group.cpp").write_text(SOURCE)
+    (tmp_path / "group.cpp").write_text(CPP)
     (tmp_path / "scratch").mkdir()
     path = tmp_path / "group.bc"
     command = find_compiler().command("c++", ("-std=c++17",), "group.cpp", path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import pathlib
 import subprocess
 
 import pytest
@@ -21,6 +20,7 @@ from tests.environments.inlining.small_modules import (
     HAND_WORKED_DEFAULT,
     HAND_WORKED_SITES,
     default,
+    write_script,
 )
 from tests.requirements import need_programs
 
@@ -55,13 +55,6 @@ def test_a_clang_whose_default_cannot_be_asked_for(clang_19, hand_worked, monkey
     assert "inlining_default" not in compilation.announced
 
 
-def script(directory: pathlib.Path, text: str) -> pathlib.Path:
-    path = directory / "compiler"
-    path.write_text("#!/bin/sh\n" + text)
-    path.chmod(0o755)
-    return path
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -75,7 +68,7 @@ def script(directory: pathlib.Path, text: str) -> pathlib.Path:
 )
 def test_a_wrong_program_is_named_at_construction(tmp_path, text, message):
     with pytest.raises(UserError, match=message) as caught:
-        SystemClang("no-such-clang" if text is None else script(tmp_path, text))
+        SystemClang("no-such-clang" if text is None else write_script(tmp_path / "compiler", text))
     assert "\n" not in str(caught.value)
 
 

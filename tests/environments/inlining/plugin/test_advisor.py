@@ -21,17 +21,11 @@ define linkonce_odr void @once(i32 %x) minsize optsize {
 """
 
 
-def test_what_was_decided_is_told(compile_by):
-    for name, departures in (("default", 0), ("never", sum(HAND_WORKED_DEFAULT))):
-        log = compile_by(HAND_WORKED, name).log
-        assert log["steered"] and log["decisions"] == len(HAND_WORKED_DEFAULT)
-        assert log["departures"] == departures and log["policy_ns"] > 0
-
-
 def test_llvms_own_decisions_give_llvms_own_objects(clang, compile_by, lend):
     for module in samples_of(clang, lend).values():
         plain, steered = compile_by(module, ""), compile_by(module, "default")
-        assert plain.log == {} and steered.log["decisions"] > 0
+        assert plain.log == {} and steered.log["steered"]
+        assert steered.log["decisions"] > steered.log["departures"] == 0
         assert steered.data == plain.data, module.name
 
 

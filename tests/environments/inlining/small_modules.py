@@ -69,17 +69,28 @@ define i32 @answer() minsize optsize {
 NOTHING = "@only_data = global i32 7\n"
 
 
+SINK = "declare void @sink(i32)\n"
+
+
+def function(head: str, *calls: str) -> str:
+    """A function at -Oz, such as "void @f(i32 %x)", that calls others, such as "@sink(i32 %x)"."""
+    body = "".join(f"  call void {call}\n" for call in calls)
+    return f"define {head} minsize optsize {{\n{body}  ret void\n}}\n"
+
+
+def sinks(*arguments: object) -> list[str]:
+    """Calls of @sink."""
+    return [f"@sink(i32 {argument})" for argument in arguments]
+
+
 def many_calls(count: int) -> str:
     """A module with `count` call sites, each of a function of its own."""
-    parts = ["declare void @sink(i32)\n"]
-    for number in range(count):
-        body = "".join(f"  call void @sink(i32 {value})\n" for value in range(number % 5 + 1))
-        parts.append(
-            f"define internal void @f{number}(i32 %x) minsize optsize {{\n{body}  ret void\n}}\n"
-        )
-    calls = "".join(f"  call void @f{number}(i32 {number})\n" for number in range(count))
-    parts.append(f"define void @all() minsize optsize {{\n{calls}  ret void\n}}\n")
-    return "".join(parts)
+    functions = [
+        function(f"internal void @f{number}(i32 %x)", *sinks(*range(number % 5 + 1)))
+        for number in range(count)
+    ]
+    calls = (f"@f{number}(i32 {number})" for number in range(count))
+    return "".join([SINK, *functions, function("void @all()", *calls)])
 
 
 def write_module(directory: pathlib.Path, name: str, ir: str, *, text: bool = False) -> Module:

@@ -15,8 +15,11 @@ from environments.inlining.heuristics import Default, make_heuristic
 from tests.environments.inlining.small_modules import (
     HAND_WORKED,
     NO_CALL_SITES,
+    SINK,
     Replay,
+    function,
     play,
+    sinks,
     write_module,
 )
 
@@ -29,18 +32,14 @@ DEFAULT = Default()
 
 def pairs(count: int) -> str:
     """`count` functions of different length, each called by two others: 2 count refused sites."""
-    parts = ["declare void @sink(i32)\n"]
+    parts = [SINK]
     for k in range(count):
-        body = "".join(f"  call void @sink(i32 {value})\n" for value in range(k + 4))
-        parts.append(
-            f"define internal void @leaf{k}(i32 %x) minsize optsize {{\n{body}  ret void\n}}"
-        )
-        for caller, argument in ((f"a{k}", "%x"), (f"b{k}", str(k))):
-            parts.append(
-                f"define void @{caller}(i32 %x) minsize optsize {{\n"
-                f"  call void @leaf{k}(i32 {argument})\n  ret void\n}}"
-            )
-    return "\n".join(parts) + "\n"
+        parts += [
+            function(f"internal void @leaf{k}(i32 %x)", *sinks(*range(k + 4))),
+            function(f"void @a{k}(i32 %x)", f"@leaf{k}(i32 %x)"),
+            function(f"void @b{k}(i32 %x)", f"@leaf{k}(i32 {k})"),
+        ]
+    return "".join(parts)
 
 
 # LLVM's estimate does not follow what is stored: it refuses what would fold to nothing.
@@ -169,21 +168,11 @@ def test_a_module_without_call_sites(counting, tmp_path):
 
 
 # An inline function of C++ that LLVM calls twice. It goes away once both calls are inlined.
-TWICE = """
-declare void @sink(i32)
-define linkonce_odr void @leaf(i32 %x) minsize optsize {
-  call void @sink(i32 %x)
-  call void @sink(i32 1)
-  call void @sink(i32 2)
-  call void @sink(i32 3)
-  ret void
-}
-define void @both(i32 %x) minsize optsize {
-  call void @leaf(i32 %x)
-  call void @leaf(i32 7)
-  ret void
-}
-"""
+TWICE = (
+    SINK
+    + function("linkonce_odr void @leaf(i32 %x)", *sinks("%x", 1, 2, 3))
+    + function("void @both(i32 %x)", "@leaf(i32 %x)", "@leaf(i32 7)")
+)
 
 
 def test_departures_are_also_taken_back_together(counting, tmp_path):

@@ -12,7 +12,12 @@ from llvmlite import binding as llvm
 
 from environments.inlining.collection.store import Trajectory, TrajectoryStore
 from environments.inlining.collection.tasks import Play, perform
-from environments.inlining.compilers.compilation import CallSite, CompilerError
+from environments.inlining.compilers.compilation import (
+    CallSite,
+    Compilation,
+    CompiledModule,
+    CompilerError,
+)
 from environments.inlining.compilers.compiler import Compiler, run_policy
 from environments.inlining.corpus.modules import DESCRIPTION_FILE, Module
 from environments.inlining.heuristics import Default, Policy
@@ -161,6 +166,19 @@ class Lent:
 def default(site: CallSite) -> bool:
     """Decide as LLVM itself does."""
     return site.default
+
+
+def follow_default(
+    compiler: Compiler, module: Module
+) -> tuple[list[CallSite], CompiledModule, Compilation]:
+    """Decide as LLVM does; return the call sites, the result, and how it was compiled."""
+    sites = []
+    with compiler.compile(module) as compilation:
+        while (site := compilation.next_site()) is not None:
+            assert len(site.features) == len(compilation.announced)
+            sites.append(site)
+            compilation.advise(site.default)
+        return sites, compilation.result(), compilation
 
 
 def assert_fails_in_one_line(compiler: Compiler, module: Module, good: Module, *words: str) -> None:

@@ -18,6 +18,7 @@ from tests.environments.inlining.small_modules import (
     NOTHING,
     Replay,
     default,
+    follow_default,
     many_calls,
     play,
     write_module,
@@ -25,23 +26,17 @@ from tests.environments.inlining.small_modules import (
 
 
 def test_call_sites_come_in_order_with_names_linkage_and_llvms_own_decision(compiler, hand_worked):
-    seen = []
-    with compiler.compile(hand_worked) as compilation:
-        while (site := compilation.next_site()) is not None:
-            assert compilation.announced == compiler.announced
-            assert len(site.features) == len(compiler.announced)
-            seen.append((site.callee, site.caller, site.default))
-            compilation.advise(site.default)
-        compiled, linkage = compilation.result(), dict(compilation.linkage)
+    sites, compiled, compilation = follow_default(compiler, hand_worked)
+    assert compilation.announced == compiler.announced
     # Before the decision LLVM names a call site only where its default is not to inline.
-    assert seen == [
+    assert [(site.callee, site.caller, site.default) for site in sites] == [
         (None, None, True) if inlines else (callee, caller, False)
         for callee, caller, inlines in HAND_WORKED_SITES
     ]
     assert compiled.callees == tuple(callee for callee, _, _ in HAND_WORKED_SITES)
     assert compiled.decisions.tolist() == HAND_WORKED_DEFAULT
     assert compiled.decisions.dtype == np.int8
-    assert linkage == {
+    assert compilation.linkage == {
         "leaf": "internal",
         "once": "linkonce_odr",
         "caller": "external",
@@ -83,13 +78,10 @@ def test_the_default_and_a_recorded_list_on_a_real_module(embedded, tmp_path):
     ended = CompilerProcesses().run(command, tmp_path, tmp_path / "scratch", timeout_s=240)
     assert ended.error == ""
     module = Module("group", path, ".", "c++")
-    with embedded.compile(module) as compilation:
-        while (site := compilation.next_site()) is not None:
-            assert (site.callee is None) == (site.caller is None) == site.default
-            compilation.advise(site.default)
-        compiled, linkage = compilation.result(), compilation.linkage
+    sites, compiled, compilation = follow_default(embedded, module)
+    assert all((site.callee is None) == (site.caller is None) == site.default for site in sites)
     assert len(compiled.decisions) > 100
-    assert None not in compiled.callees and set(compiled.callees) <= set(linkage)
+    assert None not in compiled.callees and set(compiled.callees) <= set(compilation.linkage)
     assert compiled.size == embedded.compile_plain(module).size
     recorded = play(embedded, module, Random(3), TrajectoryStore())
     replayed = play(embedded, module, Replay(recorded.decisions), TrajectoryStore())

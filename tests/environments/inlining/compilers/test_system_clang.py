@@ -20,6 +20,7 @@ from tests.environments.inlining.small_modules import (
     HAND_WORKED_DEFAULT,
     HAND_WORKED_SITES,
     default,
+    follow_default,
     write_script,
 )
 from tests.requirements import need_programs
@@ -44,14 +45,10 @@ def test_a_clang_whose_default_cannot_be_asked_for(clang_19, hand_worked, monkey
     """No version is known; the cost tells then, and nothing is named."""
     facts = dataclasses.replace(clang_19.facts, default_feature="")
     monkeypatch.setattr(clang_19, "facts", facts)
-    seen = []
-    with clang_19.compile(hand_worked) as compilation:
-        while (site := compilation.next_site()) is not None:
-            seen.append((site.callee, site.caller, site.default))
-            compilation.advise(site.default)
-        compiled, linkage = compilation.result(), compilation.linkage
-    assert seen == [(None, None, default) for _, _, default in HAND_WORKED_SITES]
-    assert compiled.callees == (None,) * 5 and linkage == {}
+    sites, compiled, compilation = follow_default(clang_19, hand_worked)
+    defaults = [(site.callee, site.caller, site.default) for site in sites]
+    assert defaults == [(None, None, default) for _, _, default in HAND_WORKED_SITES]
+    assert compiled.callees == (None,) * 5 and compilation.linkage == {}
     assert "inlining_default" not in compilation.announced
 
 

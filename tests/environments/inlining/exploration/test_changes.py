@@ -72,24 +72,6 @@ def test_a_call_site_without_a_name_is_changed_by_its_place():
     assert single_change(2, keys[2]) == Change((2,), frozenset(), frozenset(), by_place)
 
 
-@pytest.mark.parametrize(
-    ("variation", "actions"),
-    [
-        (Variation(), [1, 1, 0, 1, 0, 0]),
-        (Variation(flips=frozenset({("f", "x", 1)})), [1, 1, 0, 1, 1, 0]),
-        (Variation(restored=frozenset("f")), [1, 0, 0, 0, 0, 0]),
-        (Variation(restored=frozenset("fg")), [0, 0, 0, 0, 0, 0]),
-        (Variation(steps=frozenset({0, 2})), [0, 1, 1, 1, 0, 0]),
-    ],
-)
-def test_what_a_trial_plays(variation, actions):
-    trajectory, keys = DEPARTED
-    defaults = trajectory.column("inlining_default").tolist()
-    sites = zip(trajectory.decisions.tolist(), defaults, keys, strict=True)
-    played = [variation.action(*site, step) for step, site in enumerate(sites)]
-    assert played == actions
-
-
 def test_rounds_share_no_function():
     sites = [
         ("a", "x", 1),  # round 0

@@ -14,7 +14,6 @@ from environments.inlining.exploration.explore import ExplorationConfig, explore
 from environments.inlining.heuristics import Default, make_heuristic
 from tests.environments.inlining.small_modules import (
     HAND_WORKED,
-    NO_CALL_SITES,
     SINK,
     Replay,
     function,
@@ -43,7 +42,7 @@ def pairs(count: int) -> str:
 
 
 # LLVM's estimate does not follow what is stored: it refuses what would fold to nothing.
-SAVING = """
+CHECK = """
 declare void @sink(i32)
 define void @check(ptr %p) minsize optsize {
   %v = load i32, ptr %p
@@ -57,19 +56,15 @@ bad:
 good:
   ret void
 }
-define void @a() minsize optsize {
-  %p = alloca i32
-  store i32 0, ptr %p
-  call void @check(ptr %p)
-  ret void
-}
-define void @b() minsize optsize {
+"""
+CALLER = """define void @NAME() minsize optsize {
   %p = alloca i32
   store i32 0, ptr %p
   call void @check(ptr %p)
   ret void
 }
 """
+SAVING = CHECK + CALLER.replace("NAME", "a") + CALLER.replace("NAME", "b")
 
 
 @pytest.fixture
@@ -158,13 +153,6 @@ def test_the_least_certain_sites_come_first(counting, module):
 
         deltas = deltas_of(counting, module, config=config, certainty_fn=certainty_fn)
         assert list(deltas) == [wanted]
-
-
-def test_a_module_without_call_sites(counting, tmp_path):
-    none = write_module(tmp_path, "none", NO_CALL_SITES)
-    explored = explore(counting, none, DEFAULT, TrajectoryStore(), ALONE)
-    assert explored.steps.shape == explored.deltas.shape == (0,)
-    assert explored.base.features.shape[0] == 0
 
 
 # An inline function of C++ that LLVM calls twice. It goes away once both calls are inlined.

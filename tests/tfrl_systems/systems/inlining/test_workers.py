@@ -80,12 +80,9 @@ def test_a_module_that_kills_its_worker_is_named_and_the_rest_goes_on(collectors
     (failure,) = [result for result in played if isinstance(result, Failure)]
     message = "beta/more.cc: its worker was ended by SIGKILL (attempt 3 of 3)"
     assert failure == Failure("beta/more.cc", message)
-    assert_same(
-        [result for result in played if result is not failure],
-        collectors[1].play(
-            [module for module in modules if module.name != failure.name], Default()
-        ),
-    )
+    rest = [module for module in modules if module.name != failure.name]
+    results = [result for result in played if result is not failure]
+    assert_same(results, collectors[1].play(rest, Default()))
 
 
 def test_a_mistake_of_the_user_ends_the_run_in_one_line(collectors, modules):

@@ -12,7 +12,12 @@ from llvmlite import binding as llvm
 
 from environments.inlining.collection.store import Trajectory, TrajectoryStore
 from environments.inlining.collection.tasks import Play, perform
-from environments.inlining.compilers.compilation import CallSite, CompilerError
+from environments.inlining.compilers.compilation import (
+    CallSite,
+    Compilation,
+    CompiledModule,
+    CompilerError,
+)
 from environments.inlining.compilers.compiler import Compiler, run_policy
 from environments.inlining.corpus.modules import DESCRIPTION_FILE, Module
 from environments.inlining.heuristics import Default, Policy
@@ -69,17 +74,28 @@ define i32 @answer() minsize optsize {
 NOTHING = "@only_data = global i32 7\n"
 
 
+SINK = "declare void @sink(i32)\n"
+
+
+def function(head: str, *calls: str) -> str:
+    """A function at -Oz, such as "void @f(i32 %x)", that calls others, such as "@sink(i32 %x)"."""
+    body = "".join(f"  call void {call}\n" for call in calls)
+    return f"define {head} minsize optsize {{\n{body}  ret void\n}}\n"
+
+
+def sinks(*arguments: object) -> list[str]:
+    """Calls of @sink."""
+    return [f"@sink(i32 {argument})" for argument in arguments]
+
+
 def many_calls(count: int) -> str:
     """A module with `count` call sites, each of a function of its own."""
-    parts = ["declare void @sink(i32)\n"]
-    for number in range(count):
-        body = "".join(f"  call void @sink(i32 {value})\n" for value in range(number % 5 + 1))
-        parts.append(
-            f"define internal void @f{number}(i32 %x) minsize optsize {{\n{body}  ret void\n}}\n"
-        )
-    calls = "".join(f"  call void @f{number}(i32 {number})\n" for number in range(count))
-    parts.append(f"define void @all() minsize optsize {{\n{calls}  ret void\n}}\n")
-    return "".join(parts)
+    functions = [
+        function(f"internal void @f{number}(i32 %x)", *sinks(*range(number % 5 + 1)))
+        for number in range(count)
+    ]
+    calls = (f"@f{number}(i32 {number})" for number in range(count))
+    return "".join([SINK, *functions, function("void @all()", *calls)])
 
 
 def write_module(directory: pathlib.Path, name: str, ir: str, *, text: bool = False) -> Module:
@@ -90,6 +106,13 @@ def write_module(directory: pathlib.Path, name: str, ir: str, *, text: bool = Fa
     else:
         path.write_bytes(llvm.parse_assembly(TRIPLE + ir, llvm.create_context()).as_bitcode())
     return Module(name, path, ".", "unknown")
+
+
+def write_script(path: pathlib.Path, text: str) -> pathlib.Path:
+    """Writes a program of the shell, mostly one in the place of a compiler."""
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
 
 
 def write_corpus(directory: pathlib.Path, modules: dict[str, str]) -> pathlib.Path:
@@ -143,6 +166,19 @@ class Lent:
 def default(site: CallSite) -> bool:
     """Decide as LLVM itself does."""
     return site.default
+
+
+def follow_default(
+    compiler: Compiler, module: Module
+) -> tuple[list[CallSite], CompiledModule, Compilation]:
+    """Decide as LLVM does; return the call sites, the result, and how it was compiled."""
+    sites = []
+    with compiler.compile(module) as compilation:
+        while (site := compilation.next_site()) is not None:
+            assert len(site.features) == len(compilation.announced)
+            sites.append(site)
+            compilation.advise(site.default)
+        return sites, compilation.result(), compilation
 
 
 def assert_fails_in_one_line(compiler: Compiler, module: Module, good: Module, *words: str) -> None:

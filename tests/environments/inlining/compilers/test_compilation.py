@@ -20,6 +20,7 @@ from tests.environments.inlining.small_modules import (
     many_calls,
     num_descriptors,
     write_module,
+    write_script,
     youngest_compiler,
 )
 
@@ -74,7 +75,7 @@ def test_whoever_decides_may_take_longer_than_the_compiler(good):
 
 
 # A clang that is like another in all but one thing: what it does once it has been probed.
-WRAPPER = """#!/bin/sh
+WRAPPER = """
 case "$*" in
   *probe.ll*|*--version*) exec CLANG "$@" ;;
 esac
@@ -87,10 +88,8 @@ def make_faulty(tmp_path, clang_19):
     compilers = []
 
     def make(fault: str, timeout_s: float = 60) -> SystemClang:
-        path = tmp_path / "faulty-clang"
-        fault = fault.replace("CLANG", clang_19.executable)
-        path.write_text(WRAPPER.replace("CLANG", clang_19.executable).replace("FAULT", fault))
-        path.chmod(0o755)
+        script = WRAPPER.replace("FAULT", fault).replace("CLANG", clang_19.executable)
+        path = write_script(tmp_path / "faulty-clang", script)
         compilers.append(SystemClang(path, timeout_s=timeout_s))
         return compilers[-1]
 

@@ -9,6 +9,7 @@ from environments.inlining.compilers.compiler import SharedCompilers, make_compi
 from environments.inlining.corpus.bitcode_compilers import CompilerProcesses, find_compiler
 from environments.inlining.corpus.modules import Module
 from environments.inlining.heuristics import Random
+from tests.environments.inlining.plugin.samples import CPP
 from tests.environments.inlining.small_modules import (
     HAND_WORKED,
     HAND_WORKED_DEFAULT,
@@ -17,6 +18,7 @@ from tests.environments.inlining.small_modules import (
     NOTHING,
     Replay,
     default,
+    follow_default,
     many_calls,
     play,
     write_module,
@@ -24,23 +26,17 @@ from tests.environments.inlining.small_modules import (
 
 
 def test_call_sites_come_in_order_with_names_linkage_and_llvms_own_decision(compiler, hand_worked):
-    seen = []
-    with compiler.compile(hand_worked) as compilation:
-        while (site := compilation.next_site()) is not None:
-            assert compilation.announced == compiler.announced
-            assert len(site.features) == len(compiler.announced)
-            seen.append((site.callee, site.caller, site.default))
-            compilation.advise(site.default)
-        compiled, linkage = compilation.result(), dict(compilation.linkage)
+    sites, compiled, compilation = follow_default(compiler, hand_worked)
+    assert compilation.announced == compiler.announced
     # Before the decision LLVM names a call site only where its default is not to inline.
-    assert seen == [
+    assert [(site.callee, site.caller, site.default) for site in sites] == [
         (None, None, True) if inlines else (callee, caller, False)
         for callee, caller, inlines in HAND_WORKED_SITES
     ]
     assert compiled.callees == tuple(callee for callee, _, _ in HAND_WORKED_SITES)
     assert compiled.decisions.tolist() == HAND_WORKED_DEFAULT
     assert compiled.decisions.dtype == np.int8
-    assert linkage == {
+    assert compilation.linkage == {
         "leaf": "internal",
         "once": "linkonce_odr",
         "caller": "external",
@@ -74,43 +70,18 @@ def test_make_compiler(clang):
     assert make_compiler(clang.executable).identity == clang.identity
 
 
-SOURCE = """
-#include <algorithm>
-#include <map>
-#include <stdexcept>
-#include <string>
-#include <vector>
-
-std::map<std::string, std::vector<int>> group(const std::vector<std::string>& words) {
-  std::map<std::string, std::vector<int>> groups;
-  for (int i = 0; i < static_cast<int>(words.size()); ++i) groups[words[i]].push_back(i);
-  for (auto& [word, places] : groups) std::sort(places.rbegin(), places.rend());
-  return groups;
-}
-
-int first_of(const std::vector<std::string>& words, const std::string& word) {
-  auto groups = group(words);
-  if (groups.find(word) == groups.end()) throw std::out_of_range("no " + word);
-  return groups.at(word).back();
-}
-"""
-
-
 def test_the_default_and_a_recorded_list_on_a_real_module(embedded, tmp_path):
-    (tmp_path / "group.cpp").write_text(SOURCE)
+    (tmp_path / "group.cpp").write_text(CPP)
     (tmp_path / "scratch").mkdir()
     path = tmp_path / "group.bc"
     command = find_compiler().command("c++", ("-std=c++17",), "group.cpp", path)
     ended = CompilerProcesses().run(command, tmp_path, tmp_path / "scratch", timeout_s=240)
     assert ended.error == ""
     module = Module("group", path, ".", "c++")
-    with embedded.compile(module) as compilation:
-        while (site := compilation.next_site()) is not None:
-            assert (site.callee is None) == (site.caller is None) == site.default
-            compilation.advise(site.default)
-        compiled, linkage = compilation.result(), compilation.linkage
+    sites, compiled, compilation = follow_default(embedded, module)
+    assert all((site.callee is None) == (site.caller is None) == site.default for site in sites)
     assert len(compiled.decisions) > 100
-    assert None not in compiled.callees and set(compiled.callees) <= set(linkage)
+    assert None not in compiled.callees and set(compiled.callees) <= set(compilation.linkage)
     assert compiled.size == embedded.compile_plain(module).size
     recorded = play(embedded, module, Random(3), TrajectoryStore())
     replayed = play(embedded, module, Replay(recorded.decisions), TrajectoryStore())

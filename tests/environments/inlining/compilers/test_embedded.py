@@ -28,10 +28,14 @@ def test_the_order_of_modules_does_not_matter(embedded, tmp_path):
     assert forwards == backwards[::-1]
 
 
-def test_a_worker_that_has_grown_is_replaced(embedded, hand_worked, monkeypatch):
+def test_a_worker_that_was_killed_or_has_grown_is_replaced(embedded, hand_worked, monkeypatch):
     first = run_policy(embedded, hand_worked, default)
     worker = youngest_compiler()
     assert run_policy(embedded, hand_worked, default).size == first.size and worker.is_running()
+    worker.kill()
+    psutil.wait_procs([worker], timeout=5)
+    assert run_policy(embedded, hand_worked, default).decisions.tolist() == HAND_WORKED_DEFAULT
+    worker = youngest_compiler()
     monkeypatch.setattr("environments.inlining.compilers.embedded._MAX_WORKER_BYTES", 20 << 20)
     assert run_policy(embedded, hand_worked, default).size == first.size
     assert not worker.is_running()
@@ -64,14 +68,6 @@ def test_a_module_that_gives_no_elf_object(embedded, tmp_path, good, triple, bod
     source = tmp_path / "other.ll"
     source.write_text(f'target triple = "{triple}"\n{body}\n')
     assert_fails_in_one_line(embedded, Module("other", source, ".", "c"), good, message)
-
-
-def test_a_worker_killed_while_it_waits_is_replaced(embedded, good):
-    run_policy(embedded, good, default)
-    worker = youngest_compiler()
-    worker.kill()
-    psutil.wait_procs([worker], timeout=5)
-    assert run_policy(embedded, good, default).decisions.tolist() == HAND_WORKED_DEFAULT
 
 
 def test_the_first_compile_of_all_may_be_killed(monkeypatch):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import pathlib
 import subprocess
 
 import pytest
@@ -21,6 +20,8 @@ from tests.environments.inlining.small_modules import (
     HAND_WORKED_DEFAULT,
     HAND_WORKED_SITES,
     default,
+    follow_default,
+    write_script,
 )
 from tests.requirements import need_programs
 
@@ -44,22 +45,11 @@ def test_a_clang_whose_default_cannot_be_asked_for(clang_19, hand_worked, monkey
     """No version is known; the cost tells then, and nothing is named."""
     facts = dataclasses.replace(clang_19.facts, default_feature="")
     monkeypatch.setattr(clang_19, "facts", facts)
-    seen = []
-    with clang_19.compile(hand_worked) as compilation:
-        while (site := compilation.next_site()) is not None:
-            seen.append((site.callee, site.caller, site.default))
-            compilation.advise(site.default)
-        compiled, linkage = compilation.result(), compilation.linkage
-    assert seen == [(None, None, default) for _, _, default in HAND_WORKED_SITES]
-    assert compiled.callees == (None,) * 5 and linkage == {}
+    sites, compiled, compilation = follow_default(clang_19, hand_worked)
+    defaults = [(site.callee, site.caller, site.default) for site in sites]
+    assert defaults == [(None, None, default) for _, _, default in HAND_WORKED_SITES]
+    assert compiled.callees == (None,) * 5 and compilation.linkage == {}
     assert "inlining_default" not in compilation.announced
-
-
-def script(directory: pathlib.Path, text: str) -> pathlib.Path:
-    path = directory / "compiler"
-    path.write_text("#!/bin/sh\n" + text)
-    path.chmod(0o755)
-    return path
 
 
 @pytest.mark.parametrize(
@@ -75,7 +65,7 @@ def script(directory: pathlib.Path, text: str) -> pathlib.Path:
 )
 def test_a_wrong_program_is_named_at_construction(tmp_path, text, message):
     with pytest.raises(UserError, match=message) as caught:
-        SystemClang("no-such-clang" if text is None else script(tmp_path, text))
+        SystemClang("no-such-clang" if text is None else write_script(tmp_path / "compiler", text))
     assert "\n" not in str(caught.value)
 
 

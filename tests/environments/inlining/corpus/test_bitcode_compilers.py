@@ -15,6 +15,7 @@ import pytest
 from environments.errors import UserError
 from environments.inlining.corpus import bitcode_compilers
 from environments.inlining.corpus.bitcode_compilers import CompilerProcesses, find_compiler
+from tests.environments.inlining.small_modules import write_script
 
 
 def test_killed_compiler_is_reported(tmp_path):
@@ -45,8 +46,7 @@ def test_compiler_that_prints_megabytes_does_not_block(tmp_path):
 def test_unusable_compilers(tmp_path, script, message):
     program = tmp_path / "clang"
     if script is not None:
-        program.write_text(f"#!/bin/sh\n{script}\n")
-        program.chmod(0o755)
+        write_script(program, script)
     with pytest.raises(UserError, match=message):
         find_compiler(str(program))
 
@@ -60,9 +60,8 @@ def test_missing_embedded_compiler_says_what_to_install(monkeypatch):
 def test_a_build_that_is_killed_as_it_asks_a_compiler_leaves_nothing(tmp_path):
     scratch, begun = tmp_path / "scratch", tmp_path / "begun"
     scratch.mkdir()
-    program = tmp_path / "clang"
-    program.write_text(f'#!/bin/sh\ntouch "$TMPDIR/x"\necho $$ > {begun}\nexec sleep 1000\n')
-    program.chmod(0o755)
+    script = f'touch "$TMPDIR/x"\necho $$ > {begun}\nexec sleep 1000'
+    program = write_script(tmp_path / "clang", script)
     code = f"from {bitcode_compilers.__name__} import *; find_compiler({str(program)!r})"
     environment = {**os.environ, "TMPDIR": str(scratch)}
     with subprocess.Popen([sys.executable, "-c", code], env=environment) as build:

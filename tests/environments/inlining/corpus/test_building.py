@@ -16,6 +16,7 @@ from llvmlite import binding as llvm
 from environments.errors import UserError
 from environments.inlining.corpus.building import build_corpus, write_subset
 from environments.inlining.corpus.modules import Corpus
+from tests.environments.inlining.corpus.test_compile_commands import write_database
 from tests.full_disk import no_room
 from tests.processes import unless_ended
 from tests.requirements import need_one_of
@@ -134,8 +135,7 @@ def test_bitcode_does_not_depend_on_where_the_checkout_lies(tree, tmp_path):
             "file": str(copy / "area.c"),
             "command": f"gcc -O2 -g -I{copy}/include -MD -o area.o -c {copy}/area.c",
         }
-        (copy / "compile_commands.json").write_text(json.dumps([entry]))
-        report = build_corpus([copy / "compile_commands.json"], tmp_path / place / "database")
+        report = build_corpus([write_database(copy, [entry])], tmp_path / place / "database")
         assert report.modules == 1
         databases.append(hashes(tmp_path / place / "database"))
     assert trees[0] == trees[1] and databases[0] == databases[1]
@@ -195,15 +195,14 @@ def test_broken_sources_are_named_not_dropped(tree, tmp_path):
 
 
 def test_equal_modules_are_kept_once_and_empty_ones_not_at_all(tree, tmp_path):
-    entries = [
-        {"directory": str(tree), "file": "area.c", "command": f"cc {flags} -Iinclude -c area.c"}
-        for flags in ("-O2", "-O3")
-    ]
     (tree / "table.c").write_text("const int table[] = {1, 2, 3};\n")
     (tree / "-DX.c").write_text("int option(int x) { return x + 1; }\n")
-    entries.append({"directory": str(tree), "file": "-DX.c", "command": "cc -c -- -DX.c"})
-    entries.append({"directory": str(tree), "file": "table.c", "command": "cc -c table.c"})
-    (tree / "compile_commands.json").write_text(json.dumps(entries))
+    commands = [
+        *(("area.c", f"cc {level} -Iinclude -c area.c") for level in ("-O2", "-O3")),
+        *(("-DX.c", "cc -c -- -DX.c"), ("table.c", "cc -c table.c")),
+    ]
+    entries = [{"directory": ".", "file": file, "command": text} for file, text in commands]
+    write_database(tree, entries)
     report = build_corpus([tree], tmp_path / "out")
     assert report.modules == 2  # a source whose name looks like an option is one
     assert report.duplicates == ("tree/area.c-2",)

@@ -84,14 +84,6 @@ def test_programs_that_do_not_compile(tmp_path, command):
     assert not parse_command(command, tmp_path).compiles
 
 
-@pytest.mark.parametrize(
-    ("command", "message"), [("gcc 'x", "no closing quotation"), ("", "none"), ([], "none")]
-)
-def test_commands_that_are_none(tmp_path, command, message):
-    with pytest.raises(ValueError, match=message):
-        parse_command(command, tmp_path)
-
-
 def test_response_files_with_quotes_line_ends_and_files_of_their_own(tmp_path):
     (tmp_path / "outer.rsp").write_bytes(b'-DA=\'x y\'\r\n"-DB=\\"q\\"" @deep/inner.rsp -DC\n')
     (tmp_path / "deep").mkdir()

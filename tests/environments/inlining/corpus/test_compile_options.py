@@ -6,20 +6,20 @@ import pytest
 
 from environments.inlining.corpus.compile_options import clean_arguments, header_sets, read_refusals
 
+KEPT = (
+    "-I a -Ib -isystem c -iquote d -DX=1 -D Y -UZ -std=c++20"
+    " -fno-exceptions -fno-rtti -fvisibility=hidden"
+)
+
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
+        (KEPT, KEPT),
         ("-O2 -g3 -o x.o -c -fPIC", "-fPIC"),
-        ("-I a -Ib -isystem c -iquote d", "-I a -Ib -isystem c -iquote d"),
-        ("-DX=1 -D Y -UZ -std=c++20", "-DX=1 -D Y -UZ -std=c++20"),
         ("-MD -MMD -MP -MF x.d -MT x.o -MQ x", ""),
         ("-flto=thin -ffat-lto-objects -Wall -Werror -Wl,-z,now -Wp,-MD,x", ""),
         ("-march=native -mtune=generic -mavx2", "-mavx2"),
-        (
-            "-fno-exceptions -fno-rtti -fvisibility=hidden",
-            "-fno-exceptions -fno-rtti -fvisibility=hidden",
-        ),
         ("-fsanitize=address --coverage -fprofile-arcs -pg", ""),
         ("-Xclang -load -mllvm -inline-threshold=3 --param max-inline=3", ""),
         ("-pthread -lfoo -L/lib -shared -funsigned-char", "-pthread -funsigned-char"),
@@ -60,44 +60,23 @@ def test_arguments_that_say_what_a_source_means(arguments, expected):
 
 
 def test_headers_of_another_machine_are_tried_only_if_they_are_there():
-    options = [
-        "-DX",
-        "--sysroot=/sdk",
-        "-isysroot",
-        "/sdk",
-        "--gcc-toolchain=/none",
-        "-isysroot/none",
-    ]
-    with_sdk, without = header_sets(options, lambda place: place == "/sdk")
+    options = "-DX --sysroot=/sdk -isysroot /sdk --gcc-toolchain=/none -isysroot/none"
+    with_sdk, without = header_sets(options.split(), lambda place: place == "/sdk")
     assert " ".join(with_sdk) == "-DX --sysroot=/sdk -isysroot /sdk"
     assert without == ("-DX",)
-    assert header_sets(options, lambda place: False) == (("-DX",),)
+    assert header_sets(options.split(), lambda place: False) == (("-DX",),)
     assert header_sets(["-stdlib=libc++"], lambda place: False) == (("-stdlib=libc++",), ())
 
 
 @pytest.mark.parametrize(
     ("message", "refused"),
     [
+        # What real compilers say is in test_compile_commands.REFUSED.
         (
             "clang: error: unknown argument '-mlongcalls'; did you mean '-mlong-calls'?",
             "-mlongcalls",
         ),
         ('error: unknown clang option: "-fivopts"', "-fivopts"),
-        ("clang: error: unsupported option '-mfpu=' for target 'x86_64'", "-mfpu=neon"),
-        (
-            "clang: error: unsupported argument 'tiny' to option '-mcmodel=' for target 'x'",
-            "-mcmodel=tiny",
-        ),
-        ("clang: error: unsupported option '-G' for target 'x86_64'", "-G0"),
-        ("error: invalid argument '-std=c++17' not allowed with 'C'", "-std=c++17"),
-        ("error: invalid value 'c99x' in '-std=c99x'", "-std=c99x"),
-        ("clang: error: invalid value 'reg' in 'mguard=', expected one of: tls", "-mguard=reg"),
-        ("clang: error: unknown target ABI 'lp64'", "-mabi=lp64"),
-        (
-            'error: target architecture x86_64 has no LLVM CPU feature named "bulk-memory"',
-            "-mbulk-memory",
-        ),
-        ("error: unknown argument: '-fcc1'", "-Xclang -fcc1"),
         # An error in a source, which may name an option; and options that a source needs.
         ("x.c:1:2: error: use of undeclared identifier '-fnonsense'", ""),
         ("In file included from <built-in>:1:\n<command line>:1:9: error: '-fa'", ""),
@@ -106,10 +85,7 @@ def test_headers_of_another_machine_are_tried_only_if_they_are_there():
     ],
 )
 def test_options_that_a_compiler_refuses(message, refused):
-    options = (
-        "-DX -include z.h -fnonsense -mlongcalls -mlong-calls -fivopts -mfpu=neon -mcmodel=tiny -G0"
-        " -fa -fb -std=c++17 -std=c99x -mguard=reg -mabi=lp64 -mbulk-memory -Xclang -fcc1"
-    )
+    options = "-DX -include z.h -fnonsense -mlongcalls -mlong-calls -fivopts -fa -fb"
     refusals = read_refusals(f"x.c: note: '-fb'\n{message}\n", options.split())
     assert [" ".join(refusal.group) for refusal in refusals] == ([refused] if refused else [])
 

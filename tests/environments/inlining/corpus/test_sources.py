@@ -6,9 +6,18 @@ import pytest
 
 from environments.errors import UserError
 from environments.inlining.corpus.sources import gather_units
-from environments.inlining.corpus.units import BitcodeUnit
+from environments.inlining.corpus.units import BitcodeUnit, find_project_root
 from tests.environments.inlining.corpus.test_compile_commands import write_database
-from tests.environments.inlining.corpus.test_units import builds, touch
+
+
+def touch(*paths):
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+
+def builds(*directories):
+    return [directory / "CMakeLists.txt" for directory in directories]
 
 
 def test_compile_commands_in_both_forms(tmp_path):
@@ -43,10 +52,8 @@ def test_damaged_databases(tmp_path, text):
 
 
 def test_tree_includes_what_lies_near_first(tmp_path):
-    for name in ("include/p/api.h", "src/impl.h", "src/core/x.cc", "third/lib/l.h", ".git/y.c"):
-        path = tmp_path / "p" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
+    names = ("include/p/api.h", "src/impl.h", "src/core/x.cc", "third/lib/l.h", ".git/y.c")
+    touch(*(tmp_path / "p" / name for name in names))
     (unit,) = gather_units([tmp_path / "p"]).units
     assert unit.name == "p/src/core/x.cc"
     near, every, own = unit.argument_sets
@@ -94,6 +101,15 @@ def test_a_project_is_named_after_its_top_directory(tmp_path):
     assert (named.source, named.root) == ("json_value.cpp", library)
 
 
+def test_the_top_of_a_project(tmp_path):
+    repository = tmp_path / "repository"
+    nested = repository / "third_party/zlib/contrib"
+    touch(repository / ".git", *builds(tmp_path, repository, nested.parent, nested))
+    assert find_project_root(nested) == nested.parent  # third_party has no build file
+    assert find_project_root(repository / "third_party") == repository
+    assert find_project_root(repository / "src/deep") == repository  # not tmp_path
+
+
 def test_trees_of_one_project_side_by_side_are_projects(tmp_path):
     folders = [tmp_path / "checkout" / name for name in ("words", "shapes")]
     touch(*builds(tmp_path / "checkout"), *(folder / "a.c" for folder in folders))
@@ -116,7 +132,6 @@ def test_cmake_tells_the_top_of_the_sources(tmp_path):
 
 
 def test_names_are_made_safe(tmp_path):
-    (tmp_path / "odd $(name)\n").mkdir()
-    (tmp_path / "odd $(name)\n" / "-o.c").touch()
+    touch(tmp_path / "odd $(name)\n" / "-o.c")
     (unit,) = gather_units([tmp_path / "odd $(name)\n"]).units
     assert unit.name == "odd___name__/-o.c"

@@ -49,6 +49,8 @@ def test_departures_are_taken_back_by_function_and_by_chain():
     from_f = Change((0, 1, 3), fg, frozenset("ghk"), Variation(restored=fg))
     # What is taken back in g is one decision alone, and so no joint change.
     assert joint_changes(*DEPARTED) == [in_f, from_f]
+    looped = compiled((("f", "g", 1), 0, 1), (("g", "f", 1), 0, 1))
+    assert [planned.steps for planned in joint_changes(*looped)] == [(0, 1)], "recursion ends"
 
 
 def test_all_calls_of_a_function_are_inlined_together_or_none():
@@ -62,35 +64,12 @@ def test_all_calls_of_a_function_are_inlined_together_or_none():
     assert taken_back.variation == Variation(callees=frozenset({("k", 0)}))
 
 
-def test_recursion_has_an_end():
-    looped = compiled((("f", "g", 1), 0, 1), (("g", "f", 1), 0, 1))
-    assert [planned.steps for planned in joint_changes(*looped)] == [(0, 1)]
-
-
 def test_a_call_site_without_a_name_is_changed_by_its_place():
     keys = DEPARTED[1]
     flip = Variation(flips=frozenset({("other", "k", 1)}))
     assert single_change(5, keys[5]) == Change((5,), frozenset({"other"}), frozenset("k"), flip)
     by_place = Variation(steps=frozenset({2}))
     assert single_change(2, keys[2]) == Change((2,), frozenset(), frozenset(), by_place)
-
-
-@pytest.mark.parametrize(
-    ("variation", "actions"),
-    [
-        (Variation(), [1, 1, 0, 1, 0, 0]),
-        (Variation(flips=frozenset({("f", "x", 1)})), [1, 1, 0, 1, 1, 0]),
-        (Variation(restored=frozenset("f")), [1, 0, 0, 0, 0, 0]),
-        (Variation(restored=frozenset("fg")), [0, 0, 0, 0, 0, 0]),
-        (Variation(steps=frozenset({0, 2})), [0, 1, 1, 1, 0, 0]),
-    ],
-)
-def test_what_a_trial_plays(variation, actions):
-    trajectory, keys = DEPARTED
-    defaults = trajectory.column("inlining_default").tolist()
-    sites = zip(trajectory.decisions.tolist(), defaults, keys, strict=True)
-    played = [variation.action(*site, step) for step, site in enumerate(sites)]
-    assert played == actions
 
 
 def test_rounds_share_no_function():
@@ -181,9 +160,5 @@ def test_only_the_sites_that_reach_it_become_unknown():
     before = {"f": 10, "h": 10, "p": 10, "above_both": 20}
     after = {"f": 11, "h": 11, "p": 14, "above_both": 21}
     assert attribute([FIRST, SECOND, third], before, after, CALLS) == [None, None, 4]
-
-
-def test_recursion_ends():
     calls = {"f": ["f", "top"], "top": ["f"]}
-    before, after = {"top": 3}, {"top": 4}
-    assert attribute([FIRST, SECOND], before, after, calls) == [1, 0]
+    assert attribute([FIRST, SECOND], {"top": 3}, {"top": 4}, calls) == [1, 0], "recursion ends"

@@ -14,9 +14,11 @@ from environments.inlining.exploration.explore import ExplorationConfig, explore
 from environments.inlining.heuristics import Default, make_heuristic
 from tests.environments.inlining.small_modules import (
     HAND_WORKED,
-    NO_CALL_SITES,
+    SINK,
     Replay,
+    function,
     play,
+    sinks,
     write_module,
 )
 
@@ -29,22 +31,18 @@ DEFAULT = Default()
 
 def pairs(count: int) -> str:
     """`count` functions of different length, each called by two others: 2 count refused sites."""
-    parts = ["declare void @sink(i32)\n"]
+    parts = [SINK]
     for k in range(count):
-        body = "".join(f"  call void @sink(i32 {value})\n" for value in range(k + 4))
-        parts.append(
-            f"define internal void @leaf{k}(i32 %x) minsize optsize {{\n{body}  ret void\n}}"
-        )
-        for caller, argument in ((f"a{k}", "%x"), (f"b{k}", str(k))):
-            parts.append(
-                f"define void @{caller}(i32 %x) minsize optsize {{\n"
-                f"  call void @leaf{k}(i32 {argument})\n  ret void\n}}"
-            )
-    return "\n".join(parts) + "\n"
+        parts += [
+            function(f"internal void @leaf{k}(i32 %x)", *sinks(*range(k + 4))),
+            function(f"void @a{k}(i32 %x)", f"@leaf{k}(i32 %x)"),
+            function(f"void @b{k}(i32 %x)", f"@leaf{k}(i32 {k})"),
+        ]
+    return "".join(parts)
 
 
 # LLVM's estimate does not follow what is stored: it refuses what would fold to nothing.
-SAVING = """
+CHECK = """
 declare void @sink(i32)
 define void @check(ptr %p) minsize optsize {
   %v = load i32, ptr %p
@@ -58,19 +56,15 @@ bad:
 good:
   ret void
 }
-define void @a() minsize optsize {
-  %p = alloca i32
-  store i32 0, ptr %p
-  call void @check(ptr %p)
-  ret void
-}
-define void @b() minsize optsize {
+"""
+CALLER = """define void @NAME() minsize optsize {
   %p = alloca i32
   store i32 0, ptr %p
   call void @check(ptr %p)
   ret void
 }
 """
+SAVING = CHECK + CALLER.replace("NAME", "a") + CALLER.replace("NAME", "b")
 
 
 @pytest.fixture
@@ -161,29 +155,12 @@ def test_the_least_certain_sites_come_first(counting, module):
         assert list(deltas) == [wanted]
 
 
-def test_a_module_without_call_sites(counting, tmp_path):
-    none = write_module(tmp_path, "none", NO_CALL_SITES)
-    explored = explore(counting, none, DEFAULT, TrajectoryStore(), ALONE)
-    assert explored.steps.shape == explored.deltas.shape == (0,)
-    assert explored.base.features.shape[0] == 0
-
-
 # An inline function of C++ that LLVM calls twice. It goes away once both calls are inlined.
-TWICE = """
-declare void @sink(i32)
-define linkonce_odr void @leaf(i32 %x) minsize optsize {
-  call void @sink(i32 %x)
-  call void @sink(i32 1)
-  call void @sink(i32 2)
-  call void @sink(i32 3)
-  ret void
-}
-define void @both(i32 %x) minsize optsize {
-  call void @leaf(i32 %x)
-  call void @leaf(i32 7)
-  ret void
-}
-"""
+TWICE = (
+    SINK
+    + function("linkonce_odr void @leaf(i32 %x)", *sinks("%x", 1, 2, 3))
+    + function("void @both(i32 %x)", "@leaf(i32 %x)", "@leaf(i32 7)")
+)
 
 
 def test_departures_are_also_taken_back_together(counting, tmp_path):

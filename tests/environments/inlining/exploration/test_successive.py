@@ -11,12 +11,12 @@ from environments.inlining.exploration.explore import ExplorationConfig
 from environments.inlining.exploration.successive import ExploreSuccessively
 from environments.inlining.heuristics import Default
 from tests.environments.inlining.exploration.test_explore import SAVING, pairs
-from tests.environments.inlining.small_modules import Replay, play, write_module
+from tests.environments.inlining.small_modules import SINK, Replay, play, write_module
 
 # The calls are a -> check, b -> check, a0 -> leaf0, b0 -> leaf0, and π, LLVM's default, refuses
 # all. It refuses the last call of leaf0 only because a0 calls leaf0 too: once leaf0 is inlined
 # there, π inlines it into b0 as well. An inlined check folds to nothing, and a leaf0 does not.
-FOUR = SAVING + pairs(1).replace("declare void @sink(i32)\n", "")
+FOUR = SAVING + pairs(1).removeprefix(SINK)
 
 # |π̂(s)(0) - π̂(s)(1)| at the four call sites of τ_1, τ_2 and τ_3.
 GAPS = (

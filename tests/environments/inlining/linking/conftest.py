@@ -6,29 +6,22 @@ import dataclasses
 
 import pytest
 
-from tests.environments.inlining.small_modules import write_module
+from tests.environments.inlining.small_modules import SINK, function, sinks, write_module
 
 # Both modules hold a copy of @shared, as C++ objects do of an inline function.
-_ONE_OF_TWO = """
-$shared = comdat any
-declare void @sink(i32)
-define linkonce_odr void @shared(i32 %x) noinline minsize optsize comdat {{
-  call void @sink(i32 %x)
-  call void @sink(i32 1)
-  call void @sink(i32 2)
-  ret void
-}}
-define void @{name}() minsize optsize {{
-  call void @shared(i32 3)
-  call void @sink(i32 {number})
-  ret void
-}}
-"""
+_SHARED = function("linkonce_odr void @shared(i32 %x) noinline", *sinks("%x", 1, 2))
+_SHARED = "$shared = comdat any\n" + SINK + _SHARED.replace(" {", " comdat {")
 
 
 def one_of_two(number, name):
     """Return a module; two of another number share no code but @shared."""
-    return _ONE_OF_TWO.format(number=number, name=name)
+    return _SHARED + function(f"void @{name}()", "@shared(i32 3)", *sinks(number))
+
+
+def write_project(directory, irs):
+    """Write the modules of a project; IR by name."""
+    modules = [write_module(directory, name, ir) for name, ir in irs.items()]
+    return [dataclasses.replace(module, project="p") for module in modules]
 
 
 @pytest.fixture
@@ -38,10 +31,8 @@ def compiler(embedded):
 
 @pytest.fixture
 def project(tmp_path):
-    return [
-        dataclasses.replace(write_module(tmp_path, name, one_of_two(number, name)), project="p")
-        for number, name in enumerate(("one", "two"))
-    ]
+    names = enumerate(("one", "two"))
+    return write_project(tmp_path, {name: one_of_two(number, name) for number, name in names})
 
 
 def sizes_of(compiler, modules):

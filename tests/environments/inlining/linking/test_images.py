@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from environments.errors import UserError
 from environments.inlining.collection.tasks import WriteObject
 from environments.inlining.heuristics import Default
 from environments.inlining.linking.images import link, read_image_size
-from tests.environments.inlining.linking.conftest import one_of_two, sizes_of
+from tests.environments.inlining.linking.conftest import one_of_two, sizes_of, write_project
 from tests.environments.inlining.small_modules import write_module
 
 PROGRAM = """
@@ -42,7 +40,7 @@ def test_what_other_modules_define_may_be_missing_and_hidden(compiler, tmp_path)
 
 
 def test_a_program_is_linked_from_its_main(compiler, project, tmp_path):
-    program = dataclasses.replace(write_module(tmp_path, "program", PROGRAM), project="p")
+    (program,) = write_project(tmp_path, {"program": PROGRAM})
     write = WriteObject(Default(), tmp_path)
     paths = [write.run(compiler, module) for module in (*project, program)]
     whole, called = link(paths, tmp_path / "image"), link([paths[0], paths[2]], tmp_path / "used")

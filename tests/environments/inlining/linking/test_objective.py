@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import pytest
@@ -15,8 +14,7 @@ from environments.inlining.compilers.object_size import read_function_bytes
 from environments.inlining.exploration.explore import ExplorationConfig, explore
 from environments.inlining.heuristics import Constant, Default
 from environments.inlining.linking.objective import OBJECT, Counted, make_objective, read_counted
-from tests.environments.inlining.linking.conftest import one_of_two, sizes_of
-from tests.environments.inlining.small_modules import write_module
+from tests.environments.inlining.linking.conftest import one_of_two, sizes_of, write_project
 
 IMAGE = read_counted("image")
 
@@ -34,9 +32,8 @@ def test_the_costs_of_a_project_add_up_to_what_a_linker_keeps(compiler, project)
     assert objective.cost("other", first) == first.text_bytes
     between = make_objective(Counted("between", 1.0), defaults).cost("p", first)
     assert between == pytest.approx(first.text_bytes - shared_bytes * (1 - 1 / math.sqrt(2)))
-    assert make_objective(read_counted("object"), defaults).cost("p", first) == OBJECT.cost(
-        "p", first
-    )
+    of_object = make_objective(read_counted("object"), defaults)
+    assert of_object.cost("p", first) == OBJECT.cost("p", first)
     assert objective.digest("p") != objective.digest("other") == OBJECT.digest("p")
 
 
@@ -83,29 +80,18 @@ def test_policies_make_other_objects_and_the_default_the_plain_one(compiler, pro
     assert never.read_bytes() and never.parent != plain.parent
 
 
-def test_exploration_counts_what_is_saved_in_the_image(compiler, project):
+def test_exploration_counts_what_is_saved_in_the_image(compiler, tmp_path):
     """Inlining the only call of @shared drops a copy, of which each object is charged half."""
-    modules = [
-        dataclasses.replace(
-            write_module(
-                project[0].path.parent,
-                f"inlinable-{name}",
-                one_of_two(0, name).replace(" noinline", ""),
-            ),
-            project="p",
-        )
-        for name in ("one", "two")
-    ]
+    irs = {name: one_of_two(0, name).replace(" noinline", "") for name in ("one", "two")}
+    modules = write_project(tmp_path, irs)
     objective = make_objective(IMAGE, sizes_of(compiler, modules))
     base = compile_under(Default(), compiler, modules[0])
     shared_bytes = read_function_bytes(base.data)["shared"]
     assert objective.cost("p", base.size) == base.size.text_bytes - shared_bytes / 2
     assert read_function_bytes(base.data, objective.of_project("p"))["shared"] == shared_bytes / 2
     config = ExplorationConfig(flips_per_round=1)
+    task = (compiler, modules[0], Default(), TrajectoryStore(), config)
     in_object, in_image = (
-        explore(
-            compiler, modules[0], Default(), TrajectoryStore(), config, objective=counted
-        ).deltas.tolist()
-        for counted in (OBJECT, objective)
+        explore(*task, objective=counted).deltas for counted in (OBJECT, objective)
     )
     assert in_image[0] - in_object[0] == shared_bytes / 2

@@ -6,7 +6,14 @@ import pathlib
 import subprocess
 
 from environments.inlining.corpus.modules import Module
-from tests.environments.inlining.small_modules import HAND_WORKED, many_calls, write_module
+from tests.environments.inlining.small_modules import (
+    HAND_WORKED,
+    SINK,
+    function,
+    many_calls,
+    sinks,
+    write_module,
+)
 
 CPP = """
 #include <algorithm>
@@ -30,32 +37,19 @@ int first_of(const std::string& word) {
 }
 """
 # Names that LLVM shows without their mark, recursion, calls that must be inlined or must not.
-ODD = """
-declare void @sink(i32)
-define internal void @"\\01marked"(i32 %x) minsize optsize {
-  call void @sink(i32 %x)
-  call void @sink(i32 1)
-  call void @sink(i32 2)
-  ret void
-}
-define available_externally void @elsewhere(i32 %x) minsize optsize {
-  call void @"\\01marked"(i32 %x)
-  call void @"\\01marked"(i32 3)
-  call void @sink(i32 2)
-  ret void
-}
-define internal void @now() minsize optsize alwaysinline {
-  call void @"\\01marked"(i32 8)
-  ret void
-}
-define void @round(i32 %x) minsize optsize {
-  call void @elsewhere(i32 %x)
-  call void @round(i32 %x)
-  call void @now()
-  call void @elsewhere(i32 7)
-  ret void
-}
-"""
+ODD = (
+    SINK
+    + function('internal void @"\\01marked"(i32 %x)', *sinks("%x", 1, 2))
+    + function(
+        "available_externally void @elsewhere(i32 %x)",
+        *('@"\\01marked"(i32 %x)', '@"\\01marked"(i32 3)', "@sink(i32 2)"),
+    )
+    + function("internal void @now() alwaysinline", '@"\\01marked"(i32 8)')
+    + function(
+        "void @round(i32 %x)",
+        *("@elsewhere(i32 %x)", "@round(i32 %x)", "@now()", "@elsewhere(i32 7)"),
+    )
+)
 # The same calls in a function that is not optimised for size, where nothing may change.
 MIXED = (
     HAND_WORKED

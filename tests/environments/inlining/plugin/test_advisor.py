@@ -11,27 +11,20 @@ import pytest
 from environments.inlining.plugin.building import build_plugin
 from environments.inlining.plugin.source import heuristic_source
 from tests.environments.inlining.plugin.samples import MIXED, samples_of
-from tests.environments.inlining.small_modules import HAND_WORKED, HAND_WORKED_DEFAULT
-
-ONCE = """
-define linkonce_odr void @once(i32 %x) minsize optsize {
-  call void @sink(i32 %x)
-  ret void
-}
-"""
-
-
-def test_what_was_decided_is_told(compile_by):
-    for name, departures in (("default", 0), ("never", sum(HAND_WORKED_DEFAULT))):
-        log = compile_by(HAND_WORKED, name).log
-        assert log["steered"] and log["decisions"] == len(HAND_WORKED_DEFAULT)
-        assert log["departures"] == departures and log["policy_ns"] > 0
+from tests.environments.inlining.small_modules import (
+    HAND_WORKED,
+    HAND_WORKED_DEFAULT,
+    SINK,
+    function,
+    sinks,
+)
 
 
 def test_llvms_own_decisions_give_llvms_own_objects(clang, compile_by, lend):
     for module in samples_of(clang, lend).values():
         plain, steered = compile_by(module, ""), compile_by(module, "default")
-        assert plain.log == {} and steered.log["decisions"] > 0
+        assert plain.log == {} and steered.log["steered"]
+        assert steered.log["decisions"] > steered.log["departures"] == 0
         assert steered.data == plain.data, module.name
 
 
@@ -59,13 +52,8 @@ def test_only_functions_optimised_for_size_are_steered(compile_by):
 
 def test_growth_is_not_limited_as_in_training(compile_by):
     """LLVM's advisor would stop once the module has doubled, and refuse the rest."""
-    lines = "".join(f"  call void @sink(i32 {k})\n" for k in range(30))
-    calls = "".join("  call void @large()\n" for _ in range(20))
-    ir = (
-        "declare void @sink(i32)\n"
-        f"define void @large() minsize optsize {{\n{lines}  ret void\n}}\n"
-        f"define void @all() minsize optsize {{\n{calls}  ret void\n}}\n"
-    )
+    large, calls = function("void @large()", *sinks(*range(30))), ["@large()"] * 20
+    ir = SINK + large + function("void @all()", *calls)
     assert compile_by(ir, "always").log["decisions"] == 20
     limit = ("-mllvm", "-ml-advisor-size-increase-threshold=2")
     # Whoever gives the option is obeyed.
@@ -76,22 +64,21 @@ def test_growth_is_not_limited_as_in_training(compile_by):
 one_version = pytest.mark.parametrize("clang", ["clang-22"], indirect=True)
 
 
-def calls_of(callee: str, name: str, count: int) -> str:
-    """A function that calls another one so many times."""
-    calls = "".join(f"  call void @{callee}(i32 {number})\n" for number in range(count))
-    return f"define void @{name}() minsize optsize {{\n{calls}  ret void\n}}\n"
+def calls_of(callee: str, count: int) -> list[str]:
+    return [f"@{callee}(i32 {number})" for number in range(count)]
 
 
 @one_version
 def test_llvm_decides_in_callers_of_very_many_calls(compile_by):
     """There a decision would cost more than it can win."""
-    huge = HAND_WORKED + calls_of("once", "huge", 2000)
-    plain, (steered, log, _) = compile_by(huge, ""), compile_by(huge, "never")
+    huge = function("void @huge()", *calls_of("once", 2000))
+    ir = HAND_WORKED + huge
+    plain, (steered, log, _) = compile_by(ir, ""), compile_by(ir, "never")
     # The small functions beside it are decided as if it were not there.
     assert (log["decisions"], log["left"]) == (len(HAND_WORKED_DEFAULT), 2000)
     assert log["departures"] == sum(HAND_WORKED_DEFAULT) and steered != plain.data
 
-    alone = "declare void @sink(i32)\n" + ONCE + calls_of("once", "huge", 2000)
+    alone = SINK + function("linkonce_odr void @once(i32 %x)", "@sink(i32 %x)") + huge
     plain, (steered, log, _) = compile_by(alone, ""), compile_by(alone, "never")
     assert steered == plain.data and (log["decisions"], log["left"]) == (0, 2000)
 
@@ -100,7 +87,7 @@ def test_llvm_decides_in_callers_of_very_many_calls(compile_by):
 def test_a_caller_that_grows_is_left_on_the_way(compile_by):
     """A ring of three with ten calls each: inlining brings 100 of the next, then 1,000."""
     ring = "".join(
-        calls_of(callee, name, 10).replace("@" + name + "()", "@" + name + "(i32 %x)")
+        function(f"void @{name}(i32 %x)", *calls_of(callee, 10))
         for name, callee in (("a", "b"), ("b", "c"), ("c", "a"))
     )
     log = compile_by(ring, "always").log
@@ -110,9 +97,8 @@ def test_a_caller_that_grows_is_left_on_the_way(compile_by):
 @one_version
 def test_llvm_decides_where_a_large_function_has_very_many_users(compile_by):
     for users, decisions in ((300, 0), (3, 3)):
-        callers = "".join(calls_of("large", f"user{number}", 1) for number in range(users))
-        large = calls_of("sink", "large", 600).replace("@large()", "@large(i32 %x)")
-        ir = "declare void @sink(i32)\n" + large + callers
+        callers = [function(f"void @user{k}()", "@large(i32 0)") for k in range(users)]
+        ir = "".join([SINK, function("void @large(i32 %x)", *sinks(*range(600))), *callers])
         plain, (steered, log, _) = compile_by(ir, ""), compile_by(ir, "always")
         assert (log["decisions"], log["left"]) == (decisions, users - decisions)
         assert (steered == plain.data) == (decisions == 0)
@@ -121,15 +107,12 @@ def test_llvm_decides_where_a_large_function_has_very_many_users(compile_by):
 @one_version
 def test_a_large_local_function_may_still_go_to_its_last_caller(compile_by):
     """LLVM inlines it in a caller of its own SCC, and removes it there."""
+    tails = calls_of("tail", 1500)
     ring = (
-        "declare void @sink(i32)\n"
-        + calls_of("sink", "tail", 3).replace("@tail()", "@tail(i32 %x)")
-        + calls_of("tail", "huge", 1500)
-        .replace("@huge()", "@huge(i32 %x)")
-        .replace("  ret", "  call void @back(i32 %x)\n  ret")
-        + calls_of("tail", "back", 1500)
-        .replace("define void @back()", "define internal void @back(i32 %x)")
-        .replace("  ret", "  call void @huge(i32 %x)\n  ret")
+        SINK
+        + function("void @tail(i32 %x)", *sinks(*range(3)))
+        + function("void @huge(i32 %x)", *tails, "@back(i32 %x)")
+        + function("internal void @back(i32 %x)", *tails, "@huge(i32 %x)")
     )
     plain, (steered, log, _) = compile_by(ring, ""), compile_by(ring, "never")
     assert steered == plain.data and log["left"] >= 3000

@@ -10,6 +10,7 @@ import pytest
 
 from environments.inlining.plugin.building import unwritable
 from environments.inlining.plugin.configuration import Defaults, configuration_texts, read_defaults
+from tests.environments.inlining.small_modules import write_script
 
 OPTION = "-fpass-plugin=<CFGDIR>/steer.so\n"
 LINUX, WASM = "x86_64-pc-linux-gnu", "wasm32-unknown-wasi"
@@ -65,15 +66,13 @@ def test_other_files_of_the_directory_that_is_hidden_are_included(tmp_path):
 
 def test_what_clang_says_about_its_files_is_read(tmp_path):
     (tmp_path / "user").mkdir()
-    clang = tmp_path / "clang"
-    clang.write_text(
-        "#!/bin/sh\n"
+    clang = write_script(
+        tmp_path / "clang",
         'echo "clang version 20.1.0\nTarget: x86_64-pc-linux-gnu\nThread model: posix" >&2\n'
         f'echo "User configuration file directory: {tmp_path}/user" >&2\n'
         '[ "$1" = --driver-mode=g++ ] && echo "Configuration file: /etc/my clang++.cfg" >&2\n'
-        "exit 0\n"
+        "exit 0",
     )
-    clang.chmod(0o755)
     defaults = read_defaults(str(clang))
     assert defaults == Defaults(
         LINUX, {"clang": (), "clang++": ("/etc/my clang++.cfg",)}, f"{tmp_path}/user"

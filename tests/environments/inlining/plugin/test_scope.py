@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from environments.inlining.features import DERIVED_FEATURES
 from tests.environments.inlining.plugin.samples import samples_of
+from tests.environments.inlining.small_modules import SINK, function, sinks
 
 # Whatever earlier sites leave behind turns decisions, so that no feature can differ unnoticed.
 FEATURES = ("callee_is_linkonce", *DERIVED_FEATURES, "callee_users", "caller_users")
@@ -27,37 +28,21 @@ bool decide(const std::int64_t *Row, bool LlvmInlines, std::int64_t) {{
 """
 # Callees outside the scope that LLVM leaves: one that cannot be inlined, which no decision counts,
 # and two in a circle. The calls of @once follow them.
-CALLS = "".join(f"  call void @sink(i32 {number})\n" for number in range(12))
-AFTER = f"""
-declare void @sink(i32)
-declare void @llvm.va_start.p0(ptr)
-define linkonce_odr void @once(i32 %x) minsize optsize {{
-{CALLS}  ret void
-}}
-define void @never(i32 %x, ...) minsize optsize {{
-{CALLS}  %list = alloca [4 x i64]
+CALLS = sinks(*range(12))
+ONCE, THERE, NEVER = "@once(i32 %x)", "@there(i32 %x)", "(i32, ...) @never(i32 %x)"
+CANNOT_BE_INLINED = """\
+  %list = alloca [4 x i64]
   call void @llvm.va_start.p0(ptr %list)
-  ret void
-}}
-define void @there(i32 %x) minsize optsize {{
-{CALLS}  call void @back(i32 %x)
-  call void @once(i32 %x)
-  ret void
-}}
-define void @back(i32 %x) minsize optsize {{
-{CALLS}  call void @there(i32 %x)
-  call void (i32, ...) @never(i32 %x)
-  call void @once(i32 %x)
-  ret void
-}}
-define void @last(i32 %x) minsize optsize {{
-  call void (i32, ...) @never(i32 %x)
-  call void @there(i32 %x)
-  call void @once(i32 1)
-  call void @once(i32 2)
-  ret void
-}}
-"""
+  ret"""
+AFTER = (
+    SINK
+    + "declare void @llvm.va_start.p0(ptr)\n"
+    + function("void @never(i32 %x, ...)", *CALLS).replace("  ret", CANNOT_BE_INLINED)
+    + function("linkonce_odr void @once(i32 %x)", *CALLS)
+    + function("void @there(i32 %x)", *CALLS, "@back(i32 %x)", ONCE)
+    + function("void @back(i32 %x)", *CALLS, THERE, NEVER, ONCE)
+    + function("void @last(i32 %x)", NEVER, THERE, "@once(i32 1)", "@once(i32 2)")
+)
 
 
 def test_the_short_cut_changes_nothing(clang, compile_by, lend):

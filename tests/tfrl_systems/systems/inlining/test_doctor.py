@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.environments.inlining.small_modules import write_script
 from tests.requirements import need_one_of
 from tests.tfrl_systems.cli.small_project import fake_clang
 from tfrl_systems.systems.inlining import doctor
@@ -11,9 +12,7 @@ from tfrl_systems.systems.inlining import doctor
 
 @pytest.mark.parametrize("script", ["exit 1", "echo 'clang version 15.0.7'", "echo gcc"])
 def test_a_clang_that_is_none_or_too_old_is_no_failure(tmp_path, monkeypatch, script):
-    program = tmp_path / "clang-18"
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
+    write_script(tmp_path / "clang-18", script)
     monkeypatch.setenv("PATH", str(tmp_path))
     (check,) = doctor.clangs()
     assert not check.works and not check.needed and check.remedy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import numpy as np
@@ -23,11 +24,8 @@ def test_it_is_small_and_says_how_it_was_made():
 
 def test_it_decides_with_the_features_of_the_embedded_llvm():
     policy = load_policy(shipped.NAME)
-    compiler = make_compiler("embedded")
-    try:
+    with contextlib.closing(make_compiler("embedded")) as compiler:
         names = feature_names(compiler.announced)
-    finally:
-        compiler.close()
     decide = policy.begin("module", names)
     # Outside its scope it follows LLVM.
     row = np.zeros((2, len(names)), np.int64)

@@ -6,7 +6,6 @@ import dataclasses
 import os
 
 import numpy as np
-import psutil
 import pytest
 
 from environments.errors import Failure, UserError
@@ -81,23 +80,12 @@ def test_a_module_that_kills_its_worker_is_named_and_the_rest_goes_on(collectors
     (failure,) = [result for result in played if isinstance(result, Failure)]
     message = "beta/more.cc: its worker was ended by SIGKILL (attempt 3 of 3)"
     assert failure == Failure("beta/more.cc", message)
-    assert_same(
-        [result for result in played if result is not failure],
-        collectors[1].play(
-            [module for module in modules if module.name != failure.name], Default()
-        ),
-    )
+    rest = [module for module in modules if module.name != failure.name]
+    results = [result for result in played if result is not failure]
+    assert_same(results, collectors[1].play(rest, Default()))
 
 
 def test_a_mistake_of_the_user_ends_the_run_in_one_line(collectors, modules):
     with pytest.raises(UserError, match=r"^temporary files: expected room, found none$"):
         collectors[2].map(Unwell(Default()), modules)
     assert len(collectors[2].play(modules, Default())) == len(modules)
-
-
-def test_nothing_is_started_where_all_is_recalled(collectors, modules):
-    played = collectors[1].play(modules, Default())
-    before = set(psutil.Process().children(recursive=True))
-    with make_collector("embedded", collectors[1].store, Collect("pipes", 2)) as collector:
-        assert_same(collector.play(modules, Default()), played)
-        assert set(psutil.Process().children(recursive=True)) <= before

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from tests.environments.inlining.small_modules import write_script
 from tfrl_systems.systems.inlining.building.compilers_of_tree import candidates, find_clangs
 
 
+@pytest.fixture
+def no_variables(monkeypatch):
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.delenv("CXX", raising=False)
+
+
+@pytest.mark.usefixtures("no_variables")
 @pytest.mark.parametrize(
     ("file", "text", "expected"),
     [
@@ -21,21 +29,16 @@ from tfrl_systems.systems.inlining.building.compilers_of_tree import candidates,
         ("SConstruct", "Environment(CXX='clang++-20')", "clang++-20"),
     ],
 )
-def test_files_of_build_systems_name_compilers(tmp_path, monkeypatch, file, text, expected):
-    monkeypatch.delenv("CC", raising=False)
-    monkeypatch.delenv("CXX", raising=False)
+def test_files_of_build_systems_name_compilers(tmp_path, file, text, expected):
     path = tmp_path / file
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
     assert candidates([tmp_path], ["make"])[0] == expected
 
 
-@pytest.mark.parametrize(
-    "text", ["clang-format", "libclang.so", "#include <clang/x.h>", "clang.py"]
-)
-def test_what_is_only_called_like_one(tmp_path, monkeypatch, text):
-    monkeypatch.delenv("CC", raising=False)
-    monkeypatch.delenv("CXX", raising=False)
+@pytest.mark.usefixtures("no_variables")
+def test_what_is_only_called_like_one(tmp_path):
+    text = "clang-format libclang.so clang.py\n#include <clang/x.h>\n"
     (tmp_path / "Makefile").write_text(text)
     assert candidates([tmp_path], ["make"]) == candidates([], ["make"])
 
@@ -51,9 +54,8 @@ def test_commands_and_the_environment_come_first(tmp_path, monkeypatch):
 
 
 def test_each_program_is_asked_once(tmp_path):
-    clang = tmp_path / "clang"
-    clang.write_text("#!/bin/sh\necho asked >> $0.log\necho 'clang version 21.1.0'\n")
-    clang.chmod(0o755)
+    script = "echo asked >> $0.log\necho 'clang version 21.1.0'"
+    clang = write_script(tmp_path / "clang", script)
     (tmp_path / "clang++").symlink_to(clang)
     names = [str(tmp_path / name) for name in ("clang", "clang++", "none")]
     assert find_clangs(names) == {names[0]: 21}

@@ -75,9 +75,7 @@ def test_hedge_shifts_weight_to_what_the_learned_policy_left_large(monkeypatch):
     calls = []
 
     def noted(sizes, learned_sizes, eta, weigh=bc_max.hedge_weights):
-        calls.append(
-            (list(sizes), [list(sizes_of_policy) for sizes_of_policy in learned_sizes], eta)
-        )
+        calls.append((list(sizes), [list(learned) for learned in learned_sizes], eta))
         return weigh(sizes, learned_sizes, eta)
 
     monkeypatch.setattr(bc_max, "hedge_weights", noted)
@@ -109,12 +107,8 @@ def test_algorithms_1_and_2_line_by_line():
     config = dataclasses.replace(
         CONFIG, **{**PRINTED, "flip_share": 0.0}, explore=False, baselines=baselines
     )
-    loop = BcMaxLoop(
-        problem,
-        problem,
-        config,
-        dataclasses.replace(CLONING, network_learning_rate=0.03, batch_size=2),
-    )
+    of_two = dataclasses.replace(CLONING, network_learning_rate=0.03, batch_size=2)
+    loop = BcMaxLoop(problem, problem, config, of_two)
     # Line 4 collects a trajectory of each baseline; line 5 takes the default's of x_1, and of x_2
     # that of "always": rewards -990 and -970.
     assert loop.collect()["oracle_cost"] == 990 + 970
@@ -128,9 +122,8 @@ def test_algorithms_1_and_2_line_by_line():
     assert [outcome.actions.tolist() for outcome in played] == [[1, 0], [1, 1]]
     # Line 8: what was learned is a baseline of the next iteration, and is collected again.
     second = loop.collect()
-    assert (
-        second["policy"] == "learned-1" and second["policy_cost"] == second["oracle_cost"] == 1960
-    )
+    assert second["policy"] == "learned-1"
+    assert second["policy_cost"] == second["oracle_cost"] == 1960
     assert loop.environment_steps == 4 * (3 + 2)
 
 

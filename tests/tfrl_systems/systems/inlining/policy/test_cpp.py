@@ -86,11 +86,9 @@ def test_a_features_name_cannot_be_code(name):
 
 def test_tables_that_do_not_fit_are_refused():
     description, arrays = to_numpy(decision_rows.trained()).parts
-    for changed in (
-        {"weights_0": arrays["weights_0"] + 0.5},
-        {"weights_0": arrays["weights_0"] * np.inf},
-    ):
+    for change in (0.5, np.inf):
+        weights = {"weights_0": arrays["weights_0"] + change}
         with np.errstate(invalid="ignore"):
-            policy = CallSitePolicy(description, {**arrays, **changed}, "damaged")
+            policy = CallSitePolicy(description, {**arrays, **weights}, "damaged")
         with pytest.raises(UserError, match="train the policy again"):
             to_cpp(policy)

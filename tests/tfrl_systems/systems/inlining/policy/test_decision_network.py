@@ -71,9 +71,8 @@ def test_largest_values_stay_exact():
     model.grid[5].assign([[[0.0]]])
     row = tf.constant([[1]], tf.int64)
     assert model.votes(row).numpy().tolist() == [votes.ONE]
-    assert numpy_networks.NumpyNetworks(model.arrays(), 1).votes(row.numpy()).tolist() == [
-        votes.ONE
-    ]
+    twin = numpy_networks.NumpyNetworks(model.arrays(), 1)
+    assert twin.votes(row.numpy()).tolist() == [votes.ONE]
     limits = (votes.MAX_ACTIVATION, decision_network.MAX_WEIGHT, GRID)
     assert limits[0] * limits[1] * limits[2] ** 2 * 256 + limits[1] * limits[2] ** 2 < 2**53
 

@@ -62,12 +62,6 @@ def test_says_where_the_decision_is_in_the_graph(model):
     assert decision.shape == (1,) and decision.dtype == np.int64
 
 
-def test_a_policy_of_other_features_is_refused_by_their_names(policy, tmp_path):
-    with pytest.raises(UserError, match="needs flag, which LLVM's modes do not feed"):
-        save_mlgo(tmp_path / "model", policy, [name for name in LLVMS if name != "flag"])
-    assert not (tmp_path / "model").exists()
-
-
 def test_what_is_there_stays(policy, tmp_path):
     (tmp_path / "mine").write_text("mine")
     with pytest.raises(UserError, match="expected a new directory"):

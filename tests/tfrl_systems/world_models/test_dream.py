@@ -19,11 +19,6 @@ def starts_of(model, seed=5):
     return dreams.Remembering(model)(episodes)
 
 
-@pytest.fixture(scope="module")
-def remember(fitted):
-    return dreams.Remembering(fitted)
-
-
 class TestContract(EnvironmentContractTest):
     """A dream of a model with two members that was never fitted."""
 
@@ -53,10 +48,10 @@ def test_what_disagreement_costs():
 
 
 @pytest.mark.ci
-def test_memories_are_those_of_the_episodes(fitted, remember, unseen, monkeypatch):
+def test_memories_are_those_of_the_episodes(fitted, unseen, monkeypatch):
     """The memory before step t is what t steps leave behind; at the start it is empty."""
     monkeypatch.setattr(dreams, "_EPISODES_AT_ONCE", 7)
-    starts = remember(unseen)
+    starts = dreams.Remembering(fitted)(unseen)
     (memory,) = starts.state.memories
     number = int(np.argmax(unseen.is_real.sum(axis=1)))
     rows = unseen.place[number]
@@ -70,8 +65,8 @@ def test_memories_are_those_of_the_episodes(fitted, remember, unseen, monkeypatc
 
 
 @pytest.mark.ci
-def test_a_dream_of_the_environment_ends_where_the_episode_would(fitted, remember, unseen):
-    starts = remember(unseen)
+def test_a_dream_of_the_environment_ends_where_the_episode_would(fitted, unseen):
+    starts = dreams.Remembering(fitted)(unseen)
     environment = dreams.DreamEnvironment(dreams.Dream(fitted, 0.1), starts, ACTION_SPEC, 50)
     for _ in range(8):
         time_step, total = environment.reset(), 0.0
@@ -88,22 +83,17 @@ def test_a_dream_of_the_environment_ends_where_the_episode_would(fitted, remembe
 
 
 @pytest.mark.ci
-def test_real_segments(fitted, remember):
+def test_real_segments(fitted):
     """An episode of 5 steps and one of 11 make segments of 4 steps, and shorter ones at the end."""
     episodes = Replay(fitted).add(chain.played_by_chance(60, seed=4))
     lengths = episodes.is_real.sum(axis=1).astype(int)
-    starts = remember(episodes)
+    starts = dreams.Remembering(fitted)(episodes)
     info = {"number": np.arange(lengths.sum())}
     segments = dreams.real_segments(dreams.Dream(fitted), starts, episodes, info, 4)
     expected = [min(4, length - begin) for length in lengths for begin in range(0, length, 4)]
     assert segments.is_alive.sum(axis=1).tolist() == expected
-    assert segments.is_end.sum() == len(lengths) and not np.any(
-        segments.is_end & ~segments.is_alive
-    )
-    rewards = np.concatenate(
-        [row[alive] for row, alive in zip(segments.reward, segments.is_alive, strict=True)]
-    )
-    np.testing.assert_array_equal(rewards, episodes.steps.reward)
+    assert segments.is_end[segments.is_alive].sum() == segments.is_end.sum() == len(lengths)
+    np.testing.assert_array_equal(segments.reward[segments.is_alive], episodes.steps.reward)
     first = int(np.flatnonzero(lengths > 4)[0])
     segment = sum(-(-int(length) // 4) for length in lengths[:first])
     begin = int(lengths[:first].sum())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -13,29 +15,37 @@ from tfrl_systems.episodes import split_episodes
 from tfrl_systems.world_models.fitting import Fitter, Replay
 
 
+def long_episodes(count, least_steps):
+    """Whole episodes [count, T] of at least so many steps."""
+    played = chain.played_by_chance(40, seed=0)
+    rows = np.flatnonzero((played.step_type != 2).sum(axis=1) >= least_steps)[:count]
+    return tree.map_structure(lambda array: array[rows], played)
+
+
+def row(episodes, number):
+    return tree.map_structure(lambda array: array[number : number + 1], episodes)
+
+
 def shortened(experience, lengths):
     """The first steps of each episode, padded to a common length."""
-    rows = [
-        tree.map_structure(lambda a, i=i, n=n: a[i, :n], experience) for i, n in enumerate(lengths)
-    ]
-    return split_episodes(
-        tree.map_structure(lambda *arrays: np.concatenate(arrays), *rows), lengths
-    )
+
+    def cut(array):
+        return np.concatenate([row[:length] for row, length in zip(array, lengths, strict=True)])
+
+    return split_episodes(tree.map_structure(cut, experience), lengths)
 
 
 def test_padding_does_not_count():
     """Losses of episodes of 3, 8 and 5 steps are the weighted means of each one's own."""
     model = make_model()
     fitter = Fitter(model, 1e-3)
-    played = chain.played_by_chance(40, seed=0)
     lengths = [3, 8, 5]
-    long = np.flatnonzero((played.step_type != 2).sum(axis=1) >= 8)[:3]
-    whole = tree.map_structure(lambda array: array[long], played)
+    whole = long_episodes(3, least_steps=8)
     together = fitter.losses(Replay(model).add(shortened(whole, lengths)))
     alone = []
     for number, length in enumerate(lengths):
-        episode = tree.map_structure(lambda array, i=number: array[i : i + 1], whole)
-        alone.append(fitter.losses(Replay(model).add(shortened(episode, [length]))))
+        steps = shortened(row(whole, number), [length])
+        alone.append(fitter.losses(Replay(model).add(steps)))
     for name, weights in (("reward", lengths), ("end", lengths), ("mixture", [2, 7, 4])):
         expected = np.average([getattr(losses, name).numpy() for losses in alone], weights=weights)
         assert getattr(together, name).numpy() == pytest.approx(expected, rel=1e-4)
@@ -57,22 +67,20 @@ def test_every_part_learns():
 def test_a_replay_forgets_its_oldest_episodes(tmp_path):
     """Of lengths 3, 4, 2 with at most 7 steps, 4 and 2 stay; then 5 is new, and 2 and 5 stay."""
     model = make_model()
-    played = chain.played_by_chance(40, seed=0)
-    long = np.flatnonzero((played.step_type != 2).sum(axis=1) >= 5)[:4]
-    episodes = [tree.map_structure(lambda array, i=i: array[i : i + 1], played) for i in long]
+    episodes = long_episodes(4, least_steps=5)
     whole, bounded = Replay(model), Replay(model, max_steps=7)
-    for episode, length in zip(episodes, (3, 4, 2, 5), strict=True):
-        steps = shortened(episode, [length])
+    for number, length in enumerate((3, 4, 2, 5)):
+        steps = shortened(row(episodes, number), [length])
         whole.add(steps)
         bounded.add(steps)
         bounded.save(tmp_path)
         again = Replay(model, max_steps=7)
         again.restore(tmp_path, bounded.steps)
-        for restored, original in zip(
-            tree.flatten(again.steps), tree.flatten(bounded.steps), strict=True
-        ):
-            np.testing.assert_array_equal(restored, original)
-            assert restored.dtype == original.dtype
+        tree.map_structure(
+            functools.partial(np.testing.assert_array_equal, strict=True),
+            again.steps,
+            bounded.steps,
+        )
         bounded = again
     assert bounded.lengths.tolist() == [2, 5]
     for late, every in zip(tree.flatten(bounded.steps), tree.flatten(whole.steps), strict=True):

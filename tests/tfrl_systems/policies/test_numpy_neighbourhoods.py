@@ -77,24 +77,34 @@ def batch(*observations):
 
 
 def edited(observation, generator):
-    """An observation [1, …] after a random edit that no rule makes, and with edges shuffled."""
+    """An observation [1, …] after a random edit that no rule makes, and in another order."""
     graph = {name: array[0].copy() for name, array in observation.items()}
     num_nodes, num_edges = int(graph["n_node"][0]), int(graph["n_edge"][0])
     node, edge = int(generator.integers(num_nodes)), int(generator.integers(max(num_edges, 1)))
-    edit = generator.choice(["change node", "add edge", "remove edge"])
-    edges = np.arange(num_edges)
+    edit = generator.choice(["change node", "add edge", "remove edge", "remove node"])
     if edit == "change node":
         graph["nodes"][node, 1:] += generator.normal(size=graph["nodes"].shape[1] - 1)
     elif edit == "add edge" and 0 < num_edges < len(graph["edges"]):
         graph["edges"][num_edges] = graph["edges"][edge]
         graph["senders"][num_edges], graph["receivers"][num_edges] = edge % num_nodes, node
-        edges = np.arange(num_edges + 1)
-    elif edit == "remove edge":
-        edges = np.delete(edges, slice(edge, edge + 1))
-    order = generator.permutation(edges)
+        num_edges += 1
+    is_kept = np.ones(num_edges, np.bool_)
+    rows = np.arange(SIZES["max_nodes"] + 1, dtype=np.int32)
+    if edit == "remove edge":
+        is_kept[edge : edge + 1] = False
+    elif edit == "remove node":
+        is_kept &= (graph["senders"][:num_edges] != node) & (graph["receivers"][:num_edges] != node)
+        graph["nodes"][node:-1] = graph["nodes"][node + 1 :].copy()
+        rows[node + 1 : -1] -= 1
+        rows[node], num_nodes = SIZES["max_nodes"], num_nodes - 1
+    order = generator.permutation(np.flatnonzero(is_kept))
     for name in ("edges", "senders", "receivers"):
         graph[name][: len(order)] = graph[name][order]
-    graph["n_edge"][0] = len(order)
+    for name in ("senders", "receivers"):
+        graph[name][: len(order)] = rows[graph[name][: len(order)]]
+    for name in ("action_nodes", "action_inputs"):
+        graph[name] = rows[graph[name]]
+    graph["n_node"][0], graph["n_edge"][0] = num_nodes, len(order)
     return batch(graph)
 
 

@@ -23,7 +23,7 @@ ADDED = (
     ("tfrl_systems/agents/policy_gradients.py", "import actors, adam, graph_actors", ", slots"),
     (
         "tfrl_systems/agents/policy_gradients.py",
-        "NETWORKS: tuple[type[actors.Actor], ...] = (",
+        "[type[actors.Actor], ...] = (",
         "slots.SlotsNetwork, ",
     ),
     (
@@ -163,22 +163,14 @@ def test_it_is_learned_and_compared_with_chance(checkout, outcomes):
         result = json.loads((checkout / workdir / "result.json").read_text())
         assert (result["environment"], result["agent"]) == ("caching", agent)
     assert result["world_model"]["prediction"]["done_accuracy"] > 0.8
+    policy = json.loads((checkout / "learned" / "policy" / "policy.json").read_text())
+    assert policy["kind"] == "slots", "the network of one's own"
     status, said = outcomes[3]
     assert status == 0, said
     learned, dreamed, chance = json.loads(said.splitlines()[-1])["policies"]
     assert learned["requests"] == dreamed["requests"] == chance["requests"] == 30
     assert learned["misses"] < 0.95 * chance["misses"]
     assert 0 < dreamed["misses"] <= 30
-
-
-def test_it_learns_with_a_network_of_ones_own(checkout, outcomes):
-    status, said = outcomes[1]
-    assert status == 0, said
-    policy = json.loads((checkout / "learned" / "policy" / "policy.json").read_text())
-    assert policy["kind"] == "slots"
-
-
-def test_an_agent_of_ones_own_explains_its_settings(outcomes):
     status, said = outcomes[4]
     assert status == 0, said
     assert "  num_epochs=1  how many times" in said

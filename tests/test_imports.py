@@ -6,15 +6,13 @@ The second half proves on small made-up sources that each rule catches what it i
 from __future__ import annotations
 
 import functools
-import pathlib
 
 import pytest
 
 from tests import house_rules, naming
+from tests.checkout import PACKAGES, ROOT
 from tests.house_rules import Source
 
-ROOT = pathlib.Path(__file__).parent.parent
-PACKAGES = ("environments", "tfrl_systems")
 CHECKED = (*PACKAGES, "tests", "tools")
 
 
@@ -54,59 +52,41 @@ def function_of(num_lines: int, docstring: str = "") -> str:
     return f"def f():\n{docstring}" + "    x = 1\n" * (num_lines - 1)
 
 
+IN_A_FUNCTION = "def f():\n    importlib.import_module('tfrl_systems.cli')"
+GRAPHS = "environments/tensor_graphs"
 VIOLATIONS = [
     ("environments/contexts.py", "import tfrl_systems", "never imports tfrl_systems"),
-    ("environments/a.py", "from tfrl_systems.cli import main", "never imports tfrl_systems"),
+    ("environments/a.py", IN_A_FUNCTION, "2: environments never imports tfrl_systems"),
     (
-        "environments/a.py",
-        "def f():\n    importlib.import_module('tfrl_systems.cli')",
-        "2: environments never imports tfrl_systems",
-    ),
-    (
-        "environments/inlining/corpus/modules.py",
+        "environments/inlining/corpus/a.py",
         "from environments.tensor_graphs import graph",
-        "systems never import each other",
+        "never import",
     ),
     (
         "environments/inlining/environment.py",
         "from ..learn_to_optimize import samplers",
-        "systems never import each other",
+        "never import each",
     ),
     ("environments/inlining/__init__.py", "from .. import tensor_graphs", "never import each"),
     ("environments/a.py", "import tensorflow as tf", "imports tensorflow"),
     ("environments/a.py", "def f():\n    from tf_agents.agents import ppo", "2: environments"),
-    ("environments/a.py", "from tf_agents.environments import tf_py_environment", "py_environment"),
     ("environments/a.py", "from tf_agents.environments import utils", "py_environment"),
-    ("tfrl_systems/episodes.py", "from tfrl_systems import networks", "never imports networks"),
     ("tfrl_systems/networks/heads.py", "from ..agents import ppo", "never imports agents"),
     ("tfrl_systems/agents/ppo.py", "import tfrl_systems.training.loop", "never imports training"),
-    ("tfrl_systems/policies/export.py", "from tfrl_systems.world_models import x", "world_models"),
-    ("tfrl_systems/policies/export.py", "from tfrl_systems.drivers import collect", "drivers"),
-    ("tfrl_systems/training/online.py", "from tfrl_systems.cli import main", "never imports cli"),
     ("tfrl_systems/__init__.py", "from tfrl_systems import cli", "tfrl_systems itself never"),
     ("tfrl_systems/helpers/a.py", "", "has no entry in ARROWS"),
     (
-        "environments/tensor_graphs/graph/drawing.py",
+        f"{GRAPHS}/graph/drawing.py",
         "from environments.tensor_graphs.operators import table",
         "graph never imports operators",
     ),
     (
-        "environments/tensor_graphs/rules/language/terms.py",
+        f"{GRAPHS}/rules/language/terms.py",
         "from environments.tensor_graphs.rules import files",
         "rules.language never imports rules.files",
     ),
-    ("environments/tensor_graphs/helpers/a.py", "", "has no entry in SYSTEM_ARROWS"),
-    (
-        "environments/inlining/corpus/modules.py",
-        "from environments.inlining.compilers import embedded",
-        "corpus never imports compilers",
-    ),
-    ("tfrl_systems/drivers/pipes/pool.py", "import environments", "only systems"),
-    (
-        "tfrl_systems/training/a.py",
-        "from environments.inlining import corpus",
-        "only systems, experiments and cli",
-    ),
+    (f"{GRAPHS}/helpers/a.py", "", "has no entry in SYSTEM_ARROWS"),
+    ("tfrl_systems/drivers/pipes/pool.py", "import environments", "only systems, experiments"),
     ("tools/a.py", "from tfrl_systems import cli", "only cli imports cli"),
     ("notebooks/a.ipynb", "from tfrl_systems.cli.main import main", "only cli imports cli"),
     ("environments/a.py", "for one in modules:\n    pass", "1: a name is a noun"),
@@ -114,59 +94,47 @@ VIOLATIONS = [
     ("environments/a.py", "x = 1\n" * 400, "this one has 400"),
     ("environments/a.py", function_of(50), "1: a function has at most"),
     ("environments/a.py", "class A:\n  async def f(self):\n" + "    x = 1\n" * 49, "f has 50"),
-    ("environments/a.py", "\nprint('x')", "2: no print"),
-    ("tests/test_a.py", "print('x')", "no print"),
+    ("tests/test_a.py", "\nprint('x')", "2: no print"),
     ("tools/a.py", "subprocess.run('ls', shell=True)", "no shell=True"),
     ("tools/a.py", "import os\nos.system('ls')", "2: no shell"),
     ("environments/a.py", "numpy.load(path, allow_pickle=True)", "no allow_pickle=True"),
-    ("environments/a.py", "import pickle", "no pickle"),
     ("tfrl_systems/policies/a.py", "from joblib import dump", "no pickle"),
     ("tfrl_systems/drivers/pipes/pool.py", "import cloudpickle", "no pickle"),
 ]
 
 PERMITTED = [
     ("environments/inlining/environment.py", "from tf_agents.environments import py_environment"),
-    ("environments/inlining/environment.py", "from tf_agents.specs import array_spec"),
-    ("environments/inlining/environment.py", "from tf_agents.trajectories import time_step as ts"),
     ("environments/testing.py", "from tf_agents.environments import utils"),
     ("environments/inlining/environment.py", "from environments.inlining import corpus"),
     ("environments/__init__.py", "from environments.inlining.environment import X"),
     (
-        "environments/tensor_graphs/rules/files.py",
+        f"{GRAPHS}/rules/files.py",
         "from environments.tensor_graphs.rules.verification import verify",
     ),
     ("tfrl_systems/cli/train.py", "import environments\nfrom tfrl_systems.training import online"),
-    ("tfrl_systems/training/online.py", "from tfrl_systems.drivers import collect"),
     ("tfrl_systems/agents/ppo.py", "from tfrl_systems.agents import reinforce"),
-    ("tfrl_systems/agents/ppo.py", "import tensorflow as tf"),
     ("tfrl_systems/agents/ppo.py", "from environments.errors import UserError"),
     ("tests/test_a.py", "import environments, tfrl_systems, tensorflow"),
     ("tfrl_systems/drivers/pipes/messages.py", "import cloudpickle, pickle"),
-    ("tools/a.py", "print('x')"),
-    ("tools/a.py", "from tfrl_systems import experiments"),
+    ("tools/a.py", "from tfrl_systems import experiments\nprint('x')"),
     ("tests/tfrl_systems/cli/test_a.py", "from tfrl_systems.cli import main"),
-    ("tfrl_systems/cli/main.py", "print('x')"),
     ("environments/a.py", "x = 1\n" * 399),
-    ("environments/a.py", function_of(49)),
     ("environments/a.py", function_of(49, docstring='    """One.\n\n    Two.\n    """\n')),
-    ("environments/a.py", "numpy.load(path, allow_pickle=False)"),
-    ("environments/a.py", "table.print('x')"),
+    ("environments/a.py", "numpy.load(path, allow_pickle=False)\ntable.print('x')"),
 ]
-
-
-def broken_rules(source: Source) -> list[str]:
-    return [str(violation) for rule in RULES for violation in rule(source)]
 
 
 @pytest.mark.parametrize("path, text, message", VIOLATIONS)
 def test_violation_is_caught_and_named(path, text, message):
-    (broken,) = broken_rules(Source(path, text))
+    source = Source(path, text)
+    (broken,) = (str(violation) for rule in RULES for violation in rule(source))
     assert broken.startswith(path + ":") and message in broken
 
 
 @pytest.mark.parametrize("path, text", PERMITTED)
 def test_what_is_permitted_passes(path, text):
-    assert broken_rules(Source(path, text)) == []
+    source = Source(path, text)
+    assert [violation for rule in RULES for violation in rule(source)] == []
 
 
 @pytest.mark.parametrize(

@@ -119,10 +119,6 @@ def run_notebook(notebook, kernel, directory):
     assert not warned, "a user would see: " + "".join(warned)
 
 
-def test_there_are_notebooks():
-    assert [path.stem for path in NOTEBOOKS] == ["inlining", "learn_to_optimize", "tensor_graphs"]
-
-
 @pytest.mark.parametrize("pattern", LESS)
 def test_what_is_shortened_is_there(pattern):
     sources = [cell.source for path in NOTEBOOKS for cell in code_cells(read_notebook(path))]
@@ -162,32 +158,17 @@ def test_the_first_cell_installs_everything_in_an_empty_environment(
 
 
 def test_all_begin_with_the_same_installation():
+    assert [path.stem for path in NOTEBOOKS] == ["inlining", "learn_to_optimize", "tensor_graphs"]
     assert len({code_cells(read_notebook(path))[0].source for path in NOTEBOOKS}) == 1
 
 
 @every_notebook
-def test_it_is_committed_without_outputs(path):
-    for cell in code_cells(read_notebook(path)):
-        assert not cell.outputs and cell.execution_count is None, cell.source
-
-
-@every_notebook
-def test_it_only_uses_the_packages(path):
+def test_its_cells_are_short_use_only_the_packages_and_have_no_outputs(path):
     """No classes and no functions: whatever is worth defining belongs into the packages."""
+    definitions = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     for cell in code_cells(read_notebook(path)):
-        tree = ast.parse(python_of(cell.source))
-        defined = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-        assert not any(isinstance(node, defined) for node in ast.walk(tree)), cell.source
-
-
-@every_notebook
-def test_it_imports_no_command_line(path):
-    for cell in code_cells(read_notebook(path)):
-        source = Source(f"notebooks/{path.name}", python_of(cell.source))
-        assert not list(scripts_import_no_command_line(source)), cell.source
-
-
-@every_notebook
-def test_its_cells_are_short(path):
-    for cell in code_cells(read_notebook(path)):
+        text = python_of(cell.source)
+        assert not cell.outputs and cell.execution_count is None, cell.source
         assert len(cell.source.splitlines()) <= MAX_CELL_LINES, cell.source
+        assert not any(isinstance(node, definitions) for node in ast.walk(ast.parse(text))), text
+        assert not list(scripts_import_no_command_line(Source(f"notebooks/{path.name}", text)))

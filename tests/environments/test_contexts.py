@@ -18,15 +18,12 @@ def test_uniform():
     counts = collections.Counter(draw(contexts.uniform("abcd"), 4000))
     assert set(counts) == set("abcd")
     assert all(900 < count < 1100 for count in counts.values())
+    sampler = contexts.uniform("abcd")
+    assert draw(sampler, 50) == draw(sampler, 50) != draw(sampler, 50, seed=1)
 
 
 def test_sequential_begins_again():
     assert draw(contexts.sequential("abc"), 7) == list("abcabca")
-
-
-def test_the_generator_decides():
-    sampler = contexts.uniform("abcd")
-    assert draw(sampler, 50) == draw(sampler, 50) != draw(sampler, 50, seed=1)
 
 
 def test_named_contexts_are_drawn_and_found():

@@ -27,20 +27,16 @@ def test_a_graph_by_hand():
         "n_edge": [2, 3],
     }
     assert set(padded) == set(FIELDS)
+    specs = space().specs()
+    for name, array in padded.items():
+        assert (specs[name].shape, specs[name].dtype) == (array.shape, array.dtype)
+    assert specs["senders"].maximum == 4 and specs["n_node"].maximum == 5
 
 
 def test_the_largest_graph_still_has_a_row_of_padding():
     padded = space(max_nodes=3, max_edges=2).pad(NODES, EDGES, SENDERS, RECEIVERS, [7])
     assert padded["n_node"].tolist() == [3, 1] and padded["n_edge"].tolist() == [2, 0]
     assert padded["nodes"][space(3).padding_node].tolist() == [0, 0]
-
-
-def test_specs_are_those_of_the_arrays():
-    specs = space().specs()
-    padded = space().pad(NODES, EDGES, SENDERS, RECEIVERS, [7])
-    for name, array in padded.items():
-        assert (specs[name].shape, specs[name].dtype) == (array.shape, array.dtype)
-    assert specs["senders"].maximum == 4 and specs["n_node"].maximum == 5
 
 
 def passed_on(graphs, rounds=3):

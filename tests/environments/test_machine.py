@@ -22,10 +22,9 @@ def test_the_home_of_an_unknown_user_is_the_root(home, monkeypatch, tmp_path):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))  # no go
     monkeypatch.delenv("GOCACHE", raising=False)
+    monkeypatch.setenv("HOME", "")
     if home is None:
-        monkeypatch.delenv("HOME", raising=False)
-    else:
-        monkeypatch.setenv("HOME", home)
+        monkeypatch.delenv("HOME")
     assert machine.home_directory() == pathlib.Path("/")
     assert machine.cache_directory() == pathlib.Path("/.cache/tfrl")
     variables = steering.cache_variables(tmp_path, "")

@@ -11,6 +11,7 @@ from environments.errors import UserError
 from environments.recording import Recorder
 from environments.replays import Difference, replay
 from environments.trajectories import Trajectory, versions
+from tests.environments.learn_to_optimize.user_modules import write_module
 from tests.environments.small_episodes import GOLDEN, SYSTEMS, write_corpus
 from tests.environments.tensor_graphs.small_models import adapter, write
 
@@ -97,38 +98,26 @@ def test_an_impossible_action_is_told(system, action, message, golden):
 def test_an_end_that_comes_earlier_or_later_is_told(golden):
     trajectory = golden("learn_to_optimize")
     num_steps = len(trajectory.actions)
-    shorter = dataclasses.replace(
-        trajectory,
-        actions=trajectory.actions[:-1],
-        rewards=trajectory.rewards[:-1],
-        observations=trajectory.observations[:-1],
-    )
-    assert replay(shorter) == Difference(num_steps - 1, "end", "here", "later")
-    longer = dataclasses.replace(
-        trajectory,
-        actions=(*trajectory.actions, trajectory.actions[0]),
-        rewards=(*trajectory.rewards, 0.0),
-        observations=(*trajectory.observations, "0" * 16),
-    )
-    assert replay(longer) == Difference(num_steps, "end", "later", "here")
-    unfinished = dataclasses.replace(trajectory, is_finished=False, info={})
-    assert replay(unfinished) == Difference(num_steps, "end", "later", "here")
+    fields = ("actions", "rewards", "observations")
+    shorter = {name: getattr(trajectory, name)[:-1] for name in fields}
+    longer = {name: (*getattr(trajectory, name), getattr(trajectory, name)[0]) for name in fields}
+    unfinished = {"is_finished": False, "info": {}}
+    forged = [dataclasses.replace(trajectory, **part) for part in (shorter, longer, unfinished)]
+    assert list(map(replay, forged)) == [
+        Difference(num_steps - 1, "end", "here", "later"),
+        *[Difference(num_steps, "end", "later", "here")] * 2,
+    ]
 
 
 def test_results_are_compared(golden):
     trajectory = golden("inlining")
-    info = {**trajectory.info, "size_bytes": 412}
-    assert replay(dataclasses.replace(trajectory, info=info)) == Difference(
-        7, "size_bytes", "412", "413"
-    )
-    info = {name: value for name, value in trajectory.info.items() if name != "decisions"}
-    assert replay(dataclasses.replace(trajectory, info=info)) == Difference(
-        7, "decisions", "nothing", "7"
-    )
-
-
-def test_the_last_bits_of_a_float64_do_not_count(golden):
-    """Libraries for other processors sum in another order."""
+    larger = {**trajectory.info, "size_bytes": 412}
+    fewer = {name: value for name, value in trajectory.info.items() if name != "decisions"}
+    assert [replay(dataclasses.replace(trajectory, info=info)) for info in (larger, fewer)] == [
+        Difference(7, "size_bytes", "412", "413"),
+        Difference(7, "decisions", "nothing", "7"),
+    ]
+    # The last bits of a float64 do not count: libraries for other processors sum otherwise.
     trajectory = golden("learn_to_optimize")
     cost = trajectory.info["cost"]
     for factor, is_equal in ((1 + 1e-15, True), (1 + 1e-8, False)):
@@ -194,32 +183,19 @@ def test_settings_of_wrong_types_are_an_error_in_one_line(system, settings, gold
     assert len(str(caught.value).splitlines()) == 1
 
 
-MODULE = """\
-import pathlib
-
-pathlib.Path({marker!r}).touch()
-
-
-def bowl(points):
-    return (points**2).sum(axis=1)
-"""
-
-
 def test_what_a_file_names_is_not_run_unless_the_user_names_it(golden, tmp_path, monkeypatch):
     marker = tmp_path / "imported"
-    (tmp_path / "a_stranger.py").write_text(MODULE.format(marker=str(marker)))
+    touch = f"import pathlib\npathlib.Path({str(marker)!r}).touch()\n"
+    name = write_module(tmp_path, f"{touch}def bowl(points): return (points**2).sum(axis=1)")
     monkeypatch.syspath_prepend(tmp_path)
     trajectory = golden("learn_to_optimize")
-    settings = {**trajectory.settings, "function": "a_stranger:bowl"}
+    settings = {**trajectory.settings, "function": f"{name}:bowl"}
     forged = dataclasses.replace(trajectory, settings=settings)
-    with pytest.raises(UserError, match="function of this package, found 'a_stranger:bowl'"):
+    with pytest.raises(UserError, match=f"function of this package, found '{name}:bowl'"):
         replay(forged)
     assert not marker.exists()
-    replay(forged, function="a_stranger:bowl")
+    replay(forged, function=f"{name}:bowl")
     assert marker.exists()
-
-
-def test_no_compiler_of_a_file_is_started(golden):
     trajectory = golden("inlining")
     settings = {**trajectory.settings, "compiler": "/bin/false"}
     with pytest.raises(UserError, match="compiler of this package, found"):

@@ -49,9 +49,7 @@ sys.modules.pop("_distutils_hack", None)
 @pytest.mark.parametrize(
     ("before", "is_compiled"),
     [
-        pytest.param(
-            NO_DISTUTILS_OF_SETUPTOOLS, True, id="setuptools came later", marks=pytest.mark.ci
-        ),
+        pytest.param(NO_DISTUTILS_OF_SETUPTOOLS, True, marks=pytest.mark.ci),
         pytest.param("", False, id="just installed", marks=pytest.mark.slow),
     ],
 )
@@ -90,10 +88,9 @@ def test_onnxruntime_tells_its_makers_nothing(tmp_path):
     ],
 )
 def test_keras_2_is_chosen_from_tensorflow_2_16_on(monkeypatch, version, before, after):
+    monkeypatch.setenv("TF_USE_LEGACY_KERAS", before or "")
     if before is None:
-        monkeypatch.delenv("TF_USE_LEGACY_KERAS", raising=False)
-    else:
-        monkeypatch.setenv("TF_USE_LEGACY_KERAS", before)
+        monkeypatch.delenv("TF_USE_LEGACY_KERAS")
 
     def version_of(distribution):
         if version is None:
@@ -105,28 +102,22 @@ def test_keras_2_is_chosen_from_tensorflow_2_16_on(monkeypatch, version, before,
     assert os.environ.get("TF_USE_LEGACY_KERAS") == after
 
 
-def loader(**facts):
-    """What tf.keras is before and after TensorFlow has chosen."""
-    module = types.ModuleType("tensorflow.keras")
-    vars(module).update(facts)
-    return module
-
-
 @pytest.mark.parametrize(
-    ("keras", "is_right"),
+    ("facts", "is_right"),
     [
         (None, True),
-        (loader(_tfll_initialized=False), True),
-        (loader(_tfll_initialized=True, _tfll_keras_version="tf_keras"), True),
-        (loader(__version__="2.20.1"), True),
-        (loader(_tfll_initialized=True, _tfll_keras_version="keras_3"), False),
-        (loader(__version__="3.15.1"), False),
+        # What tf.keras is before and after TensorFlow has chosen.
+        ({"_tfll_initialized": False}, True),
+        ({"_tfll_initialized": True, "_tfll_keras_version": "tf_keras"}, True),
+        ({"__version__": "2.20.1"}, True),
+        ({"_tfll_initialized": True, "_tfll_keras_version": "keras_3"}, False),
+        ({"__version__": "3.15.1"}, False),
     ],
 )
-def test_keras_that_was_chosen_before_us(keras, is_right, monkeypatch):
+def test_keras_that_was_chosen_before_us(facts, is_right, monkeypatch):
     tensorflow = types.ModuleType("tensorflow")
-    if keras is not None:
-        tensorflow.keras = keras
+    if facts is not None:
+        tensorflow.keras = types.SimpleNamespace(**facts)
     monkeypatch.setitem(sys.modules, "tensorflow", tensorflow)
     if is_right:
         stack.check_keras()
@@ -156,14 +147,6 @@ except UserError as error:
     assert issubclass(stack.MissingTfAgentsError, UserError)
 
 
-def test_preparing_twice_changes_nothing():
-    stack.prepare()
-    shown, finders = warnings.showwarning, list(sys.meta_path)
-    stack.prepare()
-    assert warnings.showwarning is shown
-    assert sys.meta_path == finders
-
-
 @pytest.mark.parametrize(
     "category, filename, is_shown",
     [
@@ -180,6 +163,9 @@ def test_only_what_dependencies_say_of_themselves_is_hidden(
     shown = []
     monkeypatch.setattr(warnings, "showwarning", lambda *words: shown.append(words))
     stack.prepare()
+    handler, finders = warnings.showwarning, list(sys.meta_path)
+    stack.prepare()
+    assert warnings.showwarning is handler and sys.meta_path == finders, "twice is once"
     warnings.showwarning("words", category, filename, 1)
     assert bool(shown) is is_shown
 

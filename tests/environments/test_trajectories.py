@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from environments.errors import UserError
 from environments.trajectories import Trajectory, digest_of
-from tests.environments.small_episodes import GOLDEN, SYSTEMS
+from tests.environments.small_episodes import GOLDEN
 
 TEXT = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S")), max_size=5)
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
@@ -118,7 +118,6 @@ def test_a_wrong_value_is_named(tmp_path, name, value, message):
     [
         (b"", "expected JSON, found"),
         (b"\x80\x04K\x01.", "expected JSON, found"),  # a pickle
-        (b'{"format": "tfrl trajectory"', "expected JSON, found"),
         (b"[" * 100_000, "expected JSON, found: values nested too deeply"),
         (b"[]", "expected a file of the format"),
         (b'{"format": "tfrl trajectory", "version": 1}', "expected the fields system, settings"),
@@ -129,6 +128,9 @@ def test_a_foreign_file_is_refused(tmp_path, content, message):
     path.write_bytes(content)
     with pytest.raises(UserError, match=message):
         Trajectory.load(path)
+    for place in (tmp_path, tmp_path / "nothing.json"):
+        with pytest.raises(UserError, match=f"{place}: expected a trajectory, found: "):
+            Trajectory.load(place)
 
 
 def test_infinite_numbers_in_disguise_are_refused(tmp_path):
@@ -139,12 +141,6 @@ def test_infinite_numbers_in_disguise_are_refused(tmp_path):
     path.write_text(text.replace(json.dumps(fields["rewards"][0]), "1e999", 1))
     with pytest.raises(UserError, match="expected rewards as a list of finite numbers"):
         Trajectory.load(path)
-
-
-def test_what_is_no_file_is_refused(tmp_path):
-    for path in (tmp_path, tmp_path / "nothing.json"):
-        with pytest.raises(UserError, match=f"{path}: expected a trajectory, found: "):
-            Trajectory.load(path)
 
 
 def test_what_could_not_be_read_is_not_written(tmp_path):
@@ -159,10 +155,7 @@ def test_what_could_not_be_read_is_not_written(tmp_path):
         with pytest.raises(UserError, match=f"expected {field} as .*; correct that"):
             damaged.save(path)
     assert not path.exists()
-
-
-def test_rewards_are_summed_with_one_rounding():
-    trajectory = Trajectory.load(GOLDEN / "learn_to_optimize.json")
+    # The sum of rewards is rounded once.
     assert dataclasses.replace(trajectory, rewards=(1e16, 1.0, -1e16, 0.0)).reward == 1
 
 
@@ -172,10 +165,3 @@ def test_the_digest_is_of_the_vector_and_the_mask():
     assert digest_of(vector) == "d7eef6bf96282033"
     assert digest_of({"observation": vector, "mask": mask}) == "3c57c9939515e5db"
     assert digest_of({"observation": vector, "mask": 0 * mask}) != "3c57c9939515e5db"
-
-
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_golden_files_are_as_they_are_written(system, tmp_path):
-    path = GOLDEN / f"{system}.json"
-    Trajectory.load(path).save(tmp_path / "again.json")
-    assert (tmp_path / "again.json").read_bytes() == path.read_bytes()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-from environments.errors import UserError
 from environments.views import Views
 
 
@@ -14,8 +11,3 @@ def test_a_value_is_computed_when_it_is_asked_for():
     assert list(views) == ["cost", "dear"] and len(views) == 2 and "dear" in views
     assert not computed
     assert (views["cost"], views["cost"]) == (1, 2)
-
-
-def test_an_unknown_name_is_one_line():
-    with pytest.raises(UserError, match="expected one of cost, found 'csot'"):
-        Views({"cost": lambda: 1})["csot"]

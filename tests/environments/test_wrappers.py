@@ -50,9 +50,9 @@ def test_numbers_are_squashed_and_follow_each_other():
     np.testing.assert_allclose(flat.reset().observation, expected, rtol=1e-6)
     assert flat.observation_spec().shape == (3,) and not flat.is_masked
 
-
-def test_an_array_alone_is_squashed_too():
     class Ages(Doors):
+        """Sees an array alone."""
+
         def observation_spec(self):
             return array_spec.ArraySpec((2,), np.int64)
 
@@ -63,6 +63,19 @@ def test_an_array_alone_is_squashed_too():
     np.testing.assert_allclose(flat.reset().observation, [math.log(4), -math.log(2)], rtol=1e-6)
 
 
+def test_actions_are_numbered_row_by_row():
+    doors = Doors(masked=True)
+    flat = wrappers.Flat(doors)
+    for number, action in ((0, [3, 0]), (2, [3, 2]), (3, [4, 0]), (5, [4, 2])):
+        flat.reset()
+        assert flat.step(number).is_last()
+        assert doors.chosen.tolist() == action and doors.chosen.dtype == np.int32
+    for number in (-1, 6):
+        flat.reset()
+        with pytest.raises(ValueError, match=f"expected 0 to 5, found {number}"):
+            flat.step(number)
+
+
 def test_the_mask_stands_beside_the_vector():
     flat = wrappers.Flat(Doors(masked=True))
     vector, mask = wrappers.split_mask(flat.reset().observation)
@@ -71,27 +84,10 @@ def test_the_mask_stands_beside_the_vector():
     assert spec.shape == (3,) and mask_spec.shape == (6,) == (flat.num_actions,)
 
 
-@pytest.mark.parametrize("number, action", [(0, [3, 0]), (2, [3, 2]), (3, [4, 0]), (5, [4, 2])])
-def test_actions_are_numbered_row_by_row(number, action):
-    doors = Doors(masked=True)
-    flat = wrappers.Flat(doors)
-    flat.reset()
-    assert flat.step(number).is_last()
-    assert doors.chosen.tolist() == action and doors.chosen.dtype == np.int32
-
-
 @pytest.mark.parametrize("name", ["fork", "describe", "views"])
 def test_what_an_environment_does_not_have_is_one_line(name):
     with pytest.raises(UserError, match=f"expected an environment with {name}, found Doors"):
         getattr(wrappers.Flat(Doors(masked=True)), name)()
-
-
-@pytest.mark.parametrize("number", [-1, 6])
-def test_there_is_no_action_of_another_number(number):
-    flat = wrappers.Flat(Doors(masked=True))
-    flat.reset()
-    with pytest.raises(ValueError, match=f"expected 0 to 5, found {number}"):
-        flat.step(number)
 
 
 def test_a_point_of_the_box_stays_as_it_is():
@@ -104,12 +100,9 @@ def test_a_point_of_the_box_stays_as_it_is():
     assert np.array_equal(flat.reset().observation, plain.reset().observation)
     action = np.array([0.25, -0.5], np.float32)
     assert flat.step(action).reward == plain.step(action).reward
-
-
-def test_batches_stay_batches():
-    flat = wrappers.Flat(environments.make("learn_to_optimize", batch_size=4))
-    assert flat.batched and flat.batch_size == 4
-    assert flat.reset().observation.shape == (4, 2)
+    batch = wrappers.Flat(environments.make("learn_to_optimize", batch_size=4))
+    assert batch.batched and batch.batch_size == 4
+    assert batch.reset().observation.shape == (4, 2)
 
 
 def test_a_graph_is_seen_by_sums_and_counts():

@@ -10,7 +10,6 @@ from tools import mutants
 
 CHANGES = [
     ("x = a + b", ["x = a - b"]),
-    ("x -= y", ["x += y"]),
     ("x = 'a' + b", []),
     ("x += [a]", []),
     ("x = a < b", ["x = a <= b"]),
@@ -21,7 +20,6 @@ CHANGES = [
     ("f(a, b, c)", ["f(b, a, c)"]),
     ("f(a, *b)", []),
     ("max(a, b)", []),
-    ("if a:\n    return b", ["if False:\n    return b"]),
     ("if a:\n    raise b\nelse:\n    c", ["if False:\n    raise b\nelse:\n    c"]),
     ("if a:\n    b", []),
     ("def f(x: list[a + b]) -> g(a, b):\n    pass", []),

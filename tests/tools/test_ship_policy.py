@@ -20,23 +20,24 @@ def workdir(tmp_path):
     return tmp_path / "run"
 
 
-def write_records(directory, policy_sha256):
+def write_record(directory, name, about, measured):
+    path = directory / "records" / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"about": about, "measured": measured, "wall_s": 1.0}))
+
+
+def write_ladder(directory, policy_sha256):
     """A plain build of 100 bytes of code and as many of tables, and one by the policy: 90, 100."""
     for way, digest, code in (("-Oz", "", 100), ("policy", policy_sha256, 90)):
         sizes = {"text_bytes": code, "unwind_bytes": 100, "rodata_bytes": 0, "file_bytes": 300}
         about = {"rung": "gc-icf", "project": "a", "compiler": "clang-22", "way": way}
-        record = {
-            "about": {**about, "policy_sha256": digest, "threshold": None},
-            "measured": {"images": {"a.so": sizes}, "cpu_s": 10.0, "instructions": None},
-            "wall_s": 1.0,
-        }
-        path = directory / "records" / f"{way}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(record))
+        about |= {"policy_sha256": digest, "threshold": None}
+        measured = {"images": {"a.so": sizes}, "cpu_s": 10.0, "instructions": None}
+        write_record(directory, way, about, measured)
 
 
-def test_the_policy_goes_along_with_its_ladder(workdir, tmp_path, monkeypatch):
-    write_records(tmp_path / "ladder", load_policy(shipped.NAME).fingerprint)
+def test_the_policy_goes_along_with_its_ladder(workdir, tmp_path, monkeypatch, capsys):
+    write_ladder(tmp_path / "ladder", load_policy(shipped.NAME).fingerprint)
     before = (shipped.DIRECTORY / "policy.json").read_bytes()
     monkeypatch.setattr(shipped, "DIRECTORY", tmp_path / "shipped")
     shipped.DIRECTORY.mkdir()
@@ -46,6 +47,9 @@ def test_the_policy_goes_along_with_its_ladder(workdir, tmp_path, monkeypatch):
     made_by = json.loads((shipped.DIRECTORY / "made_by.json").read_text())
     (row,) = made_by["ladder"]
     assert (row["code"], row["tables"], row["loaded"]) == pytest.approx((-10, 0, -5))
+    write_ladder(tmp_path / "ladder", "of another policy")
+    assert ship_policy.main(words) == 1
+    assert "expected records of the study ladder" in capsys.readouterr().err
 
 
 def test_one_of_tensor_graphs_goes_along_with_what_it_saves(tmp_path, monkeypatch):
@@ -53,13 +57,10 @@ def test_one_of_tensor_graphs_goes_along_with_what_it_saves(tmp_path, monkeypatc
     policy = tmp_path / "run" / "policy"
     shutil.copytree(of_graphs.DIRECTORY, policy)
     digests = {str(policy): learning.digest_of(str(policy)), "regions": "", "other": "x"}
-    (tmp_path / "graphs" / "records").mkdir(parents=True)
     for number, (name, digest) in enumerate(digests.items()):
         play = {"model": "m", "limit_s": 4.0, "percent": -number, "seconds": 0.5}
         about = {"policy": name, "policy_sha256": digest}
-        record = {"about": about, "measured": {"plays": [play]}, "wall_s": 1.0}
-        path = tmp_path / "graphs" / "records" / f"{number}.json"
-        path.write_text(json.dumps(record))
+        write_record(tmp_path / "graphs", number, about, {"plays": [play]})
     monkeypatch.setattr(of_graphs, "DIRECTORY", tmp_path / "shipped")
     of_graphs.DIRECTORY.mkdir()
     graphs = ["--graphs", str(tmp_path / "graphs")]
@@ -67,10 +68,3 @@ def test_one_of_tensor_graphs_goes_along_with_what_it_saves(tmp_path, monkeypatc
     made_by = json.loads((of_graphs.DIRECTORY / "made_by.json").read_text())
     rows = [(row["policy"], row["percent"]) for row in made_by["graphs"]]
     assert rows == [("shipped", 0), ("regions", -1)]
-
-
-def test_a_ladder_of_another_policy_is_refused(workdir, tmp_path, capsys):
-    write_records(tmp_path / "ladder", "another")
-    words = [str(workdir), "--ladder", str(tmp_path / "ladder"), "--command", "tfrl train"]
-    assert ship_policy.main(words) == 1
-    assert "expected records of the study ladder" in capsys.readouterr().err

@@ -51,6 +51,14 @@ def act(environment, generator):
     return environment.step(int(generator.choice(np.flatnonzero(masks))))
 
 
+def finish(environment, action):
+    """Take the same action until the episode ends, and return the last information."""
+    is_over = False
+    while not is_over:
+        *_, is_over, _, info = environment.step(action)
+    return info
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_gymnasium_checks_it_without_a_warning(make, name):
     from gymnasium.utils.env_checker import check_env
@@ -73,22 +81,18 @@ def test_an_episode_begins_where_it_is_told_to(make, name, context):
 
 
 @pytest.mark.parametrize(
-    "name, context, words",
+    "name, option, value, words",
     [
-        (NAMES[0], "p/amny.cc", "found 'p/amny.cc'; similar: p/many.cc"),
-        (NAMES[1], "no-such-model", "no-such-model"),
-        (NAMES[2], (0.25, 3.0, 0.5), "expected 3 numbers from -1 to 1"),
-        (NAMES[2], "a b c", "expected 3 numbers from -1 to 1"),
+        (NAMES[0], "context", "p/amny.cc", "found 'p/amny.cc'; similar: p/many.cc"),
+        (NAMES[1], "context", "no-such-model", "no-such-model"),
+        (NAMES[2], "context", (0.25, 3.0, 0.5), "expected 3 numbers from -1 to 1"),
+        (NAMES[2], "context", "a b c", "expected 3 numbers from -1 to 1"),
+        (NAMES[2], "module", "a", "expected 'context', found module"),
     ],
 )
-def test_a_context_that_is_not_there_is_one_line(make, name, context, words):
+def test_a_wrong_option_is_one_line(make, name, option, value, words):
     with pytest.raises(UserError, match=words):
-        make(name).reset(options={"context": context})
-
-
-def test_an_unknown_option_is_one_line(make):
-    with pytest.raises(UserError, match="expected 'context', found module"):
-        make(NAMES[2]).reset(options={"module": "a"})
+        make(name).reset(options={option: value})
 
 
 def test_rewards_go_by_name(make):
@@ -96,10 +100,7 @@ def test_rewards_go_by_name(make):
     for reward in ("object", "code"):
         environment = make(NAMES[0], reward=reward)
         environment.reset(seed=0, options={"context": "p/hand.cc"})
-        is_over = False
-        while not is_over:
-            *_, is_over, _, info = environment.step(1)
-        modules[reward] = info
+        modules[reward] = finish(environment, 1)
     # All is inlined both times; what counts is the text column once, and code alone otherwise.
     whole, code = modules["object"], modules["code"]
     assert whole["size_bytes"] == code["size_bytes"]
@@ -116,11 +117,8 @@ def test_sizes_calls_and_instructions_are_seen_by_name(make):
     assert seen["site"] == ("caller", "leaf") and seen["sections"] == {}
     assert seen["calls"]["caller"] == ["leaf", "once"]
     assert seen["instructions"] == {"leaf": 5, "once": 2, "caller": 4, "other": 3}
-    is_over = False
-    while not is_over:
-        *_, is_over, _, info = environment.step(0)
-    sections = environment.unwrapped.observation["sections"]
-    assert sections[".text"] == info["exec_bytes"]
+    info = finish(environment, 0)
+    assert environment.unwrapped.observation["sections"][".text"] == info["exec_bytes"]
     with pytest.raises(UserError, match="found 'ir'"):
         environment.unwrapped.observation["ir"]
 
@@ -159,9 +157,7 @@ def test_forks_leave_nothing_open(make):
             pass
     for _ in range(5):
         with environment.unwrapped.fork() as fork:
-            is_over = False
-            while not is_over:
-                *_, is_over, _, _ = fork.step(0)
+            finish(fork, 0)
     assert num_open() == before
     environment.step(0)
 

@@ -9,7 +9,7 @@ from environments.errors import UserError
 from environments.learn_to_optimize.baselines import best_constant, make_baseline
 from environments.learn_to_optimize.functions import make_objective
 from environments.learn_to_optimize.references import reference_points, truth
-from tests.environments.learn_to_optimize.policy_errors import errors
+from tests.environments.learn_to_optimize.test_references import errors
 
 C = reference_points(1)
 

@@ -14,10 +14,6 @@ COSINE, SINE = math.sqrt(3) / 2, 1 / 2
 coordinates = st.floats(-1, 1, allow_nan=False)
 
 
-def at(name: str, *points, free: int = 1) -> list[float]:
-    return make_objective(name, len(points[0]), free)(np.array(points)).tolist()
-
-
 # The point in the box is that of the function's own domain over 32.768, 2.048 or 5.12.
 @pytest.mark.parametrize(
     "name, half_width, own_point, value",
@@ -27,9 +23,7 @@ def at(name: str, *points, free: int = 1) -> list[float]:
         # sqrt(0.5 (0.25 + 0.25)) = 0.5, cosines -1: -20 exp(-0.1) - exp(-1) + e + 20
         ("ackley", 32.768, (0.5, 0.5), 4.253654026568412),
         ("ackley", 32.768, (0, 0, 0, 3, 0), 20 - 20 * math.exp(-0.2 * math.sqrt(9 / 5))),
-        # (1 - 0)^2 + 100 (1 - 0)^2
-        ("rosenbrock", 2.048, (0, 1), 101),
-        # The pairs (0, 1) and (1, 2): 1 + 100 and 0 + 100
+        # (1 - a)^2 + 100 (b - a^2)^2 of the pairs (0, 1) and (1, 2): 1 + 100 and 0 + 100
         ("rosenbrock", 2.048, (0, 1, 2), 201),
         ("sphere", 5.12, (1, 2, 3, -4), 30),
         # R = [[cos, -sin], [sin, cos]] takes (cos + sin, cos - sin) to (1, 1).
@@ -50,15 +44,17 @@ def at(name: str, *points, free: int = 1) -> list[float]:
     ],
 )
 def test_values_worked_by_hand(name, half_width, own_point, value):
-    (answer,) = at(name, np.array(own_point) / half_width)
+    objective = make_objective(name, len(own_point), 1)
+    (answer,) = objective(np.array([own_point]) / half_width)
     assert answer == pytest.approx(value, abs=1e-11)
 
 
 def test_free_parameters_take_turns_to_shift():
     """x = (x1, x2, x3), c = (c1, c2): x1 and x3 are shifted by c1, x2 by c2."""
-    (value,) = at("shifted_sphere", [0.5, 0.25, 0.5, 1, 1 / 3], free=2)
+    shifted = make_objective("shifted_sphere", 5, 2)
+    (value,) = shifted(np.array([[0.5, 0.25, 0.5, 1, 1 / 3]]))
     assert value == pytest.approx(26.2144 * (1 + 1 / 9))
-    assert at("ackley", [0.0] * 7) == [0.0], "exactly"
+    assert make_objective("ackley", 7, 1)(np.zeros((1, 7))).tolist() == [0.0], "exactly"
 
 
 @settings(max_examples=30)
@@ -88,11 +84,8 @@ def test_a_point_that_is_no_point_is_named_in_the_functions_own_units():
     objective = make_objective("sphere")
     with pytest.raises(UserError, match=r"sphere: .* found x = \(nan\), c = \(2.56\); whatever"):
         objective(np.array([[0, 0], [np.nan, 0.5]]))
-
-
-def test_points_of_another_dimension():
     with pytest.raises(ValueError, match=r"points \[N, 2\], found \(4, 3\)"):
-        make_objective("sphere")(np.zeros((4, 3)))
+        objective(np.zeros((4, 3)))
 
 
 @pytest.mark.parametrize(

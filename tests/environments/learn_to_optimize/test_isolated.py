@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import importlib
-import pathlib
 import subprocess
 import sys
 
@@ -14,8 +13,8 @@ import pytest
 from environments.errors import UserError
 from environments.learn_to_optimize.functions import make_objective
 from environments.learn_to_optimize.isolated import isolated_objective
+from tests.checkout import environment
 
-ROOT = pathlib.Path(__file__).parents[3]
 ZERO = np.zeros((1, 2))
 
 
@@ -50,7 +49,7 @@ ENDS = {
 }
 
 
-def test_a_function_that_ends_its_process_is_one_line(write):
+def test_a_function_or_module_that_ends_its_process_is_one_line(write):
     """The next call has another process."""
     ends = [
         f"    if (p[:, 0] == {number}).any():\n        {end}" for number, end in enumerate(ENDS, 1)
@@ -64,13 +63,10 @@ def test_a_function_that_ends_its_process_is_one_line(write):
         message = str(caught.value)
         assert f"x = ({number}), c = (10)" in message and "\n" not in message
         assert objective(ZERO).tolist() == [0]
-
-
-@pytest.mark.parametrize("text", ["import os; os._exit(0)", "1 / 0"])
-def test_a_module_that_cannot_be_imported_is_one_line(write, text):
-    with pytest.raises(UserError, match="expected to import") as caught:
-        isolated_objective(f"{write(text)}:cost")
-    assert "\n" not in str(caught.value)
+    for text in ("import os; os._exit(0)", "1 / 0"):
+        with pytest.raises(UserError, match="expected to import") as caught:
+            isolated_objective(f"{write(text)}:cost")
+        assert "\n" not in str(caught.value)
 
 
 def test_every_point_is_counted_also_those_that_find_a_fault(write, tmp_path):
@@ -141,7 +137,7 @@ for name in ("cost", "holding", "nothing"):
 def test_a_function_of_a_script_goes_to_its_process(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
     command = [sys.executable, tmp_path / "script.py"]
-    done = subprocess.run(command, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True)
     function, held, missing = done.stdout.splitlines()
     assert function == "[2.5]"
     assert "expected a function that can be sent to another process, found TypeError" in held

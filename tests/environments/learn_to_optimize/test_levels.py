@@ -53,8 +53,6 @@ def test_what_measuring_found():
     assert levels.evaluations == 256
     assert levels.spread == pytest.approx(5.12**2 * (8 / 45) ** 0.5, rel=0.1)
     assert levels.mean == pytest.approx((1000 + 5.12**2 * 2 / 3) / levels.spread, rel=0.01)
-
-
-def test_a_constant_has_no_spread():
+    # A constant has no spread.
     levels = measure_levels(sphere_times(0), Settings(reward="scaled"))
     assert (levels.spread, levels.scale) == (0, 1)

@@ -46,23 +46,17 @@ def test_its_bounds_may_be_its_attribute(write):
     assert given_instead(np.ones((1, 3))).tolist() == [3]
 
 
-def test_what_it_does_to_its_points_stays_with_it(write):
-    objective = make(write, "points *= 0\nreturn points[:, 0]")
-    rows = np.ones((3, 2))
-    objective(rows)
-    assert np.array_equal(rows, np.ones((3, 2)))
-
-
-def test_what_it_does_to_its_values_later_stays_with_it(write):
-    """A function that returns the same array each time."""
-    body = "kept = globals().setdefault('kept', np.zeros(1))\nkept[:] = points[:, 0]\nreturn kept"
-    objective = make(write, body)
-    first = objective(np.zeros((1, 2)))
+def test_what_it_does_to_its_points_and_values_stays_with_it(write):
+    """A function that changes its points, and returns the same array each time."""
+    body = "kept = globals().setdefault('kept', np.zeros(1))\nkept[:] = points[:, 0]\n"
+    objective = make(write, f"{body}points *= 0\nreturn kept")
+    rows = np.zeros((1, 2))
+    first = objective(rows)
     objective(np.ones((1, 2)))
-    assert first.tolist() == [5]
+    assert (first.tolist(), rows.tolist()) == ([5], [[0, 0]])
 
 
-@pytest.mark.parametrize("num_rows", [1, 2, 7, 64])
+@pytest.mark.parametrize("num_rows", [1, 7])
 def test_the_point_at_which_it_raises(write, num_rows):
     body = "if (points[:, 0] > 9).any():\n    raise RuntimeError('too\\nhot')\nreturn points[:, 0]"
     rows = np.zeros((num_rows, 2))
@@ -71,9 +65,7 @@ def test_the_point_at_which_it_raises(write, num_rows):
         "expected a value at x = (9.5), c = (2.5), found RuntimeError: too hot; correct the "
         "function there, or its bounds"
     )
-
-
-def test_an_error_that_no_single_point_causes(write):
+    # An error that no single point causes is told of the first.
     body = "assert len(points) < 4, len(points)\nreturn points[:, 0]"
     message = fault(make(write, body), np.zeros((6, 2)))
     assert message.startswith("expected a value at x = (5), c = (5), found AssertionError: 6")
@@ -84,15 +76,22 @@ def test_the_point_without_a_finite_value(write, value):
     objective = make(write, f"return np.where(points[:, 1] == 7.5, {value}, 1)", 3, 2)
     message = fault(objective, [[0, 0, 0], [0.1, 0.5, 1], [0, 0, 0]])
     shown = value.removeprefix("np.").replace("-np.", "-")
-    assert message == (
-        f"expected a finite value at x = (5.5), c = (7.5, 10), found {shown}; correct the "
-        "function there, or its bounds"
+    assert message.startswith(
+        f"expected a finite value at x = (5.5), c = (7.5, 10), found {shown}; "
     )
 
 
-def test_finite_values_whose_squares_overflow_are_fine(write):
-    objective = make(write, "return np.full(len(points), 1e300)")
-    assert objective(np.zeros((3, 2))).tolist() == [1e300] * 3
+@pytest.mark.parametrize(
+    "body, values",
+    [
+        # Finite values may have squares that overflow.
+        ("return np.full(len(points), 1e300)", [1e300, 1e300]),
+        ("return [int(value) for value in points[:, 0]]", [5, 10]),
+    ],
+)
+def test_large_values_whole_numbers_and_lists_are_numbers(write, body, values):
+    answer = make(write, body)(np.array([[0, 0], [1, 0]]))
+    assert answer.dtype == np.float64 and answer.tolist() == values
 
 
 @pytest.mark.parametrize(
@@ -111,12 +110,6 @@ def test_another_shape_or_type(write, body, description):
         "expected 3 numbers, shape (3,), for points (3, 2) beginning with x = (6), c = (10), "
         f"found {description}; return one value for each row"
     )
-
-
-def test_whole_numbers_and_lists_are_numbers(write):
-    objective = make(write, "return [int(value) for value in points[:, 0]]")
-    values = objective(np.array([[0, 0], [1, 0]]))
-    assert values.dtype == np.float64 and values.tolist() == [5, 10]
 
 
 @pytest.mark.parametrize(
@@ -158,22 +151,6 @@ def test_it_is_found_in_the_current_directory(tmp_path):
     assert done.stdout == "[0.5]\n", done.stderr
 
 
-def test_the_identity_changes_with_the_source_the_name_and_the_domain(write, tmp_path):
-    text = "def cost(points):\n    return points[:, 0]\n"
-    name = write(text)
-
-    def identity(text: str, bounds=None, free: int = 1):
-        (tmp_path / f"{name}.py").write_text(text)
-        sys.modules.pop(name, None)
-        return make_objective(f"{name}:cost", 2, free, bounds).identity
-
-    first = identity(text)
-    assert identity(text) == first
-    assert identity(text + "# changed") != first
-    assert identity(text, (0, 1)) != first
-    assert identity(text, None, 0) != first
-
-
 edges = st.floats(-1e6, 1e6)
 
 
@@ -195,7 +172,6 @@ def test_the_corners_of_the_box_are_exactly_the_bounds(first, second):
         (2, [(-5, 5), (0, 3)], [-5, 0], [5, 3]),
         (2, [(-5, 5), (-5, 5)], [-5, -5], [5, 5]),
         (3, [(-5, 5), (0, 3), (1, 2)], [-5, 0, 1], [5, 3, 2]),
-        (1, [(-5, 5)], [-5], [5]),
         (2, np.array([[-5, 5], [0, 3]]), [-5, 0], [5, 3]),
         (2, optimize.Bounds([0, 2], [1, 3]), [0, 2], [1, 3]),
         (3, optimize.Bounds(0, 1), [0, 0, 0], [1, 1, 1]),
@@ -205,12 +181,6 @@ def test_the_corners_of_the_box_are_exactly_the_bounds(first, second):
 def test_forms_of_bounds(dimensions, bounds, low, high):
     domain = read_bounds("f", dimensions, bounds)
     assert [side.tolist() for side in domain] == [low, high]
-
-
-def test_two_pairs_that_could_be_sides_are_refused():
-    """From (0, 2) to (1, 3), or from 0 to 1 and from 2 to 3?"""
-    with pytest.raises(UserError, match="may be .low, high. or two pairs; write scipy"):
-        read_bounds("f", 2, [(0, 1), (2, 3)])
 
 
 @pytest.mark.parametrize(
@@ -224,3 +194,6 @@ def test_two_pairs_that_could_be_sides_are_refused():
 def test_what_are_no_bounds_of_three_dimensions(bounds):
     with pytest.raises(UserError, match=r"f: expected bounds \(low, high\), each .* 3 of them"):
         read_bounds("f", 3, bounds)
+    # From (0, 2) to (1, 3), or from 0 to 1 and from 2 to 3?
+    with pytest.raises(UserError, match="may be .low, high. or two pairs; write scipy"):
+        read_bounds("f", 2, [(0, 1), (2, 3)])

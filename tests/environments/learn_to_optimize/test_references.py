@@ -10,12 +10,18 @@ import pytest
 
 from environments.caches.cache import Cache
 from environments.errors import UserError
-from environments.learn_to_optimize import solvers
+from environments.learn_to_optimize import references, solvers
 from environments.learn_to_optimize.functions import make_objective
 from environments.learn_to_optimize.references import reference_points, truth
 from tests.environments.caches.entries import contents, execute
-from tests.environments.learn_to_optimize.policy_errors import errors
 from tests.environments.learn_to_optimize.test_solvers import searched
+
+
+def errors(objective, x, free) -> references.Errors:
+    """The errors of the x [M, n - k] that a policy chose for c [M, k]."""
+    values = references.values_of(objective, x, free)
+    return references.errors_of(objective, values, truth(objective, free).values)
+
 
 GRID = [number / 10 for number in range(-10, 11)]
 
@@ -59,13 +65,13 @@ def count_calls(name: str, act) -> int:
 
 
 @pytest.fixture
-def cache(tmp_path):
-    return Cache(tmp_path / "made" / "minima.db", 1_000_000, 1)
+def file(tmp_path):
+    return tmp_path / "made" / "minima.db"
 
 
 @pytest.fixture
-def file(tmp_path):
-    return tmp_path / "made" / "minima.db"
+def cache(file):
+    return Cache(file, 1_000_000, 1)
 
 
 def test_what_was_solved_is_kept_in_memory_and_on_disk(users_module, cache):
@@ -111,19 +117,19 @@ def test_what_is_out_of_date_is_solved_anew(users_module, cache, file, content):
 
 
 def test_other_functions_points_and_sources_are_other_entries(users_module, cache, file, tmp_path):
-    truth(make_objective(f"{users_module}:cost"), reference_points(1), cache)
-    truth(make_objective(f"{users_module}:cost"), reference_points(1)[:3], cache)
-    truth(make_objective(f"{users_module}:cost", bounds=(0, 1)), reference_points(1), cache)
+    objective = make_objective(f"{users_module}:cost")
+    truth(objective, reference_points(1), cache)
+    truth(objective, reference_points(1)[:3], cache)
+    bounded = make_objective(f"{users_module}:cost", bounds=(0, 1))
+    truth(bounded, reference_points(1), cache)
     path = tmp_path / f"{users_module}.py"
     path.write_text(path.read_text() + "# changed\n")
     importlib.reload(sys.modules[users_module])
-    truth(make_objective(f"{users_module}:cost"), reference_points(1), cache)
+    changed = make_objective(f"{users_module}:cost")
+    truth(changed, reference_points(1), cache)
     assert len(contents(file)) == 4
-
-
-def test_points_of_another_number_of_free_parameters():
-    with pytest.raises(ValueError, match=r"expected c \[M, 1\], found \(21,\)"):
-        truth(make_objective("sphere"), np.array(GRID))
+    everywhere = make_objective(f"{users_module}:cost", 2, 0)
+    assert len({each.identity for each in (objective, bounded, changed, everywhere)}) == 4
 
 
 def test_errors_by_hand():
@@ -150,6 +156,8 @@ def test_errors_of_what_is_no_answer():
         errors(objective, np.array([[np.nan]]), c)
     with pytest.raises(ValueError, match=r"expected x \[1, 1\], found \(2, 1\)"):
         errors(objective, np.zeros((2, 1)), c)
+    with pytest.raises(ValueError, match=r"expected c \[M, 1\], found \(21,\)"):
+        truth(objective, np.array(GRID))
 
 
 def test_errors_of_negative_values(write):

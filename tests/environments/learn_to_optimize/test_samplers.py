@@ -19,10 +19,8 @@ def entropy_by_first(observations: np.ndarray) -> np.ndarray:
     return observations[:, 0]
 
 
-def all_samplers() -> list:
-    return make_samplers(
-        "heterogeneous", 3, num_strata=4, num_candidates=5, entropy_fn=entropy_by_first
-    )
+def small_samplers(name: str = "heterogeneous") -> list:
+    return make_samplers(name, 3, num_strata=4, num_candidates=5, entropy_fn=entropy_by_first)
 
 
 def generator(seed: int = 0) -> np.random.Generator:
@@ -30,17 +28,15 @@ def generator(seed: int = 0) -> np.random.Generator:
 
 
 def test_heterogeneous_is_one_of_each():
-    for name, one_of_them in zip(NAMES, all_samplers(), strict=False):
-        (sampler,) = make_samplers(
-            name, 3, num_strata=4, num_candidates=5, entropy_fn=entropy_by_first
-        )
-        assert np.array_equal(sampler(generator(), 6), one_of_them(generator(), 6))
+    for name, part in zip(NAMES, small_samplers(), strict=False):
+        (sampler,) = small_samplers(name)
+        assert np.array_equal(sampler(generator(), 6), part(generator(), 6))
 
 
 @settings(max_examples=30)
 @given(st.lists(st.integers(0, 9), max_size=6), st.integers(0, 2**32))
 def test_many_points_are_as_many_single_ones(counts, seed):
-    for sampler in all_samplers():
+    for sampler in small_samplers():
         drawn = generator(seed)
         parts = [sampler(drawn, count) for count in counts]
         assert [part.shape for part in parts] == [(count, 3) for count in counts]

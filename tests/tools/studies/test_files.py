@@ -51,13 +51,11 @@ def test_a_tiny_run(tmp_path, study, monkeypatch):
     """The peer writes the model as it is, which is right."""
     models = tmp_path / "models"
     models.mkdir()
-    assert (
-        "expected a directory with ONNX files, found none" in study("files", "--models", models)[1]
-    )
+    assert "expected a directory with ONNX files" in study("files", "--models", models)[1]
     write(models / "adapter.onnx", adapter(size=8, rank=4, batch="n"))
     monkeypatch.setattr(files, "PEERS", {"onnxsim": "import shutil; shutil.copyfile(S, T)"})
     words = ("--models", models, "--seconds", 0.2, "--measure-seconds", 0.1)
     status, text, records = study("files", *words)
     assert status == 0 and "| adapter, n=" in text and "(wrong)" not in text
-    assert len(records["adapter"]["measured"]["rows"]) >= 1
-    assert all("onnxsim" in row["ratios"] for row in records["adapter"]["measured"]["rows"])
+    rows = records["adapter"]["measured"]["rows"]
+    assert rows and all("onnxsim" in row["ratios"] for row in rows)

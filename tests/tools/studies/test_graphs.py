@@ -17,14 +17,10 @@ SMALL = [
 ]  # fmt: skip
 
 
-def trials(study, **options):
-    return list(study.trials(study.options(**options)))
-
-
 def test_which_policy_learns_on_what():
-    planned = trials(
-        graphs.GRAPHS, agents=("ppo",), seeds=2, learn_on=("own", "several", "families")
-    )
+    ways = ("own", "several", "families")
+    options = graphs.GRAPHS.options(agents=("ppo",), seeds=2, learn_on=ways)
+    planned = list(graphs.GRAPHS.trials(options))
     assert len({trial.name for trial in planned}) == len(planned) == 2 * (len(graphs.MODELS) + 2)
     assert planned[0].about["models"] == planned[0].about["learned_on"] == ("bert-tiny",)
     several = [trial for trial in planned if trial.about["learned_on"] == graphs.SEVERAL]

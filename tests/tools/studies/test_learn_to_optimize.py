@@ -12,10 +12,6 @@ pytestmark = pytest.mark.ci
 SMALL = ("--seeds", 1, "--set", "num_chunks=1", "--set", "hidden_sizes=4")
 
 
-def trials(study, **options):
-    return list(study.trials(study.options(**options)))
-
-
 @pytest.mark.slow
 def test_learned_policies_beside_baselines(study):
     words = (*SMALL, "--iterations", 3, "--function", "sphere", "--function", "Rosenbrock")
@@ -28,13 +24,14 @@ def test_learned_policies_beside_baselines(study):
 
 
 def test_what_the_quality_is_compared_with():
-    planned = trials(QUALITY, seeds=2, agents=("ppo", "bc_max"))
-    names = [trial.name for trial in planned]
+    options = QUALITY.options(seeds=2, agents=("ppo", "bc_max"))
+    names = [trial.name for trial in QUALITY.trials(options)]
     # Each of 6 functions: what is random and the agents twice, two others once, CMA-ES where n > 2.
     assert len(set(names)) == len(names) == 6 * (3 * 2 + 2) + 1
     assert [name for name in names if "cma" in name] == ["rotated-Rosenbrock-n10-k3-cma-seed-0"]
     # 3 functions, with 30 episodes an iteration and with 1,024.
-    assert len(trials(SAMPLERS, seeds=1)) == 2 * 3 * len(SAMPLER_NAMES)
+    trials = list(SAMPLERS.trials(SAMPLERS.options(seeds=1)))
+    assert len(trials) == 2 * 3 * len(SAMPLER_NAMES)
 
 
 @pytest.mark.slow

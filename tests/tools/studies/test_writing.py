@@ -33,11 +33,8 @@ def test_a_column_for_each_value():
     *_, header, _, a, b = writing.to_markdown(table, RECORDS).splitlines()
     assert header == "|  | x | x: n | y | y: n |"
     assert (a, b) == ("| a | 1.0 | 3 |  | 1 |", "| b | 5.0 | 1 |  |  |")
-
-
-def test_what_is_derived_is_shown():
     table = Table("", ("m",), {"n": total("n")}, derive=lambda records: [{"m": 1, "n": 2}] * 3)
-    assert writing.to_markdown(table, RECORDS).endswith("| 1 | 6 |")
+    assert writing.to_markdown(table, RECORDS).endswith("| 1 | 6 |"), "what is derived"
 
 
 def test_values_that_are_missing_do_not_count():

@@ -52,13 +52,7 @@ def test_the_least_of_each_column_is_at_the_answer():
     np.testing.assert_allclose(least, landscape.answers, atol=4 / 59)
     assert landscape.expected.min() == pytest.approx(0.25)
     np.testing.assert_allclose(landscape.std[0], np.linspace(0, 2, 60), atol=1e-6)
-
-
-def test_it_is_drawn():
-    image = Landscape.of(objective(1), policy, expected).to_image()
+    image = landscape.to_image()
     assert image.dtype == np.uint8 and image.ndim == 3 and image.shape[2] == 3
     assert len(np.unique(image.reshape(-1, 3), axis=0)) > 50
-
-
-def test_without_contexts_there_is_no_picture():
-    assert Landscape.of(objective(0), policy, expected) is None
+    assert Landscape.of(objective(0), policy, expected) is None, "there are no columns"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pathlib
-import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import onnx
 
 from environments.errors import UserError
+from environments.isolation import guardian
 from environments.tensor_graphs.execution.backends import Arrays, Backend
 from environments.tensor_graphs.graph.graph import Graph
 from environments.tensor_graphs.graph.nodes import OPAQUE, Dimension, Ref, TensorType
@@ -31,7 +31,7 @@ def run_exposed(graph: Graph, refs: Sequence[Ref], inputs: Arrays, on: Backend) 
     edit.set_outputs([*graph.outputs, *refs], [*graph.output_names, *names])
     exposed, _ = edit.finish()
     exposed.header = graph.header
-    with tempfile.TemporaryDirectory(prefix="tfrl-") as directory:
+    with guardian.make_directory() as directory:
         path = pathlib.Path(directory) / "exposed.onnx"
         try:
             save(exposed, path)

@@ -22,7 +22,6 @@ import itertools
 import logging
 import math
 import pathlib
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -32,6 +31,7 @@ import onnx.parser
 import onnx.version_converter
 
 from environments.errors import UserError
+from environments.isolation import guardian
 from environments.tensor_graphs.execution.backends import Arrays, Backend
 from environments.tensor_graphs.execution.isolation import remote
 from environments.tensor_graphs.execution.measuring import FEW_PAIRS, Bench, Comparison
@@ -317,7 +317,7 @@ def quantised(
         "weight_type": ort.QuantType.QInt8,
     }
     try:
-        with _silent(), tempfile.TemporaryDirectory(prefix="tfrl-") as name:
+        with _silent(), guardian.make_directory() as name:
             path = pathlib.Path(name) / "quantised.onnx"
             if kind == "dynamic":
                 ort.quantize_dynamic(copied, path, **usual)

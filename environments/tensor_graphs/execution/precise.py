@@ -256,8 +256,9 @@ class _Frame:
         attributes = onnx.NodeProto.FromString(node.attribute("node")).attribute
         names = [attribute.name for attribute in attributes]
         body = control.bodies[names.index("then_branch" if is_true else "else_branch")]
-        inputs = captured(self.precise.graph.nodes, body)
-        bound = {number: self._at(ref) for number, ref in inputs}
+        nodes = self.precise.graph.nodes
+        needed = {number: nodes[number] for number in ordered(nodes, body.outputs, _needed)}
+        bound = {number: self._at(ref) for number, ref in captured(needed, body)}
         return _Frame(self.precise, body.outputs, self.inputs, bound, self.until_s).run()
 
     def _note_sizes(self, node: Node, values: Values) -> None:
@@ -284,8 +285,8 @@ def _needed(node: Node) -> list[int]:
     if not bodies.has_bodies(node):
         return node.used
     control = bodies.control_of(node)
-    captured = [ref for body in control.bodies for ref in body.captured]
-    return list(dict.fromkeys(ref.node for ref in (*control.inputs, *captured) if ref is not None))
+    outer = [ref for body in control.bodies for ref in body.captured]
+    return list(dict.fromkeys(ref.node for ref in (*control.inputs, *outer) if ref is not None))
 
 
 def _widened(array: np.ndarray) -> np.ndarray:

@@ -11,10 +11,10 @@
 
 A trained policy can lead `regions` (its argument `guide`). In `rollouts.follow` it plays alone.
 
-All of them work on any object with `graph`, `matches`, `cost_ms` and `apply` (`results.State`). A
-search's result depends only on the start, the rules, the costs and the number of expansions, and is
-the same in every process. How many expansions fit into a budget in seconds varies. Ctrl-C ends a
-search as a spent budget does.
+All of them work on the states of an engine (`rewriting.engine.State`). A search's result depends
+only on the start, the rules, the costs and the number of expansions, and is the same in every
+process. How many expansions fit into a budget in seconds varies. Ctrl-C ends a search as a spent
+budget does.
 """
 
 from __future__ import annotations

@@ -82,15 +82,14 @@ class _Ends(NamedTuple):
     formula: float
     operators: float
     portable: float
-    search: float
-    singly: float
     least_formula: float
 
 
-_ON_ONE_THREAD = _Ends(0.15, 0.45, 0.65, 0.85, 1.0, least_formula=0.3)
+_ON_ONE_THREAD = _Ends(0.15, 0.45, 0.65, least_formula=0.3)
 # The formula is that of one thread: on two, a Gemm of few rows takes twice as long, a Transpose
 # three times. So there the time goes into measuring operators.
-_ON_THREADS = _Ends(0.05, 0.6, 0.7, 0.85, 1.0, least_formula=0.0)
+_ON_THREADS = _Ends(0.05, 0.6, 0.7, least_formula=0.0)
+_SEARCH_END, _SINGLY_END = 0.85, 1.0
 
 Tell = Callable[[str], None]
 LookAt = Callable[[Visited], float]
@@ -187,12 +186,12 @@ class _Stages:
             )
             results.append(portable)
             earlier = self._further(portable, earlier)
-        result = self._search(self._problem, self._ends.search, "", earlier, checkpoint)
+        result = self._search(self._problem, _SEARCH_END, "", earlier, checkpoint)
         if self._has_others and self._measured is not None:
-            alone, ends = self._measured.alone, self._ends
-            alone.deadline_s = self._end_s(ends.search + _MEASURING * (ends.singly - ends.search))
+            alone = self._measured.alone
+            alone.deadline_s = self._end_s(_SEARCH_END + _MEASURING * (_SINGLY_END - _SEARCH_END))
             singly = self._problem.with_objective(alone)
-            results.append(self._search(singly, ends.singly, "by single operators"))
+            results.append(self._search(singly, _SINGLY_END, "by single operators"))
         # Ctrl-C may have come in another search than the main one.
         if self._interrupted:
             result = dataclasses.replace(result, stopped=INTERRUPTED)

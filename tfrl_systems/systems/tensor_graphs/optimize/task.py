@@ -57,8 +57,6 @@ class Task:
     Attributes:
       problem: the graph, the rules and the objective, at the chosen sizes.
       trials: the inputs to compare and measure candidates on.
-      reference: what candidates are compared with.
-      levels: the backend at the levels that take the model, with less and less optimisation.
       began_s: when everything began, by `time.monotonic`.
       single: the backend on one thread, where it otherwise runs on several; else None.
     """
@@ -67,10 +65,18 @@ class Task:
     reading: Reading
     problem: GraphProblem
     trials: Trials
-    reference: Reference
-    levels: Sequence[Backend]
     began_s: float
     single: Backend | None = None
+
+    @property
+    def reference(self) -> Reference:
+        """What candidates are compared with."""
+        return self.reading.original.reference
+
+    @property
+    def levels(self) -> Sequence[Backend]:
+        """The backend at the levels that take the model, with less and less optimisation."""
+        return self.reading.original.levels
 
     @property
     def below(self) -> Backend | None:
@@ -134,9 +140,7 @@ def make_task(request: Optimization, reading: Reading, reporter: Reporter, began
         request.threads,
     )
     single = levels_of(request.objective)[0] if request.threads > 1 else None
-    return Task(
-        request, reading, problem, trials, original.reference, original.levels, began_s, single
-    )
+    return Task(request, reading, problem, trials, began_s, single)
 
 
 def options_of(choice: Choice) -> str:

@@ -208,7 +208,7 @@ def task_of(path, began_s):
     choice = original.choose({})
     problem, trials = GraphProblem.at(original, request, choice), original.make_trials(choice)
     reading = Reading(original, (), None)
-    return Task(request, reading, problem, trials, original.reference, levels, began_s)
+    return Task(request, reading, problem, trials, began_s)
 
 
 def test_what_was_looked_at_early_is_chosen_though_all_time_is_over(tmp_path, monkeypatch):

@@ -74,7 +74,7 @@ def run(problem, seconds=60.0, began_s=None, early=None, walker=None, ratio=2.0,
     began_s = time.monotonic() if began_s is None else began_s
     # Neither is anything run nor written.
     reading = Reading(None, (), None, walker)
-    task = Task(request, reading, problem, None, None, (), began_s)
+    task = Task(request, reading, problem, None, began_s)
     reporter, early = Lines(), [] if early is None else early
     proposals = search(task, reporter, lambda state: early.append(state) or ratio)
     return proposals, list(dict.fromkeys(line.split(":")[0] for line in reporter.lines))

@@ -22,7 +22,6 @@ from environments.tensor_graphs.rules.language.expressions import (
     Array,
     Call,
     Expression,
-    ExpressionError,
     Term,
     Variable,
     parse_term,
@@ -79,10 +78,11 @@ def make_rule(
     """
     try:
         rule = Rule("new", tuple(map(as_source, sources)), tuple(targets))
-    except (RuleError, ExpressionError):
+        if is_named:
+            # A variable that only an attribute mentions is no longer in the source then.
+            rule = with_computed_attributes(rule)
+    except RuleError:
         return None
-    if is_named:
-        rule = with_computed_attributes(rule)
     return rule if all(map(is_source, rule.source)) else None
 
 

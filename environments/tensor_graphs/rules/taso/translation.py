@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 from environments.tensor_graphs.rules.language.expressions import (
     Apply,
     Expression,
-    ExpressionError,
     Literal,
     Name,
     Term,
@@ -63,7 +62,7 @@ def translate(rule: Any, name: str) -> tuple[Rule, tuple[Term, ...]]:
     conditions = tuple(dict.fromkeys(translator.conditions))
     try:
         translated = Rule(name, tuple(old), tuple(new), conditions)
-    except (RuleError, ExpressionError) as error:
+    except RuleError as error:
         raise TranslationError(str(error).removeprefix(f"rule {name}: ")) from error
     implicit = dict.fromkeys(translator.implicit)
     return translated, tuple(term for term in implicit if term not in conditions)

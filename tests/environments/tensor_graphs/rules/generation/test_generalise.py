@@ -42,3 +42,9 @@ def test_what_a_source_computes_becomes_a_name():
     rule = make_rule([parse(group)], [parse("?x")], is_named=True)
     named = "(Conv ?x ?w :group $computed0 :pads (list $p 0 $p $computed0) :strides $s)"
     assert str(rule.source[0]) == named
+
+
+def test_a_variable_that_only_an_attribute_mentions_makes_no_rule():
+    """As a name, the attribute no longer says what ?w and ?v are."""
+    cut = parse("(Relu (Split ?x :axis 0 :split (list (dim ?w 0) (dim ?v 0))))")
+    assert make_rule([cut], [parse("(Relu ?x)")], is_named=True) is None

@@ -55,7 +55,11 @@ class CompileEpisode:
         return self._rows[-1]
 
     def decide(self, decision: int) -> None:
-        """Decide the current call site: 1 to inline, 0 not to."""
+        """Decide the current call site: 1 to inline, 0 not to.
+
+        Raises:
+          CompilerError: the compiler does not read the decisions.
+        """
         self._compilation.advise(decision)
 
     def result(self) -> CompiledModule:

@@ -51,6 +51,7 @@ _CODES = {
     "float": "f",
     "double": "d",
 }
+_MAX_LINE_BYTES = 1 << 20
 _READ_BYTES = 1 << 13
 _NEWLINE = ord("\n")
 
@@ -89,6 +90,8 @@ class Header:
             codes = [_CODES[spec["type"]] for spec in specs]
             advice = struct.Struct("<" + _CODES[announced["advice"]["type"]])
             names = tuple(spec["name"] for spec in specs)
+            if len(set(names)) < len(names):
+                raise ValueError("a name occurs twice")
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ProtocolError(
                 "interactive channel: expected a JSON header with 'features' and 'advice', "
@@ -140,6 +143,11 @@ class StreamParser:
         while self._buffer:
             end = self._buffer.find(b"\n")
             if end < 0:
+                if len(self._buffer) > _MAX_LINE_BYTES:
+                    raise ProtocolError(
+                        "interactive channel: expected a line of JSON, found more than "
+                        f"{_MAX_LINE_BYTES} bytes without one; use a compiler of LLVM 17 or newer"
+                    )
                 return None
             if self.header is not None and self._buffer.startswith(b'{"observation"'):
                 return self._take_tensors(self.header.structure.size, end + 1)
@@ -200,9 +208,19 @@ class Channel:
             return
 
     def advise(self, decision: int) -> None:
-        """Answer the last observation with a decision: 1 to inline, 0 not to."""
+        """Answer the last observation with a decision: 1 to inline, 0 not to.
+
+        Raises:
+          ProtocolError: the pipe is full, because LLVM reads no answers.
+        """
         assert self.parser.header is not None, "an advice answers an observation"
-        os.write(self._advice_fd, self.parser.header.advices[decision])
+        try:
+            os.write(self._advice_fd, self.parser.header.advices[decision])
+        except BlockingIOError as error:
+            raise ProtocolError(
+                "interactive channel: expected every advice to be read, found thousands that were "
+                "not; use a compiler of LLVM 17 or newer"
+            ) from error
 
     def answer_ahead(self, answers: bytes) -> None:
         """Write answers into the pipe before LLVM asks for them."""

@@ -222,11 +222,18 @@ class Compilation:
             self._wait()
 
     def advise(self, decision: int) -> None:
-        """Decide the call site that `next_site` returned last: 1 to inline, 0 not to."""
+        """Decide the call site that `next_site` returned last: 1 to inline, 0 not to.
+
+        Raises:
+          CompilerError: the compiler does not read the decisions.
+        """
         decision = int(decision)
         self._decisions.append(decision)
         self._remarks.take_decision()
-        self._channel.advise(decision)
+        try:
+            self._channel.advise(decision)
+        except ProtocolError as error:
+            raise CompilerError(f"{self._module_name}: {error}") from error
 
     def result(self) -> CompiledModule:
         """Return the object and the decisions, once `next_site` has returned None.

@@ -71,7 +71,8 @@ class EmbeddedWorker:
     def request(self, message: dict) -> None:
         """Send a request; its replies must be read to their end before the next request."""
         assert self.process.stdin is not None
-        assert not self.busy, "one module at a time"
+        if self.busy:
+            raise RuntimeError("expected one module at a time, found a second in an EmbeddedLlvm")
         self.busy = True
         with contextlib.suppress(BrokenPipeError):  # Reading the replies reports the death.
             self.process.stdin.write(json.dumps(message).encode() + b"\n")

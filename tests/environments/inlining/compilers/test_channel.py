@@ -54,6 +54,7 @@ HEADER_OF_A_NUMBER = b'{"features": [{"name": 1, "type": "float", "shape": [1]}]
         (b"[" * 100_000, "a JSON header"),
         (b'{"features": [], "advice": {"type": "int128_t"}}', "a JSON header"),
         (header_line([spec("f", "int64_t", (-1,))]).strip(), "a JSON header"),
+        (header_line([spec("f", "int64_t"), spec("f", "int64_t")]).strip(), "a JSON header"),
         (HEADER_OF_A_NUMBER + b'{"type": "float"}}', "a JSON header"),
         (HEADER + b"x", "'context' or 'observation'"),
         (HEADER + b"xnull", "'context' or 'observation'"),
@@ -65,6 +66,13 @@ def test_a_stream_that_is_none_of_llvms_is_a_protocol_error(stream, message):
     parser = StreamParser()
     parser.feed(stream + b"\n")
     with pytest.raises(ProtocolError, match=f"expected {message}"):
+        parser.next_observation()
+
+
+def test_an_endless_line_is_a_protocol_error():
+    parser = StreamParser()
+    parser.feed(b"x" * (2 << 20))
+    with pytest.raises(ProtocolError, match="found more than"):
         parser.next_observation()
 
 
@@ -95,6 +103,9 @@ def test_answers_and_observations_pass_through_the_pipes():
         assert channel.parser.header.unpack(observation) == (-3, (0.5, 2.0))
         channel.advise(1)
         assert os.read(answers, 100) == np.array([1], "<i8").tobytes()
+        with pytest.raises(ProtocolError, match="every advice to be read"):
+            for _ in range(1 << 20):
+                channel.advise(0)
         os.close(out)
         os.close(answers)
     finally:

@@ -21,6 +21,14 @@ from tests.environments.inlining.small_modules import (
 )
 
 
+@pytest.mark.ci
+def test_a_second_module_at_the_same_time_is_refused(embedded, hand_worked):
+    with embedded.compile(hand_worked) as compilation:
+        compilation.next_site()
+        with pytest.raises(RuntimeError, match="one module at a time"):
+            embedded.compile(hand_worked)
+
+
 def test_the_order_of_modules_does_not_matter(embedded, tmp_path):
     modules = [write_module(tmp_path, f"m{count}", many_calls(count)) for count in (3, 9)]
     forwards = [run_policy(embedded, module, default).size for module in modules]

@@ -118,8 +118,8 @@ def check_place(path: pathlib.Path) -> None:
         raise UserError(f"{path}: cannot be written: {error.strerror}; name another") from None
 
 
-def replace(path: pathlib.Path, content: bytes) -> None:
-    """Write a file: at once, or not at all.
+def replace(path: pathlib.Path, content: bytes, mode: int | None = None) -> None:
+    """Write a file, with a mode of its own if one is given: at once, or not at all.
 
     Raises:
       UserError: the file cannot be written.
@@ -129,6 +129,8 @@ def replace(path: pathlib.Path, content: bytes) -> None:
     try:
         try:
             partial.write_bytes(content)
+            if mode is not None:
+                partial.chmod(mode)
             partial.replace(path)
         finally:
             partial.unlink(missing_ok=True)

@@ -238,12 +238,17 @@ def normalised(advantages: tf.Tensor) -> tf.Tensor:
 
 def at_least(config: NetworkConfig, least: float, *names: str) -> dict[str, bool]:
     """Return for some settings whether they are at least so great, as `check` takes it."""
-    return {name: getattr(config, name) >= least for name in names if hasattr(config, name)}
+    return {name: getattr(config, name) >= least for name in names}
 
 
 def positive(config: NetworkConfig, *names: str) -> dict[str, bool]:
     """Return for some settings whether they are above 0, as `check` takes it."""
-    return {name: getattr(config, name) > 0 for name in names if hasattr(config, name)}
+    return {name: getattr(config, name) > 0 for name in names}
+
+
+def _held(config: NetworkConfig, *names: str) -> list[str]:
+    """Return those of the settings that agents share which this one has."""
+    return [name for name in names if hasattr(config, name)]
 
 
 def check(name: str, config: NetworkConfig, ranges: dict[str, bool]) -> None:
@@ -258,11 +263,18 @@ def check(name: str, config: NetworkConfig, ranges: dict[str, bool]) -> None:
         "graph_block": config.graph_block in graph_encoder.BLOCKS,
         "head": config.head in graph_heads.HEADS,
         "gamma": 0 <= getattr(config, "gamma", 0) <= 1,
-        **at_least(config, 1, "graph_width", "graph_rounds", "group"),
-        **at_least(config, 0, "max_logit", "clip_advantages", "entropy_regularization"),
-        **at_least(config, 0, "gradient_clipping", "value_weight", "seed"),
-        **positive(config, "learning_rate", "final_learning_rate"),
-        **positive(config, "action_std", "search_action_std", "final_action_std"),
+        **at_least(config, 1, *_held(config, "graph_width", "graph_rounds", "group")),
+        **at_least(
+            config,
+            0,
+            *_held(config, "max_logit", "clip_advantages", "entropy_regularization"),
+            *_held(config, "gradient_clipping", "value_weight", "seed"),
+        ),
+        **positive(
+            config,
+            *_held(config, "learning_rate", "final_learning_rate"),
+            *_held(config, "action_std", "search_action_std", "final_action_std"),
+        ),
     }
     for setting, holds in (shared | ranges).items():
         if not holds:

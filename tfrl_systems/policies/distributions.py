@@ -4,7 +4,7 @@ A distribution is the dict of its parameters, named as in TensorFlow Probability
 them in its policy info:
 
     normal, independent coordinates   loc, scale_diag [B, n]
-    `networks.distributions.Mixture`   logits [B, K], loc, scale_diag [B, K, n]
+    `networks.distributions.Mixture`  logits [B, K], loc, scale_diag [B, K, n]
     categorical                       logits [B, num_actions]
     the same over a list of actions   logits, and actions [B, num_actions, n]
     `NumberedActions` there           rule_logits [B, R], place_logits [B, S] or [B, R, S],

@@ -97,7 +97,6 @@ class ClangFacts:
         return int(self.version.split(".")[0])
 
 
-@functools.cache
 def probe_clang(executable: str) -> ClangFacts:
     """Ask an executable for its version and try its interactive channel, unless it was asked.
 
@@ -105,6 +104,16 @@ def probe_clang(executable: str) -> ClangFacts:
       UserError: the executable is not clang, is older than LLVM 17, or has a channel that does not
         work.
     """
+    try:
+        changed_ns = pathlib.Path(executable).stat().st_mtime_ns
+    except OSError:
+        changed_ns = 0
+    return _probe_at(executable, changed_ns)
+
+
+@functools.cache
+def _probe_at(executable: str, _: int) -> ClangFacts:
+    """Probe an executable as it was at a time: its objects are kept under what is found here."""
     version, banner = _version(executable)
     if int(version.split(".")[0]) < MINIMUM_VERSION:
         raise UserError(

@@ -35,8 +35,7 @@ def export_plugin(name: str, clang: str, output: pathlib.Path) -> dict[str, Any]
     toolchain = find_toolchain(clang)
     plugin = build_plugin(toolchain, source)
     _try(plugin, toolchain)
-    files.replace(output, plugin.read_bytes())
-    output.chmod(0o755)
+    files.replace(output, plugin.read_bytes(), 0o755)
     return {
         "policy": name,
         "format": "clang-plugin",
